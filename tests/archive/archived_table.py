@@ -19,7 +19,7 @@ from mirrorfeed.archive import guard
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.delta_log_reader import ColumnarLog
-from mirrorfeed.archive.lifecycle import starts
+from mirrorfeed.archive.lifecycle import file_prefixes
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
@@ -88,7 +88,7 @@ class Orders(SparkTable):
 
 def prefixes(folder: str, partition_columns: Sequence[str], random_names: bool) -> list[str]:
     """Prefixes of a table's files, including the container."""
-    return [folder + start for start in starts(partition_columns, random_names)]
+    return [folder + prefix for prefix in file_prefixes(partition_columns, random_names)]
 
 
 def days(files: Iterable[DataFile]) -> list[str | None]:

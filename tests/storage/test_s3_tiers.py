@@ -18,8 +18,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from mirrorfeed.archive.lifecycle import Wanted, rules_at
+from mirrorfeed.archive.lifecycle import RuleState, rules_of
 from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import TableInfo
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.request_retries import RetryLimits
@@ -94,12 +96,12 @@ def test_listing_request_and_response_match_the_aws_service_model(s3: Any) -> No
 
 
 def test_bucket_accepts_and_exports_the_rules_of_a_table(s3: Any) -> None:
-    rules = rules_at("s3://lake/sales/orders", ("day",), False)
-    assert rules is not None
+    table = TableInfo("id", "s3://lake/sales/orders", {}, ("day",), 0, 0)
+    rules = rules_of(Source.parse("main.sales.orders"), table)
     logs = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
     s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration={"Rules": [logs]})
-    for wanted, problems in [(Wanted.ON, 0), (Wanted.PAUSED, 1), (Wanted.ON, 0), (Wanted.GONE, 1)]:
-        policy = rules.policy(60, wanted, s3.get_bucket_lifecycle_configuration(Bucket=BUCKET))
+    for state, problems in [(RuleState.ON, 0), (RuleState.PAUSED, 1), (RuleState.ON, 0), (RuleState.GONE, 1)]:
+        policy = rules.policy(60, state, s3.get_bucket_lifecycle_configuration(Bucket=BUCKET))
         s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration=policy)
         exported = s3.get_bucket_lifecycle_configuration(Bucket=BUCKET)
         assert len(rules.check(exported, 60)) == problems

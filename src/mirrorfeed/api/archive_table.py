@@ -18,7 +18,7 @@ from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.archived_share import Query, Share, Simulation
 from mirrorfeed.archive.errors import StillArchived
 from mirrorfeed.archive.guarded_table import GuardedTable, Session
-from mirrorfeed.archive.lifecycle import Lifecycle, Wanted, compare_rules, with_rules
+from mirrorfeed.archive.lifecycle import Lifecycle, RuleState, compare_rules, merge_rules
 from mirrorfeed.archive.maintenance import FileCheck, Maintained
 from mirrorfeed.archive.restore import Restoring
 from mirrorfeed.archive.restore_plan import RestorePlan, Terms
@@ -138,7 +138,7 @@ class ArchiveAwareTable(GuardedTable):
         table.
         """
         days = None if interval is None else days_of(interval)
-        return with_rules(self._spark, self.source, exported, Wanted(state), take_over, days)
+        return merge_rules(self._spark, self.source, exported, RuleState(state), take_over, days)
 
     def check_lifecycle(self, exported: str) -> Lifecycle:
         """Compare an exported lifecycle policy with the interval of the table."""

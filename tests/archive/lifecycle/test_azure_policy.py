@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import TooManyRules
-from mirrorfeed.archive.lifecycle import Finding, Wanted
+from mirrorfeed.archive.lifecycle import Finding, RuleState
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from tests.archive.archived_table import prefixes
 
@@ -29,8 +29,8 @@ OTHER = {
 }
 
 
-def put(table: AzureRules, days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None) -> Any:
-    return table.policy(days, wanted, into)
+def put(table: AzureRules, days: int = 60, state: RuleState = RuleState.ON, into: Any = None) -> Any:
+    return table.policy(days, state, into)
 
 
 def enabled_prefixes(found: Any) -> dict[str, tuple[bool, list[str]]]:
@@ -40,7 +40,7 @@ def enabled_prefixes(found: Any) -> dict[str, tuple[bool, list[str]]]:
 
 def test_single_table_gets_a_valid_policy() -> None:
     found = put(ORDERS)
-    assert enabled_prefixes(found) == {"mirrorfeed60days1": (True, sorted(ORDERS.listed))}
+    assert enabled_prefixes(found) == {"mirrorfeed60days1": (True, sorted(ORDERS.prefixes))}
     assert ORDERS.check(found, 60) == []
 
 
@@ -51,11 +51,11 @@ def test_foreign_rules_are_not_changed() -> None:
 
 def test_tables_share_rules_only_with_the_same_interval() -> None:
     both = put(LINES, into=put(ORDERS))
-    assert enabled_prefixes(both) == {"mirrorfeed60days1": (True, sorted([*ORDERS.listed, *LINES.listed]))}
+    assert enabled_prefixes(both) == {"mirrorfeed60days1": (True, sorted([*ORDERS.prefixes, *LINES.prefixes]))}
     third = put(LINES, 90, into=both)
     assert enabled_prefixes(third) == {
-        "mirrorfeed60days1": (True, sorted(ORDERS.listed)),
-        "mirrorfeed90days1": (True, sorted(LINES.listed)),
+        "mirrorfeed60days1": (True, sorted(ORDERS.prefixes)),
+        "mirrorfeed90days1": (True, sorted(LINES.prefixes)),
     }
     assert ORDERS.check(third, 60) == LINES.check(third, 90) == []
 
@@ -75,33 +75,38 @@ def test_thirty_plain_tables_need_nine_rules_and_a_mapped_one_seven() -> None:
 
 
 def test_paused_table_has_disabled_rules_and_others_are_unchanged() -> None:
-    found = put(ORDERS, wanted=Wanted.PAUSED, into=put(LINES, into=put(ORDERS)))
+    found = put(ORDERS, state=RuleState.PAUSED, into=put(LINES, into=put(ORDERS)))
     assert enabled_prefixes(found) == {
-        "mirrorfeed60dayspaused1": (False, sorted(ORDERS.listed)),
-        "mirrorfeed60days1": (True, sorted(LINES.listed)),
+        "mirrorfeed60dayspaused1": (False, sorted(ORDERS.prefixes)),
+        "mirrorfeed60days1": (True, sorted(LINES.prefixes)),
     }
-    assert [str(each) for each in ORDERS.check(found, 60)] == [f"no rule archives {', '.join(ORDERS.listed)}"]
+    assert [str(each) for each in ORDERS.check(found, 60)] == [f"no rule archives {', '.join(ORDERS.prefixes)}"]
     assert put(ORDERS, into=found) == put(LINES, into=put(ORDERS))
 
 
 def test_table_is_removed_completely() -> None:
-    assert put(ORDERS, wanted=Wanted.GONE, into=put(LINES, into=put(ORDERS))) == put(LINES)
-    assert put(ORDERS, wanted=Wanted.GONE, into={"rules": [OTHER]}) == {"rules": [OTHER]}
+    assert put(ORDERS, state=RuleState.GONE, into=put(LINES, into=put(ORDERS))) == put(LINES)
+    assert put(ORDERS, state=RuleState.GONE, into={"rules": [OTHER]}) == {"rules": [OTHER]}
 
 
 def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
     by_hand = put(ORDERS, 30)
     by_hand["rules"][0]["name"] = "legalhold"
     exported = {"rules": [OTHER, *by_hand["rules"]]}
-    assert ORDERS.of_others(exported) == ["legalhold"]
-    assert LINES.of_others(exported) == ORDERS.of_others(put(LINES, into=put(ORDERS))) == ORDERS.of_others(None) == []
-    for wanted in Wanted:
-        assert put(ORDERS, 60, wanted, exported)["rules"][:2] == exported["rules"]
+    assert ORDERS.foreign_rules(exported) == ["legalhold"]
+    assert (
+        LINES.foreign_rules(exported)
+        == ORDERS.foreign_rules(put(LINES, into=put(ORDERS)))
+        == ORDERS.foreign_rules(None)
+        == []
+    )
+    for state in RuleState:
+        assert put(ORDERS, 60, state, exported)["rules"][:2] == exported["rules"]
     assert [str(each) for each in ORDERS.check(put(ORDERS, into=exported), 60)] == [
         "legalhold: says 30 days, but the table's property has 60: they must be equal"
     ]
     assert ORDERS.policy(60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
-    without_rules = ORDERS.policy(60, Wanted.GONE, exported, take_over=True)
+    without_rules = ORDERS.policy(60, RuleState.GONE, exported, take_over=True)
     assert without_rules == {"rules": [OTHER]}
 
 

@@ -5,18 +5,21 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
-from mirrorfeed.archive.lifecycle import Finding, Wanted, rules_at
+from mirrorfeed.archive.lifecycle import Finding, RuleState, rules_of
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.s3 import S3Rules, folder_of
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import TableInfo
 
+TABLE = Source.parse("main.sales.orders")
 FOLDER = "sales/orders/"
 EXPECTED = [f"{FOLDER}day=", f"{FOLDER}deletion_vector_", f"{FOLDER}_change_data/"]
 RULES = S3Rules(FOLDER, EXPECTED)
 OTHER = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
 
 
-def put(days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None) -> Any:
-    return RULES.policy(days, wanted, into)
+def put(days: int = 60, state: RuleState = RuleState.ON, into: Any = None) -> Any:
+    return RULES.policy(days, state, into)
 
 
 def rule(**change: Any) -> dict[str, Any]:
@@ -49,8 +52,8 @@ def test_table_gets_a_valid_rule_per_prefix_and_others_are_unchanged() -> None:
     }
     assert RULES.check(found, 60) == []
     assert put(into=found) == found
-    assert put(wanted=Wanted.GONE, into=found) == {"Rules": [OTHER]}
-    paused = put(wanted=Wanted.PAUSED, into=found)
+    assert put(state=RuleState.GONE, into=found) == {"Rules": [OTHER]}
+    paused = put(state=RuleState.PAUSED, into=found)
     assert {each["Status"] for each in paused["Rules"][1:]} == {"Disabled"}
     assert put(into=paused) == found
 
@@ -63,13 +66,13 @@ def test_rules_of_our_other_tables_have_the_same_names() -> None:
 def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
     legal_hold = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
     exported = {"Rules": [OTHER, legal_hold, rule(ID=None)]}
-    assert RULES.of_others(exported) == ["legal-hold", "a rule without a name"]
-    assert S3Rules("sales/lines/", ()).of_others(exported) == RULES.of_others(put()) == []
-    for wanted in Wanted:
-        assert put(wanted=wanted, into=exported)["Rules"][:3] == exported["Rules"]
+    assert RULES.foreign_rules(exported) == ["legal-hold", "a rule without a name"]
+    assert S3Rules("sales/lines/", ()).foreign_rules(exported) == RULES.foreign_rules(put()) == []
+    for state in RuleState:
+        assert put(state=state, into=exported)["Rules"][:3] == exported["Rules"]
     assert {each["Transitions"][0]["StorageClass"] for each in put(into=exported)["Rules"][3:]} == {"DEEP_ARCHIVE"}
     assert "says 30 days" in str(RULES.check(put(into=exported), 60)[0])
-    without_rules = RULES.policy(60, Wanted.GONE, exported, take_over=True)
+    without_rules = RULES.policy(60, RuleState.GONE, exported, take_over=True)
     assert without_rules == {"Rules": [OTHER]}
 
 
@@ -155,16 +158,16 @@ def test_minimum_object_size_of_the_bucket_is_preserved() -> None:
 
 
 def test_location_of_a_table_selects_the_cloud() -> None:
-    azure = rules_at("abfss://lake@a.dfs.core.windows.net/t", (), False)
-    bucket = rules_at("s3://lake/t", (), False)
+    azure = rules_of(TABLE, TableInfo("id", "abfss://lake@a.dfs.core.windows.net/t", {}, (), 0, 0))
+    bucket = rules_of(TABLE, TableInfo("id", "s3://lake/t", {}, (), 0, 0))
     assert isinstance(azure, AzureRules)
     assert isinstance(bucket, S3Rules)
-    assert azure.listed[0] == "lake/t/part-"
-    assert bucket.listed[0] == "t/part-"
+    assert azure.prefixes[0] == "lake/t/part-"
+    assert bucket.prefixes[0] == "t/part-"
     for rules in (azure, bucket):
         assert rules.check(rules.policy(60), 60) == []
         assert "replaces the existing one" in rules.apply(rules.policy(60))
-    assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, Wanted.GONE))
-    assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, Wanted.GONE))
-    assert rules_at("file:/tmp/t", (), False) is None
-    assert "neither in Azure storage nor in S3" in str(NoLifecycle(table="t", location="file:/tmp/t"))
+    assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, RuleState.GONE))
+    assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, RuleState.GONE))
+    with pytest.raises(NoLifecycle, match="neither in Azure storage nor in S3"):
+        rules_of(TABLE, TableInfo("id", "file:/tmp/t", {}, (), 0, 0))

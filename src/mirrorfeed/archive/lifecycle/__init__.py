@@ -22,7 +22,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 
-class Wanted(Enum):
+class RuleState(Enum):
     ON = "on"
     PAUSED = "paused"
     """The rules are disabled, so that restored files are not archived again."""
@@ -38,7 +38,7 @@ class Finding:
         return f"{self.rule}: {self.problem}" if self.rule else self.problem
 
 
-def starts(partition_columns: Sequence[str], random_names: bool) -> list[str]:
+def file_prefixes(partition_columns: Sequence[str], random_names: bool) -> list[str]:
     """Return the prefixes of all files in a table's folder, except its log.
 
     With random names (column mapping, or a Delta setting), names start with any letter or digit.
@@ -66,7 +66,7 @@ class Lifecycle(Row):
     apply: str = ""
     """Instructions to apply the policy."""
     rules_of_others: tuple[str, ...] = ()
-    """Foreign rules that archive only files of this table."""
+    """Rules that mirrorfeed did not write, and that archive only files of this table."""
 
     @property
     def ok(self) -> bool:
@@ -94,11 +94,11 @@ class PolicyRule(NamedTuple):
     name: str
     prefixes: Sequence[str]
     problems: Sequence[str]
-    """Problems that do not depend on when it archives files."""
+    """Problems other than the age of the files that the rule archives."""
     archives: bool
     by_tag: bool
     wrong_age: str | None
-    """Problem with the age at which it archives files."""
+    """Problem with the age at which the rule archives files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Rules:
 
     folder: str
     """Folder of the table, with a slash at the end. In Azure, it starts with the container."""
-    listed: Sequence[str]
+    prefixes: Sequence[str]
     """Prefixes of the files of the table."""
 
     cloud: ClassVar[str]
@@ -136,12 +136,11 @@ class Rules:
         """Return more options for the command. They preserve settings of the exported policy that are not rules."""
         return ""
 
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the exported policy with the rules of this table. Replaces rules in `of_others` only with
-        `take_over`."""
+    def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
+        """Return the exported policy with the rules of this table. Replaces `foreign_rules` only with `take_over`."""
         raise NotImplementedError
 
-    def enabled(self, policy: Any, days: int) -> Iterator[PolicyRule]:
+    def enabled_rules(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
@@ -149,7 +148,10 @@ class Rules:
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
-        """Return the prefixes of a rule that only archives files by age, as our rules do. Empty for other rules."""
+        """Return the prefixes of a rule that only archives files by age, like the rules that mirrorfeed writes.
+
+        Returns no prefixes for other rules.
+        """
         raise NotImplementedError
 
     def name_of(self, rule: Mapping[str, Any]) -> str:
@@ -163,16 +165,16 @@ class Rules:
         prefixes = self.archived_prefixes(rule)
         return bool(prefixes) and all(prefix.startswith(self.folder) for prefix in prefixes)
 
-    def of_others(self, exported: Any) -> list[str]:
-        """Return foreign rules that archive only files of this table."""
+    def foreign_rules(self, exported: Any) -> list[str]:
+        """Return the rules that mirrorfeed did not write, and that archive only files of this table."""
         existing = self.all_rules(exported or {self.key: []})
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         """Return the problems of a policy for this table."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         covered: set[str] = set()
-        for rule in self.enabled(policy, days):
+        for rule in self.enabled_rules(policy, days):
             touching = [prefix for prefix in rule.prefixes if prefixes_overlap(prefix, self.folder)]
             problems = list(rule.problems)
             if rule.archives:
@@ -182,11 +184,11 @@ class Rules:
                     problems.append("selects files by tag, but the Delta log has no tags")
                 else:
                     problems += [rule.wrong_age] if rule.wrong_age else []
-                    covered |= {part for part in self.listed if part.startswith(tuple(touching))}
-            found += [Finding(rule.name, problem) for problem in problems if touching]
-        if missing := [part for part in self.listed if part not in covered]:
-            found.append(Finding("", f"no rule archives {first_names(missing)}"))
-        return found
+                    covered |= {prefix for prefix in self.prefixes if prefix.startswith(tuple(touching))}
+            findings += [Finding(rule.name, problem) for problem in problems if touching]
+        if missing := [prefix for prefix in self.prefixes if prefix not in covered]:
+            findings.append(Finding("", f"no rule archives {first_names(missing)}"))
+        return findings
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a policy with these rules. Raise `TooManyRules`."""
@@ -199,44 +201,37 @@ _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 
 
 def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
-    """Return names for our rules that no other rule has."""
+    """Return names for the rules of mirrorfeed that no other rule has."""
     names = (f"mirrorfeed{days}days{'' if on else 'paused'}{number}" for number in count(1))
     return (name for name in names if name not in used)
 
 
-def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
-    """Return the rules for a table's address, or None for storage without lifecycle rules."""
+def rules_of(source: Source, table: TableInfo) -> Rules:
+    """Return the rules of a table for the cloud of its address. Raises `NoLifecycle`."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
-    begins = starts(partition_columns, random_names)
-    if folder := azure.folder_of(location):
-        return azure.AzureRules(folder, [folder + start for start in begins])
-    if folder := s3.folder_of(location):
-        return s3.S3Rules(folder, [folder + start for start in begins])
-    return None
-
-
-def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the rules of a table. Raises `NoLifecycle`."""
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
     random_names = any(table.properties.get(name, "none") not in ("none", "false") for name in names)
-    if rules := rules_at(table.location, table.partition_columns, random_names):
-        return rules
+    prefixes = file_prefixes(table.partition_columns, random_names)
+    if folder := azure.folder_of(table.location):
+        return azure.AzureRules(folder, [folder + prefix for prefix in prefixes])
+    if folder := s3.folder_of(table.location):
+        return s3.S3Rules(folder, [folder + prefix for prefix in prefixes])
     raise NoLifecycle(table=str(source), location=table.location)
 
 
-def with_rules(
-    spark: SparkSession, source: Source, exported: str | None, wanted: Wanted, take_over: bool, days: int | None
+def merge_rules(
+    spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
     """Return the exported policy with the rules of a table. By default, the days are those of its interval."""
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
     days = days or archive_interval.required(spark, source, table).rule
     rules = rules_of(source, table)
-    policy = rules.policy(days, wanted, existing, take_over)
-    problems = [str(each) for each in rules.check(policy, days) if each.rule or wanted is Wanted.ON]
-    apply, others = rules.apply(policy, existing), tuple(rules.of_others(existing))
-    return Lifecycle(str(source), days, tuple(problems), policy, apply, others)
+    policy = rules.policy(days, state, existing, take_over)
+    problems = tuple(str(each) for each in rules.check(policy, days) if each.rule or state is RuleState.ON)
+    foreign_rules = tuple(rules.foreign_rules(existing))
+    return Lifecycle(str(source), days, problems, policy, rules.apply(policy, existing), foreign_rules)
 
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirrorfeed.archive.errors import NoRules
-from mirrorfeed.archive.lifecycle import PolicyRule, Rules, Wanted, free_names
+from mirrorfeed.archive.lifecycle import PolicyRule, Rules, RuleState, free_names
 
 BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
@@ -27,8 +27,8 @@ _PREFIXES_A_RULE = 10
 
 def folder_of(location: str) -> str | None:
     """Return container and folder of a table as in lifecycle rules. None outside Azure storage."""
-    found = _ADDRESS.fullmatch(location.rstrip("/"))
-    return f"{found[1] or found[3]}/{(found[2] or found[4]).strip('/')}/" if found else None
+    match_ = _ADDRESS.fullmatch(location.rstrip("/"))
+    return f"{match_[1] or match_[3]}/{(match_[2] or match_[4]).strip('/')}/" if match_ else None
 
 
 class AzureRules(Rules):
@@ -36,28 +36,26 @@ class AzureRules(Rules):
     delete_command = "az storage account management-policy delete"
     apply_command = "az storage account management-policy create --policy @FILE"
 
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+    def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
         other_rules: list[dict[str, Any]] = []
         own_prefixes: dict[tuple[int, bool], set[str]] = defaultdict(set)
         for rule in self.all_rules(exported or {"rules": []}):
-            found = self.archived_prefixes(rule)
-            if found and self.is_own(rule):
-                others = {prefix for prefix in found if not prefix.startswith(self.folder)}
+            prefixes = self.archived_prefixes(rule)
+            if prefixes and self.is_own(rule):
                 age = int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
-                own_prefixes[age, bool(rule.get("enabled", True))] |= others
+                of_other_tables = {prefix for prefix in prefixes if not prefix.startswith(self.folder)}
+                own_prefixes[age, bool(rule.get("enabled", True))] |= of_other_tables
             elif not (take_over and self.is_for_table(rule)):
                 other_rules.append(rule)
-        if wanted is not Wanted.GONE:
-            own_prefixes[days, wanted is Wanted.ON] |= set(self.listed)
+        if state is not RuleState.GONE:
+            own_prefixes[days, state is RuleState.ON] |= set(self.prefixes)
         used_names = {rule.get("name") for rule in other_rules}
         own_rules = [
-            rule
-            for (age, on), found in sorted(own_prefixes.items())
-            for rule in _rules(age, on, sorted(found), used_names)
+            rule for (age, on), own in sorted(own_prefixes.items()) for rule in _rules(age, on, sorted(own), used_names)
         ]
         return self.policy_of(other_rules + own_rules)
 
-    def enabled(self, policy: Any, days: int) -> Iterator[PolicyRule]:
+    def enabled_rules(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         for rule in self.all_rules(policy):
             name = self.name_of(rule)
             definition = _part(rule, "definition", name)
@@ -115,10 +113,10 @@ def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
         )
     if BY_CREATION not in archive:
         return "sets no number of days after creation"
-    found = archive[BY_CREATION]
-    if found == days:
+    age = archive[BY_CREATION]
+    if age == days:
         return None
-    return f"says {found!r} days, but the table's property has {days}: they must be equal"
+    return f"says {age!r} days, but the table's property has {days}: they must be equal"
 
 
 def _plain(value: Any) -> Any:
@@ -131,14 +129,14 @@ def _plain(value: Any) -> Any:
 
 
 def _part(parent: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
-    found = parent.get(name, {})
-    if not isinstance(found, Mapping):
+    part = parent.get(name, {})
+    if not isinstance(part, Mapping):
         raise NoRules(reason=f"its rule {rule!r} has a {name} that is not an object")
-    return found
+    return part
 
 
-def _rules(days: int, on: bool, listed: Sequence[str], used_names: set[Any]) -> list[dict[str, Any]]:
-    parts = [listed[start : start + _PREFIXES_A_RULE] for start in range(0, len(listed), _PREFIXES_A_RULE)]
+def _rules(days: int, on: bool, prefixes: Sequence[str], used_names: set[Any]) -> list[dict[str, Any]]:
+    parts = [prefixes[start : start + _PREFIXES_A_RULE] for start in range(0, len(prefixes), _PREFIXES_A_RULE)]
     return [
         {
             "enabled": on,

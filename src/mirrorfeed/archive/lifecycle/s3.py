@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirrorfeed.archive.errors import NoBucketRules
-from mirrorfeed.archive.lifecycle import PolicyRule, Rules, Wanted, free_names
+from mirrorfeed.archive.lifecycle import PolicyRule, Rules, RuleState, free_names
 from mirrorfeed.display.rows import counted
 
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
@@ -21,8 +21,8 @@ _ADDRESS = re.compile(r"s3[an]?://[^/]+/(.*)", re.DOTALL)
 
 def folder_of(location: str) -> str | None:
     """Return the folder of a table in its bucket, with a slash at the end. None outside S3."""
-    found = _ADDRESS.fullmatch(location.rstrip("/"))
-    return f"{found[1].strip('/')}/" if found else None
+    match_ = _ADDRESS.fullmatch(location.rstrip("/"))
+    return f"{match_[1].strip('/')}/" if match_ else None
 
 
 class S3Rules(Rules):
@@ -37,7 +37,7 @@ class S3Rules(Rules):
             return f" --transition-default-minimum-object-size {varies}"
         return ""
 
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+    def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the configuration with the rules of this table. Existing rules of the table keep their storage
         class."""
         existing = self.all_rules(exported or {"Rules": []})
@@ -46,7 +46,7 @@ class S3Rules(Rules):
             _with_filter(rule) for rule in existing if rule not in table_rules or not (take_over or self.is_own(rule))
         ]
         storage_class = table_rules[0]["Transitions"][0]["StorageClass"] if table_rules else CLASSES[0]
-        on = wanted is Wanted.ON
+        on = state is RuleState.ON
         own_rules = [
             {
                 "ID": name,
@@ -55,14 +55,14 @@ class S3Rules(Rules):
                 "Transitions": [{"Days": days, "StorageClass": storage_class}],
             }
             for prefix, name in zip(
-                [] if wanted is Wanted.GONE else self.listed,
+                [] if state is RuleState.GONE else self.prefixes,
                 free_names(days, on, {rule.get("ID") for rule in other_rules}),
                 strict=False,
             )
         ]
         return self.policy_of(other_rules + own_rules)
 
-    def enabled(self, policy: Any, days: int) -> Iterator[PolicyRule]:
+    def enabled_rules(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         for rule in self.all_rules(policy):
             if rule.get("Status") != "Enabled":
                 continue
