@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.archive.archived_files import TableMetadata
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, may_match, rules_of
+from mirrorfeed.archive.data_skipping import Doubt, may_match, to_comparison
 
 FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "id": ("integer", {}),
@@ -81,7 +81,7 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
 def test_file_is_retained_unless_a_match_is_ruled_out(
     comparisons: list[Any], statistics: str | None, retained: bool
 ) -> None:
-    found = rules_of([Comparison(*each) for each in comparisons], table())
+    found = [to_comparison(table(), *each) for each in comparisons]
     # Next to a file without useful statistics, in a slice that does not start at the beginning of its array.
     texts = pa.array([stats(), statistics, None]).slice(1)
     days = pa.array(["2026-01-01", "2026-01-01"])
@@ -90,9 +90,8 @@ def test_file_is_retained_unless_a_match_is_ruled_out(
 
 def test_file_with_null_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
-    for comparison in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
-        found = rules_of([comparison], table())
-        assert may_match(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
+    for found in (to_comparison(table(), "day", "<=", date(2026, 1, 1)), to_comparison(table(), "day", "is there")):
+        assert may_match([found], lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -110,17 +109,17 @@ def test_file_with_null_partition_matches_no_comparison() -> None:
 )
 def test_unsupported_columns_are_left_to_delta(column: str, properties: dict[str, str]) -> None:
     with pytest.raises(Doubt):
-        rules_of([Comparison(column, "is there")], table(properties=properties))
+        to_comparison(table(properties=properties), column, "is there")
 
 
 @pytest.mark.parametrize("spelled", ["", "x"])
 def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        may_match(rules_of([Comparison("day", "is there")], table()), lambda _: pa.array([spelled]), pa.array([None]))
+        may_match([to_comparison(table(), "day", "is there")], lambda _: pa.array([spelled]), pa.array([None]))
 
 
 @pytest.mark.parametrize("statistics", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
 def test_invalid_statistics_are_left_to_delta(statistics: str) -> None:
-    found = rules_of([Comparison("id", "=", 5)], table([], {}))
+    found = [to_comparison(table([], {}), "id", "=", 5)]
     with pytest.raises((Doubt, pa.ArrowInvalid)):
         may_match(found, lambda _: pa.array([None]), pa.array([statistics]))

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorfeed.archive import delta_log_reader
-from mirrorfeed.archive.data_skipping import Comparison, Doubt
+from mirrorfeed.archive.archived_files import TableMetadata
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, to_comparison
 from mirrorfeed.archive.delta_log_reader import ColumnarLog
 
 SCHEMA = json.dumps(
@@ -65,6 +66,9 @@ def log(folder: Path, version: int) -> ColumnarLog:
     return ColumnarLog("file:/t", [path.name for path in folder.iterdir()], version, lambda name: folder / name)
 
 
+TABLE = TableMetadata("t-1", SCHEMA, ("day",), {})
+
+
 def found(table_log: ColumnarLog, *comparisons: Comparison, until: int | None = None) -> tuple[int, list[str]]:
     count, files = table_log.files(comparisons, until)
     return count, sorted(each.uri for each in files)
@@ -99,7 +103,7 @@ def test_files_are_returned_with_their_metadata(tmp_path: Path) -> None:
 
 def test_only_old_enough_files_are_returned_and_all_are_counted(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, add("a", 1), add("b", 2), add("c", 9))
-    below = Comparison("id", "<", 5)
+    below = to_comparison(TABLE, "id", "<", 5)
     assert found(log(tmp_path, 0), below, until=1) == (2, ["file:/t/a"])
     assert found(log(tmp_path, 0), below, until=-1) == (2, [])
     commit(tmp_path, 1, add("d", 3, modificationTime=None))
@@ -135,8 +139,8 @@ def test_checkpoint_is_read_before_later_commits(tmp_path: Path) -> None:
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1), file("b", 2, deletionVector=None)])
     commit(tmp_path, 6, {"remove": {"path": "a"}}, add("c", 3))
     assert found(log(tmp_path, 6)) == (2, ["file:/t/b", "file:/t/c"])
-    assert found(log(tmp_path, 6), Comparison("id", "=", 4)) == (2, ["file:/t/b", "file:/t/c"])
-    assert found(log(tmp_path, 6), Comparison("id", "=", 5)) == (1, ["file:/t/c"])
+    assert found(log(tmp_path, 6), to_comparison(TABLE, "id", "=", 4)) == (2, ["file:/t/b", "file:/t/c"])
+    assert found(log(tmp_path, 6), to_comparison(TABLE, "id", "=", 5)) == (1, ["file:/t/c"])
 
 
 def test_both_kinds_of_checkpoint_parts_are_read(tmp_path: Path) -> None:
@@ -158,11 +162,11 @@ def test_log_is_read_in_batches_of_any_size(tmp_path: Path, monkeypatch: pytest.
     commit(
         tmp_path, 6, *({"remove": {"path": f"a{i}"}} for i in range(0, 50, 2)), *(add(f"b{i}", i) for i in range(30))
     )
-    all_files = found(log(tmp_path, 6), Comparison("id", ">=", 20))
+    all_files = found(log(tmp_path, 6), to_comparison(TABLE, "id", ">=", 20))
     assert all_files[0] == 16 + 12
     monkeypatch.setattr(delta_log_reader, "_AT_ONCE", 200)
     monkeypatch.setattr(delta_log_reader, "_ROWS", 7)
-    assert found(log(tmp_path, 6), Comparison("id", ">=", 20)) == all_files
+    assert found(log(tmp_path, 6), to_comparison(TABLE, "id", ">=", 20)) == all_files
 
 
 def test_unknown_features_are_left_to_delta(tmp_path: Path) -> None:

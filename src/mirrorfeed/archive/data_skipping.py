@@ -34,30 +34,27 @@ TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
 }
 """Types by their names in the log. Only types whose values compare as in Delta."""
-_UNDERSTOOD = {"comment", "delta.columnMapping.id", "delta.columnMapping.physicalName", "delta.generationExpression"}
+_HARMLESS_METADATA = {
+    "comment",
+    "delta.columnMapping.id",
+    "delta.columnMapping.physicalName",
+    "delta.generationExpression",
+}
 """Column metadata that does not change comparisons, unlike collations, padded text and widened types."""
 _INDEXED = 32
 """Number of leading columns for which Delta collects statistics by default."""
-_OTHERS = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
+_INDEX_PROPERTIES = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
+"""Table properties that change for which columns Delta collects statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     column: str
-    """Name of the column in the query."""
-    sign: Sign
-    value: int | str | date | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A comparison with the column's name and type in the log."""
-
-    name: str
+    """Name of the column in the log, which differs from the name in the query with column mapping."""
     type: pa.DataType
+    is_partition: bool
     sign: Sign
     value: int | str | date | None
-    is_partition: bool
 
     @property
     def scalar(self) -> pa.Scalar:
@@ -117,7 +114,7 @@ _COMPARISONS: Mapping[str, Sign] = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-_TURNED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
@@ -130,17 +127,17 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
         raise Doubt("unknown types") from error
 
 
-def comparisons_in(frame: DataFrame) -> list[Comparison]:
+def comparisons_in(frame: DataFrame, table: TableMetadata) -> list[Comparison]:
     """Return the comparisons in the condition of a DataFrame, after Spark has resolved types and constants.
 
-    Raises `Doubt` if the condition is more than comparisons joined by AND.
+    `frame` has the columns of the table. Raises `Doubt` if the condition is more than comparisons joined by AND.
     """
     plan = optimize(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":
         return []
     if kind_of(plan) != "Filter" or kind_of(plan.child()) != "LogicalRDD":
         raise Doubt("a condition that is not on rows alone")
-    return [_comparison(part) for part in _conjuncts(plan.condition())]
+    return [_comparison(part, table) for part in _conjuncts(plan.condition())]
 
 
 def _conjuncts(condition: Any) -> Iterator[Any]:
@@ -151,18 +148,18 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
             yield from _conjuncts(side)
 
 
-def _comparison(condition: Any) -> Comparison:
+def _comparison(condition: Any, table: TableMetadata) -> Comparison:
     sides = list(items(condition.children()))
     kinds = [kind_of(side) for side in sides]
     if kind_of(condition) == "IsNotNull" and kinds == ["AttributeReference"]:
-        return Comparison(str(sides[0].name()), "is there")
+        return to_comparison(table, str(sides[0].name()), "is there")
     sign = _COMPARISONS.get(kind_of(condition))
     if sign is not None and kinds == ["Literal", "AttributeReference"]:
-        sign, sides = _TURNED[sign], sides[::-1]
+        sign, sides = _SWAPPED[sign], sides[::-1]
     elif sign is None or kinds != ["AttributeReference", "Literal"]:
         raise Doubt(f"a condition of another kind, {kind_of(condition)}")
     column, literal = sides
-    return Comparison(str(column.name()), sign, _value(literal))
+    return to_comparison(table, str(column.name()), sign, _value(literal))
 
 
 def _value(literal: Any) -> int | str | date:
@@ -178,25 +175,22 @@ def _value(literal: Any) -> int | str | date:
     raise Doubt(f"a value of type {type_}")
 
 
-def rules_of(comparisons: Sequence[Comparison], table: TableMetadata) -> list[Rule]:
-    """Convert comparisons to rules for a table. Raises `Doubt`."""
-    before, fields = 0, {}
-    for field in json.loads(table.schema)["fields"]:
-        fields[field["name"].lower()] = (field, before)
-        before += _leaves(field["type"])
-    of_partitions = {name.lower() for name in table.partitions}
-    found = []
-    for each in comparisons:
-        field, place = fields.get(each.column.lower(), ({}, 0))
-        type_ = TYPES.get(field["type"]) if field and isinstance(field["type"], str) else None
-        if type_ is None or not set(field["metadata"]) <= _UNDERSTOOD:
-            raise Doubt(each.column)
-        is_partition = field["name"].lower() in of_partitions
-        if not is_partition and (place >= _INDEXED or any(name in table.properties for name in _OTHERS)):
-            raise Doubt(each.column)
-        name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
-        found.append(Rule(name, type_, each.sign, each.value, is_partition))
-    return found
+def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
+    """Return the comparison with a column of a table. Raises `Doubt` if Delta may decide otherwise."""
+    fields = json.loads(table.schema)["fields"]
+    place = next((place for place, field in enumerate(fields) if field["name"].lower() == column.lower()), None)
+    if place is None:
+        raise Doubt(column)
+    field = fields[place]
+    type_ = TYPES.get(field["type"]) if isinstance(field["type"], str) else None
+    if type_ is None or not set(field["metadata"]) <= _HARMLESS_METADATA:
+        raise Doubt(column)
+    is_partition = column.lower() in {name.lower() for name in table.partitions}
+    has_statistics = sum(_leaves(other["type"]) for other in fields[:place]) < _INDEXED
+    if not is_partition and (not has_statistics or any(name in table.properties for name in _INDEX_PROPERTIES)):
+        raise Doubt(column)
+    name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
+    return Comparison(name, type_, is_partition, sign, value)
 
 
 def _leaves(type_: Any) -> int:
@@ -206,19 +200,23 @@ def _leaves(type_: Any) -> int:
     return 1
 
 
-def may_match(rules: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
-    """Return for each file whether the rules select it. `partition` returns the values of a partition column in the
-    log."""
-    found = [pa.repeat(True, len(stats))]
-    for rule in rules:
-        if rule.is_partition:
-            texts = partition(rule.name)
+def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+    """Return for each file whether a row may match all comparisons.
+
+    `partition` returns the value of a partition column for each file, as text.
+    """
+    results = [pa.repeat(True, len(stats))]
+    for each in comparisons:
+        if each.is_partition:
+            texts = partition(each.column)
             if pc.any(pc.equal(texts, "")).as_py():
-                raise Doubt(f"{rule.name} is '' or NULL")
-            found.append(pc.fill_null(_holds(rule, texts.cast(rule.type)), False))
-    if by_statistics := [rule for rule in rules if not rule.is_partition]:
-        found.append(_by_statistics(by_statistics, stats))
-    return reduce(pc.and_, found)
+                raise Doubt(f"{each.column} is '' or NULL")
+            values = texts.cast(each.type)
+            holds = pc.is_valid(values) if each.sign == "is there" else _COMPARE[each.sign](values, each.scalar)
+            results.append(pc.fill_null(holds, False))
+    if others := [each for each in comparisons if not each.is_partition]:
+        results.append(_may_match_by_statistics(others, stats))
+    return reduce(pc.and_, results)
 
 
 _COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
@@ -232,56 +230,52 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
 """Comparisons of the bounds of a file with the value that hold if a row may match."""
 
 
-def _holds(rule: Rule, values: pa.Array) -> pa.Array:
-    return pc.is_valid(values) if rule.sign == "is there" else _COMPARE[rule.sign](values, rule.scalar)
-
-
-def _by_statistics(rules: Sequence[Rule], stats: pa.Array) -> pa.Array:
+def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.Array:
     """Return for each file False if the statistics rule out a match, by three-valued logic.
 
     A missing statistic rules out nothing.
     """
-    table = _parsed(rules, stats)
+    table = _parse_statistics(comparisons, stats)
     number = table["numRecords", ""]
     holds, known = [], [pc.is_valid(number)]
-    for rule in rules:
-        nulls = table["nullCount", rule.name]
+    for each in comparisons:
+        nulls = table["nullCount", each.column]
         known.append(pc.is_valid(nulls))
-        if rule.sign == "is there":
+        if each.sign == "is there":
             holds.append(pc.less(nulls, number))
             continue
-        for kind, compare in _BOUNDS[rule.sign]:
-            bound = table[kind, rule.name]
-            holds.append(compare(bound, rule.scalar))
+        for kind, compare in _BOUNDS[each.sign]:
+            bound = table[kind, each.column]
+            holds.append(compare(bound, each.scalar))
             known.append(pc.or_kleene(pc.is_valid(bound), pc.equal(nulls, number)))
     may_match_file = pc.or_kleene(reduce(pc.and_kleene, holds), pc.invert(reduce(pc.and_kleene, known)))
     return pc.fill_null(may_match_file, False)
 
 
-def _parsed(rules: Sequence[Rule], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
+def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
     """Return the statistics of the compared columns by kind and column."""
-    types = {rule.name: rule.type for rule in rules}
+    types = {each.column: each.type for each in comparisons}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
     schema = pa.schema({"numRecords": pa.int64(), "nullCount": counts, "minValues": ends, "maxValues": ends})
-    given = pc.fill_null(stats, "{}")
-    if pc.any(pc.or_(pc.match_substring(given, "\n"), pc.invert(pc.starts_with(given, "{")))).as_py():
+    texts = pc.fill_null(stats, "{}")
+    if pc.any(pc.or_(pc.match_substring(texts, "\n"), pc.invert(pc.starts_with(texts, "{")))).as_py():
         raise Doubt("statistics that are not one line each")
-    lines = pc.binary_join_element_wise(given, pa.scalar("\n", given.type), pa.scalar("", given.type))
+    lines = pc.binary_join_element_wise(texts, pa.scalar("\n", texts.type), pa.scalar("", texts.type))
     read = pj.read_json(
         pa.BufferReader(_bytes_of(lines)),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     ).combine_chunks()
     if len(read) != len(stats):
         raise Doubt("statistics that are not one object each")
-    found = {("numRecords", ""): in_one(read["numRecords"])}
+    statistics = {("numRecords", ""): to_array(read["numRecords"])}
     for name, type_ in types.items():
-        for kind, of in (("nullCount", pa.int64()), ("minValues", type_), ("maxValues", type_)):
-            found[kind, name] = in_one(pc.struct_field(read[kind], name)).cast(of)
-    return found
+        for kind, kind_type in (("nullCount", pa.int64()), ("minValues", type_), ("maxValues", type_)):
+            statistics[kind, name] = to_array(pc.struct_field(read[kind], name)).cast(kind_type)
+    return statistics
 
 
-def in_one(column: pa.ChunkedArray) -> pa.Array:
+def to_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, copied only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 

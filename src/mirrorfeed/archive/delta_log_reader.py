@@ -32,7 +32,7 @@ from mirrorfeed.archive.archived_files import (
     normalize_uri,
     to_data_file,
 )
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, in_one, may_match, rules_of
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, may_match, to_array
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
@@ -141,15 +141,14 @@ class ColumnarLog:
     def files(
         self, comparisons: Sequence[Comparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files that may match all comparisons, and the files of these that were created until a
+        """Return the number of files that may match all comparisons, and those of them that were created until a
         time in milliseconds. The default is all."""
-        rules = rules_of(comparisons, self.metadata)
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, found = 0, []
         for added, later in self._added_files(partitions):
-            files = added.filter(may_match(rules, partial(_partition, added), added["stats"].chunk(0))).combine_chunks()
-            files = _without(files, later)
+            matches = may_match(comparisons, partial(_partition, added), added["stats"].chunk(0))
+            files = _without(added.filter(matches).combine_chunks(), later)
             if len(files) and pc.any(pc.match_substring_regex(files["path"], ABSOLUTE_PATH)).as_py():
                 raise Doubt("files that may lie in another table's folder")
             count += len(files)
@@ -253,12 +252,12 @@ def _facts(actions: pa.ChunkedArray) -> pa.Table:
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
     if "deletionVector" not in names:
         table = table.append_column("deletionVector", pa.nulls(len(table), _VECTOR))
-    return pa.table({name: in_one(table[name]) for name in table.column_names})
+    return pa.table({name: to_array(table[name]) for name in table.column_names})
 
 
 def _keys(files: pa.Table) -> pa.Array:
     """Return the key of each file: its path and deletion vector."""
-    path, vector = in_one(files["path"]), in_one(files["deletionVector"])
+    path, vector = to_array(files["path"]), to_array(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
     kind, place, offset = (

@@ -186,7 +186,7 @@ class ClassicEngine(Engine):
             if where is not None:
                 try:
                     rows = data_skipping.frame_of_schema(self.spark, table.schema)
-                    comparisons = data_skipping.comparisons_in(apply_condition(rows, str(source), where))
+                    comparisons = data_skipping.comparisons_in(apply_condition(rows, str(source), where), table)
                 except (BadPredicate, PySparkException) as error:
                     raise Doubt("a condition that only Delta may accept") from error
             count, files = log.files(comparisons, created_until(policy, now))
