@@ -164,8 +164,8 @@ def test_log_is_read_in_batches_of_any_size(tmp_path: Path, monkeypatch: pytest.
     )
     all_files = found(log(tmp_path, 6), to_comparison(TABLE, "id", ">=", 20))
     assert all_files[0] == 16 + 12
-    monkeypatch.setattr(delta_log_reader, "_AT_ONCE", 200)
-    monkeypatch.setattr(delta_log_reader, "_ROWS", 7)
+    monkeypatch.setattr(delta_log_reader, "_CHUNK_SIZE", 200)
+    monkeypatch.setattr(delta_log_reader, "_BATCH_ROWS", 7)
     assert found(log(tmp_path, 6), to_comparison(TABLE, "id", ">=", 20)) == all_files
 
 

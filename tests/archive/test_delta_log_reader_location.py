@@ -61,15 +61,15 @@ def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Order
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
 def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
-    with pytest.raises(Doubt), delta_log_reader.columns(spark, Source.parse(name)):
+    with pytest.raises(Doubt), delta_log_reader.open_log(spark, Source.parse(name)):
         pass
 
 
 def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
-    with delta_log_reader.columns(spark, orders.source) as columns:
-        remote = replace(columns, local_path=lambda name: delta_log_reader.copied(spark, folder, tmp_path, name))
+    with delta_log_reader.open_log(spark, orders.source) as columns:
+        remote = replace(columns, local_path=lambda name: delta_log_reader.copy_log_file(spark, folder, tmp_path, name))
         assert remote.metadata == columns.metadata
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
-        delta_log_reader.copied(spark, folder, tmp_path, "_sidecars/gone.parquet")
+        delta_log_reader.copy_log_file(spark, folder, tmp_path, "_sidecars/gone.parquet")

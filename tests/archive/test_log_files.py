@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, to_uri
 from mirrorfeed.archive.data_skipping import Doubt
-from mirrorfeed.archive.delta_log_reader import Parts, parts_at, require_own_commits
+from mirrorfeed.archive.delta_log_reader import LogFiles, require_own_commits, select_log_files
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
@@ -39,26 +39,26 @@ def part(version: int, number: int, of: int) -> str:
 @pytest.mark.parametrize(
     ("names", "version", "expected"),
     [
-        (commit(0, 1, 2), 2, Parts(-1, (), commit(0, 1, 2))),
-        (commit(0, 1, 2), 1, Parts(-1, (), commit(0, 1))),
-        ((*commit(1, 2, 3), checkpoint(1)), 3, Parts(1, (checkpoint(1),), commit(2, 3))),
-        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 3, Parts(3, (checkpoint(3),), ())),
-        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 2, Parts(1, (checkpoint(1),), commit(2))),
-        ((*commit(2), part(1, 1, 2), part(1, 2, 2)), 2, Parts(1, (part(1, 1, 2), part(1, 2, 2)), commit(2))),
-        ((*commit(0, 1, 2), part(1, 1, 2)), 2, Parts(-1, (), commit(0, 1, 2))),
-        ((*commit(2), part(1, 1, 2), checkpoint(1)), 2, Parts(1, (checkpoint(1),), commit(2))),
+        (commit(0, 1, 2), 2, LogFiles((), commit(0, 1, 2))),
+        (commit(0, 1, 2), 1, LogFiles((), commit(0, 1))),
+        ((*commit(1, 2, 3), checkpoint(1)), 3, LogFiles((checkpoint(1),), commit(2, 3))),
+        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 3, LogFiles((checkpoint(3),), ())),
+        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 2, LogFiles((checkpoint(1),), commit(2))),
+        ((*commit(2), part(1, 1, 2), part(1, 2, 2)), 2, LogFiles((part(1, 1, 2), part(1, 2, 2)), commit(2))),
+        ((*commit(0, 1, 2), part(1, 1, 2)), 2, LogFiles((), commit(0, 1, 2))),
+        ((*commit(2), part(1, 1, 2), checkpoint(1)), 2, LogFiles((checkpoint(1),), commit(2))),
         (
             (*commit(2), checkpoint(1, f"checkpoint.{UUID}.json")),
             2,
-            Parts(1, (checkpoint(1, f"checkpoint.{UUID}.json"),), commit(2)),
+            LogFiles((checkpoint(1, f"checkpoint.{UUID}.json"),), commit(2)),
         ),
-        ((*commit(0), "00000000000000000000.crc", "x.json", f"{checkpoint(9)}.tmp"), 0, Parts(-1, (), commit(0))),
+        ((*commit(0), "00000000000000000000.crc", "x.json", f"{checkpoint(9)}.tmp"), 0, LogFiles((), commit(0))),
     ],
 )
 def test_version_is_read_from_newest_complete_checkpoint_and_commits(
-    names: tuple[str, ...], version: int, expected: Parts
+    names: tuple[str, ...], version: int, expected: LogFiles
 ) -> None:
-    assert parts_at(names, version) == expected
+    assert select_log_files(names, version) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_version_is_read_from_newest_complete_checkpoint_and_commits(
 )
 def test_log_with_a_missing_commit_is_refused(names: tuple[str, ...], version: int) -> None:
     with pytest.raises(Doubt, match="incomplete"):
-        parts_at(names, version)
+        select_log_files(names, version)
 
 
 def engine(*features: str) -> Any:

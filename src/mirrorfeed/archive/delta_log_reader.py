@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,41 +37,38 @@ from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
 
-_AT_ONCE = 2**20
-_ROWS = 4096
-_BLOCK = 2**20
-_BUFFER = 2**20
+_CHUNK_SIZE = 2**20
+_BATCH_ROWS = 4096
+_BUFFER_SIZE = 2**20
 _FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
 _VECTOR = pa.struct(
     [("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()), ("cardinality", pa.int64())]
 )
 _KEY = [("path", pa.string()), ("deletionVector", _VECTOR)]
-_FACTS = [*_KEY, ("size", pa.int64()), ("modificationTime", pa.int64()), ("stats", pa.string())]
+_ADD = [*_KEY, ("size", pa.int64()), ("modificationTime", pa.int64()), ("stats", pa.string())]
 
 
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json))")
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Files of the log that describe a version: a complete checkpoint, and the commits after it."""
+class LogFiles(NamedTuple):
+    """Names of the files of the log that describe a version: a complete checkpoint, and the commits after it."""
 
-    checkpoint_version: int
     checkpoint: tuple[str, ...]
     commits: tuple[str, ...]
 
 
-def parts_at(names: Iterable[str], version: int) -> Parts:
-    """Return the parts among the file names of the log. Raise `Doubt` if commits are missing."""
+def select_log_files(names: Iterable[str], version: int) -> LogFiles:
+    """Select the files that describe a version. Raises `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
-    for name in names:
-        if (found := _NAME.fullmatch(name)) is None or int(found[1]) > version:
+    for match_ in filter(None, map(_NAME.fullmatch, names)):
+        if (number := int(match_[1])) > version:
             continue
-        if found[2] == "json":
-            commits[int(found[1])] = name
+        if match_[2] == "json":
+            commits[number] = match_[0]
         else:
-            checkpoints.setdefault(int(found[1]), []).append((name, int(found[4] or 0)))
+            checkpoints.setdefault(number, []).append((match_[0], int(match_[4] or 0)))
     for start in sorted(checkpoints, reverse=True):
         if checkpoint := _complete_checkpoint(checkpoints[start]):
             break
@@ -80,22 +77,24 @@ def parts_at(names: Iterable[str], version: int) -> Parts:
     needed = range(start + 1, version + 1)
     if not all(number in commits for number in needed):
         raise Doubt("an incomplete log")
-    return Parts(start, checkpoint, tuple(commits[number] for number in needed))
+    return LogFiles(checkpoint, tuple(commits[number] for number in needed))
 
 
-def _complete_checkpoint(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    for name, parts in sorted(found):
+def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Return a checkpoint of which all parts exist. Each file has its name and the number of parts, or 0 if it is a
+    whole checkpoint."""
+    for name, parts in sorted(files):
         if not parts:
             return (name,)
-        if len(same := [other for other, count in found if count == parts]) == parts:
+        if len(same := [other for other, count in files if count == parts]) == parts:
             return tuple(sorted(same))
     return ()
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
     """Raise `CommitsElsewhere` if the catalog may have further commits."""
-    if found := external_commit_features(features):
-        raise CommitsElsewhere(table=table, feature=found[0])
+    if external := external_commit_features(features):
+        raise CommitsElsewhere(table=table, feature=external[0])
 
 
 @dataclass(frozen=True)
@@ -117,16 +116,16 @@ class ColumnarLog:
         return self if version is None else replace(self, version=version)
 
     @cached_property
-    def parts(self) -> Parts:
-        return parts_at(self.names, self.version)
+    def log_files(self) -> LogFiles:
+        return select_log_files(self.names, self.version)
 
     @cached_property
     def metadata(self) -> TableMetadata:
         """Return the newest metadata. Raises `Doubt` for a table with unknown features."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
-        for name in (*reversed(self.parts.commits), *self.parts.checkpoint):
-            for action in _of_the_table(self.local_path(name)):
+        for name in (*reversed(self.log_files.commits), *self.log_files.checkpoint):
+            for action in _table_actions(self.local_path(name)):
                 metadata = metadata or action.get("metaData") or {}
                 protocol = protocol or action.get("protocol") or {}
             if metadata and protocol:
@@ -145,7 +144,7 @@ class ColumnarLog:
         time in milliseconds. The default is all."""
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
-        count, found = 0, []
+        count, selected = 0, list[DataFile]()
         for added, later in self._added_files(partitions):
             matches = may_match(comparisons, partial(_partition, added), added["stats"].chunk(0))
             files = _without(added.filter(matches).combine_chunks(), later)
@@ -154,8 +153,8 @@ class ColumnarLog:
             count += len(files)
             if until is not None:
                 files = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
-            found += [to_data_file(self.location, each, names) for each in files.to_pylist()]
-        return count, tuple(found)
+            selected += [to_data_file(self.location, each, names) for each in files.to_pylist()]
+        return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
         """Yield the files that each part of the log adds, newest part first, with the keys of files in later parts.
@@ -163,15 +162,15 @@ class ColumnarLog:
         Files in later parts override files in earlier ones. A commit contains a file once.
         """
         later: list[pa.Array] = []
-        for name in reversed(self.parts.commits):
+        for name in reversed(self.log_files.commits):
             keys = []
             for actions in _lines(self.local_path(name), partitions):
-                added, removed = (_facts(actions[kind]) for kind in ("add", "remove"))
+                added, removed = (_to_table(actions[kind]) for kind in ("add", "remove"))
                 keys += [_keys(each) for each in (added, removed) if len(each)]
                 if len(added):
                     yield added, later
             later += keys
-        for name in self.parts.checkpoint:
+        for name in self.log_files.checkpoint:
             yield from ((added, later) for added in self._checkpoint(name, partitions) if len(added))
 
     def _checkpoint(self, name: str, partitions: Sequence[str]) -> Iterator[pa.Table]:
@@ -179,11 +178,11 @@ class ColumnarLog:
         if path.suffix == ".json":
             sidecars = []
             for actions in _lines(path, partitions):
-                yield _facts(actions["add"])
+                yield _to_table(actions["add"])
                 sidecars += pc.struct_field(actions["sidecar"], "path").drop_null().to_pylist()
         else:
-            with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
-                yield from _rows(file)
+            with _open_parquet(path) as file:
+                yield from _added_in(file)
                 sidecars = []
                 if "sidecar" in file.schema_arrow.names:
                     column = file.read(["sidecar.path"])["sidecar"]
@@ -191,21 +190,23 @@ class ColumnarLog:
         for sidecar in sidecars:
             if "/" in sidecar:
                 raise Doubt("a checkpoint with parts in another folder")
-            with pq.ParquetFile(self.local_path(f"_sidecars/{sidecar}"), pre_buffer=False, buffer_size=_BUFFER) as file:
-                yield from _rows(file)
+            with _open_parquet(self.local_path(f"_sidecars/{sidecar}")) as file:
+                yield from _added_in(file)
 
 
-def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
+_open_parquet = partial(pq.ParquetFile, pre_buffer=False, buffer_size=_BUFFER_SIZE)
+
+
+def _table_actions(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the `metaData` and `protocol` actions in a file of the log."""
     if path.suffix == ".json":
         for chunk in _chunks(path):
             if b'"metaData"' in chunk or b'"protocol"' in chunk:
-                yield from (
-                    json.loads(line) for line in chunk.splitlines() if b'"metaData"' in line or b'"protocol"' in line
-                )
+                lines = chunk.splitlines()
+                yield from (json.loads(line) for line in lines if b'"metaData"' in line or b'"protocol"' in line)
         return
-    with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
-        for batch in file.iter_batches(_ROWS, columns=["metaData", "protocol"]):
+    with _open_parquet(path) as file:
+        for batch in file.iter_batches(_BATCH_ROWS, columns=["metaData", "protocol"]):
             for kind in batch.schema.names:
                 for action in batch[kind].drop_null().to_pylist():
                     yield {kind: action}
@@ -213,22 +214,22 @@ def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while chunk := file.read(_AT_ONCE):
+        while chunk := file.read(_CHUNK_SIZE):
             yield chunk + file.readline()
 
 
 def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the actions in a JSON file by kind."""
     values = pa.struct([(name, pa.string()) for name in partitions])
-    kinds = {"add": [*_FACTS, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
+    kinds = {"add": [*_ADD, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
     schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
     only_these = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     for chunk in _chunks(path):
         if chunk.strip():
-            yield pj.read_json(pa.BufferReader(chunk), pj.ReadOptions(block_size=_BLOCK), only_these)
+            yield pj.read_json(pa.BufferReader(chunk), pj.ReadOptions(block_size=_BUFFER_SIZE), only_these)
 
 
-def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
+def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
     """Yield the files in a checkpoint or a part of one."""
     if "add" not in file.schema_arrow.names:
         return
@@ -238,14 +239,14 @@ def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
         raise Doubt("a checkpoint without texts of statistics")
     wanted = [f"add.{name}" for name in needed]
     wanted += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in fields else []
-    for batch in file.iter_batches(_ROWS, columns=wanted):
-        files = _facts(pa.chunked_array([batch["add"]]))
+    for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
+        files = _to_table(pa.chunked_array([batch["add"]]))
         if "stats_parsed" in fields and files["stats"].null_count:
             raise Doubt("statistics that are not texts")
         yield files
 
 
-def _facts(actions: pa.ChunkedArray) -> pa.Table:
+def _to_table(actions: pa.ChunkedArray) -> pa.Table:
     """Convert file actions to a table with one chunk per column."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
@@ -281,18 +282,18 @@ def _partition(files: pa.Table, name: str) -> pa.Array:
     return pc.struct_field(values, name)
 
 
-_NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
+_LISTED_NAME = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 
 @contextmanager
-def columns(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """Yield the log at the newest version. Raise `Doubt` if it is not found or incomplete."""
+def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
+    """Yield the log at the newest version. Raises `Doubt` if the log cannot be read completely."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
         folder = system.makeQualified(folder)
         arrays = spark._jvm.org.apache.commons.lang3.ArrayUtils  # type: ignore[union-attr]
-        names = _NAMES.findall(str(arrays.toString(system.listStatus(hadoop_path(spark, folder, "_delta_log")))))
+        names = _LISTED_NAME.findall(str(arrays.toString(system.listStatus(hadoop_path(spark, folder, "_delta_log")))))
     except (Py4JJavaError, PySparkException) as error:
         raise Doubt("a log that cannot be listed") from error
     newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
@@ -311,7 +312,7 @@ def log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path
         yield Path(str(folder.toUri().getPath()), "_delta_log").joinpath
     else:
         with tempfile.TemporaryDirectory(prefix="mirrorfeed-log-") as copies:
-            yield partial(copied, spark, hadoop_path(spark, folder, "_delta_log"), Path(copies))
+            yield partial(copy_log_file, spark, hadoop_path(spark, folder, "_delta_log"), Path(copies))
 
 
 def _folder(spark: SparkSession, source: Source) -> Any:
@@ -321,14 +322,14 @@ def _folder(spark: SparkSession, source: Source) -> Any:
     *schema, table = source.parts
     if str(catalogs.currentCatalog().name()) != "spark_catalog" or len(schema) > 1:
         raise Doubt("a table of another catalog")
-    found = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(source.sql)
+    identifier = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(source.sql)
     catalog = spark._jsparkSession.sessionState().catalog()
     if not schema and catalog.getTempView(table).isDefined():
         raise Doubt("a view")
-    return hadoop_path(spark, catalog.getTableMetadata(found).location())
+    return hadoop_path(spark, catalog.getTableMetadata(identifier).location())
 
 
-def copied(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
+def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
     """Copy a file of the log to a local folder, unless it is already there, and return its path."""
     target = folder / name
     if not target.exists():

@@ -179,7 +179,7 @@ class ClassicEngine(Engine):
 
         Raises `Doubt` if Delta might plan other files.
         """
-        with delta_log_reader.columns(self.spark, source) as newest:
+        with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
             table, comparisons = log.metadata, []
@@ -235,7 +235,7 @@ class ClassicEngine(Engine):
         table = table or read_table_info(self.spark, source)
         delta_log_reader.require_own_commits(str(source), table.features)
         try:
-            with delta_log_reader.columns(self.spark, source) as log:
+            with delta_log_reader.open_log(self.spark, source) as log:
                 files: Sequence[DataFile] = log.at(version).files()[1]
         except Doubt:
             files = self.scan_all(source, version).files()
