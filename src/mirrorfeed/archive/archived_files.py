@@ -75,7 +75,7 @@ class DataFile(Row):
         return [f"{self.uri}  {', '.join(filter(None, known))}"]
 
 
-def total(files: Sequence[DataFile], noun: str = "file") -> str:
+def describe_files(files: Sequence[DataFile], noun: str = "file") -> str:
     """Return the number of files, and their size if it is known, in words."""
     known = [file.bytes for file in files if file.bytes is not None]
     bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
@@ -157,7 +157,7 @@ class NeededFiles:
 
     def __str__(self) -> str:
         uris = first_names([file.uri for file in self.files])
-        return f"{total(self.files)} of {self.table} at version {self.version}, {uris}"
+        return f"{describe_files(self.files)} of {self.table} at version {self.version}, {uris}"
 
 
 def hadoop_path(spark: SparkSession, *parts: Any) -> Any:
@@ -257,7 +257,7 @@ class ArchivedFilesNeeded(Terminal):
 
     @property
     def amount(self) -> str:
-        return total(self.files, "archived file")
+        return describe_files(self.files, "archived file")
 
     @property
     def uris(self) -> str:
@@ -336,4 +336,4 @@ class NotEnoughFiles(Terminal):
 
     @property
     def missing(self) -> str:
-        return total(self.files, "archived file")
+        return describe_files(self.files, "archived file")

@@ -1,6 +1,6 @@
-"""Data skipping: find the files that may match a condition, from partition values and statistics.
+"""Validate conditions, and find the files that may match a condition from partition values and statistics.
 
-Supports only comparisons joined by AND, of integer, date and text columns with constants. As in Delta, a file is
+Only comparisons of integer, date and text columns with constants, joined by AND, are supported. As in Delta, a file is
 selected unless its partition or statistics rule out a match. A missing statistic rules out nothing.
 """
 
@@ -62,7 +62,7 @@ class Comparison:
 
 
 class Doubt(Exception):
-    """Raised if the result might differ from Delta's, so that Delta decides."""
+    """Raised if the result might differ from Delta's. Callers then use Delta's plan."""
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
-"""Read the files in a Delta log with Hadoop and Arrow, for queries that need few of many files.
+"""List the data files of a table from its Delta log, with Hadoop and Arrow.
 
-Faster than Spark, which first builds the state of the table. In uncertain cases `Doubt` is raised, and Delta decides.
+This is faster than Spark, which first builds the state of the table. If the result might differ from Delta's, `Doubt`
+is raised, and the caller uses Delta.
 """
 
 from __future__ import annotations
@@ -270,8 +271,10 @@ def _keys(files: pa.Table) -> pa.Array:
 
 
 def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
+    """Return the files whose keys are not in `later`."""
     keys = _keys(files)
-    both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []  # the larger side in no table
+    # Filter `later` first, because `is_in` builds a hash table of its second argument, and `later` can be much larger.
+    both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []
     return files.filter(pc.invert(pc.is_in(keys, pa.concat_arrays(both)))) if any(map(len, both)) else files
 
 
@@ -298,14 +301,14 @@ def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
         raise Doubt("a log that cannot be listed") from error
     newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
     try:
-        with log_files(spark, folder) as local_path:
+        with local_log_files(spark, folder) as local_path:
             yield ColumnarLog(normalize_uri(str(folder.toString())), names, newest, local_path)
     except (pa.ArrowException, OSError) as error:
         raise Doubt("a log in an unknown form") from error
 
 
 @contextmanager
-def log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
+def local_log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
     """Yield a function that returns the local path of a file in the log of a table. Remote files are copied."""
     folder = file_system(spark, folder).makeQualified(folder)
     if str(folder.toString()).startswith("file:"):

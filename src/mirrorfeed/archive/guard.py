@@ -32,7 +32,7 @@ from mirrorfeed.archive.archived_files import (
     to_data_file,
 )
 from mirrorfeed.archive.data_skipping import Doubt
-from mirrorfeed.archive.delta_log_reader import log_files, require_own_commits
+from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
 from mirrorfeed.display.rows import first_names
@@ -154,7 +154,7 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}
-    with log_files(spark, hadoop_path(spark, location)) as local_path:
+    with local_log_files(spark, hadoop_path(spark, location)) as local_path:
         for version in range(what.from_version_exclusive + 1, what.to_version_inclusive + 1):
             actions = [json.loads(line) for line in local_path(commit_name(version)).read_bytes().splitlines() if line]
             added, removed, changes, commit = (

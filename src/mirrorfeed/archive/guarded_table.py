@@ -27,10 +27,10 @@ from mirrorfeed.archive.archived_files import (
     NeededFiles,
     NotEnoughFiles,
     StatementNeedsArchivedFiles,
+    describe_files,
     find_unreadable,
     normalize_uri,
     require_readable,
-    total,
 )
 from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
 from mirrorfeed.archive.engines import Engine, engine_of
@@ -62,7 +62,7 @@ class Recent:
             return f"all rows at version {self.version}"
         rows = [file.rows for file in self.left_out]
         count = "an unknown number of rows" if None in rows else counted(sum(filter(None, rows)), "row")
-        return f"version {self.version} without {total(self.left_out, 'archived file')}, {count}"
+        return f"version {self.version} without {describe_files(self.left_out, 'archived file')}, {count}"
 
 
 class GuardedTable:

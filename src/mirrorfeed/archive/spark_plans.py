@@ -57,7 +57,7 @@ def session_of(frame: DataFrame) -> SparkSession:
 
 
 def optimize(spark: SparkSession, frame: DataFrame) -> Any:
-    """Return the optimized plan, made in a copy of the session with settings under which a plan shows all files."""
+    """Return the optimized plan. A copy of the session has the settings with which a plan shows all files."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
@@ -139,7 +139,7 @@ class Scan:
 
         Returns all files without a time. Only the returned files are collected.
         """
-        entries = self._every()
+        entries = self._all_entries()
         if self._files is not None:
             entries = DataFrame(
                 self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark
@@ -147,9 +147,9 @@ class Scan:
         if until is not None:
             entries = entries.where((F.col("modificationTime") <= until) | F.col("path").rlike(ABSOLUTE_PATH))
         if self._files is not None:  # a plan has no statistics
-            if entries.isEmpty():  # mostly: the log is not read
+            if entries.isEmpty():  # the usual case, which does not read the log
                 return []
-            entries = entries.drop("stats").join(self._every().select("path", "stats"), "path", "left")
+            entries = entries.drop("stats").join(self._all_entries().select("path", "stats"), "path", "left")
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint").alias("rows")
         # Arrow rejects a NULL whose fields cannot be NULL, as in Delta's own type.
         vector = F.when(F.col("deletionVector").isNotNull(), F.struct("deletionVector.*")).alias("deletionVector")
@@ -159,7 +159,7 @@ class Scan:
 
     def rows_without(self, left_out: Collection[str]) -> DataFrame:
         """Return the rows of the version that are not in these files."""
-        entries, java = self._every(), self._spark._jvm
+        entries, java = self._all_entries(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
         removed = self._spark.createDataFrame(
             [(each,) for each in paths if to_uri(self.location, each) in left_out], "path string"
@@ -175,10 +175,10 @@ class Scan:
         """Return the values of the partition columns in the version, as in the log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = self.metadata.names
-        rows = self._every().select(entries).distinct().toArrow()["partition"].to_pylist()
+        rows = self._all_entries().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
 
-    def _every(self) -> DataFrame:
+    def _all_entries(self) -> DataFrame:
         """Return the log entries of all files of the version."""
         return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
 
@@ -217,8 +217,8 @@ _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FIXED = f"{DELTA}files.TahoeBatchFileIndex"
 """Class of the file index of `Scan.rows_without`."""
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
-_ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
-"""RDDs that read no file, at which a lineage may end."""
+_RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
+"""RDDs without parents that read no file."""
 
 
 def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
@@ -273,7 +273,7 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
-    """Raise an error if directly read files belong to a Delta table, because some may be archived."""
+    """Raise an error if a query reads files of a Delta table as plain files, because some may be archived."""
     known: dict[str, str | None] = {}
     for path in (normalize_uri(str(root.toString())) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
@@ -281,14 +281,14 @@ def _refuse_tables(spark: SparkSession, index: Any) -> None:
 
 
 def _refuse_files(rdd: Any) -> None:
-    """Raise an error unless the RDD contains its own rows, because an RDD shows no plan."""
+    """Raise an error if an RDD may read files, because an RDD shows no plan."""
     left = [rdd]
     while left:
         ancestor = left.pop()
         if ancestor.isCheckpointed():
             continue
         parents = [each.rdd() for each in items(ancestor.dependencies())]
-        if not parents and not class_of(ancestor).endswith(_ROWS_OF_THEIR_OWN):
+        if not parents and not class_of(ancestor).endswith(_RDDS_WITHOUT_FILES):
             raise UnknownFiles(reads="rows of an RDD, whose files it does not show")
         left += parents
 
