@@ -36,13 +36,13 @@ def test_comparisons_without_delta_give_the_same_files(
     engine = ClassicEngine(spark)
     for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
         for where in conditions if source is orders.source else conditions[2:3]:
-            assert engine.needed_by_log(source, where, NOW) == engine.needed_by_plan(source, where, NOW)
-    assert engine.needed_by_log(source, "day = 1", NOW, 1) == engine.needed_by_plan(source, "day = 1", NOW, 1)
+            assert engine.find_in_log(source, where, NOW) == engine.find_in_plan(source, where, NOW)
+    assert engine.find_in_log(source, "day = 1", NOW, 1) == engine.find_in_plan(source, "day = 1", NOW, 1)
 
     def asks_delta(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(ClassicEngine, "needed_by_plan", asks_delta)
+    monkeypatch.setattr(ClassicEngine, "find_in_plan", asks_delta)
     monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
     assert days(GuardedTable(spark, "placed", now=lambda: NOW)._needed("day < 3 AND id = 15").files) == ["1"]
     plan = restore_planner.plan_query(spark, Priority.STANDARD, NOW, source=orders.source, where="id = 25")
@@ -56,7 +56,7 @@ def test_comparisons_without_delta_give_the_same_files(
 def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
     engine = ClassicEngine(spark)
     with pytest.raises(Doubt):
-        engine.needed_by_log(orders.source, where, NOW)
+        engine.find_in_log(orders.source, where, NOW)
 
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])

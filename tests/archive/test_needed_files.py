@@ -195,9 +195,9 @@ def _check_condition(
 ) -> None:
     engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
     arguments = (source, where or None, NOW, version)
-    compare(question, lambda: _needed(tables, [engine.needed_by_plan(*arguments)]))
+    compare(question, lambda: _needed(tables, [engine.find_in_plan(*arguments)]))
     with suppress(Doubt):
-        found = engine.needed_by_log(*arguments)
+        found = engine.find_in_log(*arguments)
         compare(question, lambda: _needed(tables, [found]))
 
 

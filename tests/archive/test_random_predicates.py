@@ -243,7 +243,7 @@ def test_no_file_with_a_matching_row_is_missing(
             answer = set(files_of(apply_condition(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
             with suppress(Doubt):
-                compared = engine.needed_by_log(table, each, LATER)
+                compared = engine.find_in_log(table, each, LATER)
                 decided += 1
                 assert ({file.uri for file in compared.files}, compared.active) == (answer, 0), f"{each}, seed {seed}"
             holding, retained = holding + len(holds), retained + len(answer)

@@ -100,7 +100,7 @@ def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
         now = datetime.now(UTC)
         if side == "guard":
             return [file.uri for file in engine.needed(source, f"id = {wanted}", now).files]
-        return [file.uri for file in engine.needed_by_plan(source, f"id = {wanted}", now).files]
+        return [file.uri for file in engine.find_in_plan(source, f"id = {wanted}", now).files]
 
     return ask
 

@@ -123,9 +123,9 @@ def to_uri(location: str, path: str) -> str:
     return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
-def normalize_uri(uri: str) -> str:
-    """Normalize a local URI, which Java writes with one slash or three."""
-    return re.sub(r"^file:///*", "file:/", uri)
+def normalize_uri(uri: Any) -> str:
+    """Return a URI or a Hadoop path as text. Java writes a local URI with one slash or three; the result has one."""
+    return re.sub(r"^file:///*", "file:/", str(uri))
 
 
 def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str | None:
@@ -174,7 +174,7 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
     `known` has the results of earlier calls. The new result is added.
     """
     folder = hadoop_path(spark, path)
-    name = normalize_uri(str(folder.toString()))
+    name = normalize_uri(folder)
     if name not in known and file_system(spark, folder).exists(hadoop_path(spark, folder, "_delta_log")):
         known[name] = name
     elif name not in known:

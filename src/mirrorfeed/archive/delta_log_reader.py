@@ -302,7 +302,7 @@ def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
     newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
     try:
         with local_log_files(spark, folder) as local_path:
-            yield ColumnarLog(normalize_uri(str(folder.toString())), names, newest, local_path)
+            yield ColumnarLog(normalize_uri(folder), names, newest, local_path)
     except (pa.ArrowException, OSError) as error:
         raise Doubt("a log in an unknown form") from error
 

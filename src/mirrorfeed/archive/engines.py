@@ -87,7 +87,7 @@ class Engine:
             # The line break ends a comment at the end of the condition.
             condition = "" if where is None else f" WHERE ({where}\n)"
             rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
-        files = tuple(DataFile(normalize_uri(str(row[0]))) for row in rows)
+        files = tuple(DataFile(normalize_uri(row[0])) for row in rows)
         return NeededFiles(str(source), table.table_id, normalize_uri(table.location), at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
@@ -168,13 +168,11 @@ class ClassicEngine(Engine):
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:
-            return self.needed_by_log(source, where, now, version)
+            return self.find_in_log(source, where, now, version)
         except Doubt:
-            return self.needed_by_plan(source, where, now, version)
+            return self.find_in_plan(source, where, now, version)
 
-    def needed_by_log(
-        self, source: Source, where: str | None, now: datetime, version: int | None = None
-    ) -> NeededFiles:
+    def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Find needed archived files in the columns of the log, for conditions that contain only comparisons.
 
         Raises `Doubt` if Delta might plan other files.
@@ -195,9 +193,7 @@ class ClassicEngine(Engine):
             str(source), table.table_id, log.location, log.version, tuple(archived), count - len(archived)
         )
 
-    def needed_by_plan(
-        self, source: Source, where: str | None, now: datetime, version: int | None = None
-    ) -> NeededFiles:
+    def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Find needed archived files in Delta's plan."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)

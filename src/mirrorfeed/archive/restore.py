@@ -131,7 +131,7 @@ def restore(
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
-    if target and not plan.has_rows:
+    if target and (plan.files_alone or plan.feed_from is not None):
         raise OnlyRows(table=plan.table)
     spark = session_of(session)
     check_plan(spark, plan)

@@ -87,10 +87,6 @@ class Plan:
         return tuple(file for file in self.files if file.uri not in self.readable)
 
     @property
-    def has_rows(self) -> bool:
-        return self.feed_from is None and not self.files_alone
-
-    @property
     def bytes(self) -> int:
         """Number of known bytes. Deletion vectors have no size in the log, and Databricks returns only file names."""
         return sum(file.bytes or 0 for file in self.archived)

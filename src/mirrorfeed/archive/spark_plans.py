@@ -124,7 +124,7 @@ class Scan:
 
     @cached_property
     def location(self) -> str:
-        return normalize_uri(str(self.snapshot.deltaLog().dataPath().toString()))
+        return normalize_uri(self.snapshot.deltaLog().dataPath())
 
     @cached_property
     def metadata(self) -> TableMetadata:
@@ -141,9 +141,8 @@ class Scan:
         """
         entries = self._all_entries()
         if self._files is not None:
-            entries = DataFrame(
-                self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark
-            )
+            dataset = self._spark._jsparkSession.createDataset(self._files, self._encoder)
+            entries = DataFrame(dataset.toDF(), self._spark)
         if until is not None:
             entries = entries.where((F.col("modificationTime") <= until) | F.col("path").rlike(ABSOLUTE_PATH))
         if self._files is not None:  # a plan has no statistics
@@ -210,7 +209,7 @@ def name_of(leaf: Any) -> str:
         parts = [str(part.get()) for part in (identifier.catalog(), identifier.database()) if part.isDefined()]
         if parts and parts[-1] != "delta":  # which is how a path is spelled
             return str(Source(parts=(*parts, str(identifier.table()))))
-    return normalize_uri(str(leaf.relation().location().path().toString())).removeprefix("file:")
+    return normalize_uri(leaf.relation().location().path()).removeprefix("file:")
 
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
@@ -275,7 +274,7 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
     """Raise an error if a query reads files of a Delta table as plain files, because some may be archived."""
     known: dict[str, str | None] = {}
-    for path in (normalize_uri(str(root.toString())) for root in items(index.rootPaths())):
+    for path in (normalize_uri(root) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
             raise UnknownFiles(reads=f"files of the Delta table {table} directly, not as a table")
 

@@ -177,7 +177,8 @@ class HistoryTable:
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
         """Return the rows of consecutive records. Raises `ArchivedFilesNeeded` before any row is read."""
         commits = [commit for record in records for commit in record.commits]
-        days = [utc_day(commit.timestamp) for commit in commits] or [date.min]
+        # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
+        days = [commit.timestamp.astimezone(UTC).date() for commit in commits] or [date.min]
         versions = [commit.version for commit in commits] or [-1]
         where = (
             f"_commit_date BETWEEN DATE'{min(days)}' AND DATE'{max(days)}'"
@@ -277,11 +278,6 @@ def check_names(table: str, schema: Mapping[str, Any]) -> None:
     reserved = {fold(name) for name in _OWN_COLUMNS}
     if conflicts := [field["name"] for field in schema["fields"] if fold(field["name"]) in reserved]:
         raise ReservedHistoryNames(table=table, columns=conflicts)
-
-
-def utc_day(time: datetime) -> date:
-    """Return the UTC date of a time, which is its partition, independent of the session's time zone."""
-    return time.astimezone(UTC).date()
 
 
 def _timestamp(at: datetime) -> Column:

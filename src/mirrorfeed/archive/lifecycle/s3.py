@@ -66,7 +66,8 @@ class S3Rules(Rules):
         for rule in self.all_rules(policy):
             if rule.get("Status") != "Enabled":
                 continue
-            filters, moves, problems = _filters(rule), rule.get("Transitions") or [], []
+            filters, moves, problems = rule.get("Filter") or {}, rule.get("Transitions") or [], []
+            filters = filters.get("And") or filters
             if (rule.get("Expiration") or {}).keys() & {"Days", "Date"}:
                 problems.append("deletes files of the table: only VACUUM may delete them")
             if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
@@ -118,8 +119,3 @@ def _has_valid_form(rule: Mapping[str, Any]) -> bool:
     parts = [filters, filters.get("And") or {} if isinstance(filters, Mapping) else None, rule.get("Expiration") or {}]
     lists = isinstance(moves, list) and all(isinstance(move, Mapping) for move in moves)
     return lists and all(isinstance(part, Mapping) for part in parts)
-
-
-def _filters(rule: Mapping[str, Any]) -> Mapping[str, Any]:
-    filters: Mapping[str, Any] = rule.get("Filter") or {}
-    return filters.get("And") or filters
