@@ -83,7 +83,7 @@ def describe_files(files: Sequence[DataFile], noun: str = "file") -> str:
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the file of an action in the log. `names` maps the column names of the log to those of the table."""
+    """Return the file of an action in the log. `names` maps column names in the log to column names of the table."""
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
     deleted = vector["cardinality"] if vector else 0
@@ -113,7 +113,7 @@ class TableMetadata:
 
     @property
     def names(self) -> dict[str, str]:
-        """Map the column names of the log, which differ with column mapping, to those of the table."""
+        """Map column names in the log to column names of the table. Both differ with column mapping."""
         fields = json.loads(self.schema)["fields"]
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 

@@ -141,8 +141,8 @@ class ColumnarLog:
     def files(
         self, comparisons: Sequence[Comparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files that may match all comparisons, and those of them that were created until a
-        time in milliseconds. The default is all."""
+        """Return the number of files that may match all comparisons, and these files, or only the files that were
+        created until a time in milliseconds."""
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, selected = 0, list[DataFile]()

@@ -119,7 +119,7 @@ def _partition(file: DataFile) -> Partition:
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """Return a condition that is true for rows in these partitions, whose values are written as in the log."""
+    """Return a condition that is true for the rows in these partitions, from partition values as in the log."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions

@@ -168,7 +168,7 @@ def restore(
 
 
 def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Return the progress. Reads the tier of every file, because a sample does not show the tiers of the others."""
+    """Return the progress. Reads the tier of every file, because a sample proves nothing about the other files."""
     tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
     if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=missing)

@@ -226,8 +226,8 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """Return the costs to restore the archived files among these, and to store them, by name. A cost without a
-    configured price is None."""
+    """Return the costs to restore and store the archived files of `files`, by name. A cost without a configured price
+    is None."""
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
     price, to = rates.restore_prices(priority.name), terms.to

@@ -157,7 +157,7 @@ def find_record(segment: Segment, version: int) -> HistoryRecord:
 
 
 def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
-    """Return why these are not all records of a history, or None if they are."""
+    """Return why records are missing or out of order, or None."""
     if [record.number for record in records] != list(range(1, len(records) + 1)):
         return f"its records have the numbers {', '.join(str(record.number) for record in records)}"
     if records and records[0].from_version_exclusive is not None:
@@ -188,7 +188,7 @@ def next_columns(
     renamed: Mapping[str, str] = {},
     dropped: Collection[str] = (),
 ) -> tuple[HistoryColumn, ...]:
-    """Return the columns at a version, given the columns before it. `renamed` maps old names to new ones.
+    """Return the columns at a version, from the columns of the previous version. `renamed` maps old to new names.
 
     Raises `ColumnsIncompatible`.
     """

@@ -42,8 +42,8 @@ _OWN_COLUMNS = {
     "_record_time": "timestamp",
     "_record": "string",
 }
-"""Columns of a history in addition to those of its source. Rows have values in the first four, records in the other
-three. Records have no date, so they are in a separate partition and can be read without rows."""
+"""Columns that a history has in addition to the columns of its source. Rows have values in the first four columns,
+records in the last three. Records have no date, so they are in a separate partition and can be read without rows."""
 _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
 """Value of `txnAppId`. Delta accepts each record number once for this id, from any writer."""

@@ -223,7 +223,7 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
 def merge_rules(
     spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """Return the exported policy with the rules of a table. By default, the days are those of its interval."""
+    """Return the exported policy with the rules of a table. The default for `days` comes from its interval."""
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
     days = days or archive_interval.required(spark, source, table).rule
