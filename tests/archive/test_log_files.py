@@ -1,3 +1,5 @@
+"""Paths and files in the Delta log, compared with another reader."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +12,7 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import DataFile, to_uri
+from mirrorfeed.archive.archived_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.delta_log_reader import LogFiles, require_own_commits, select_log_files
 from mirrorfeed.archive.engines import ClassicEngine
@@ -20,6 +22,39 @@ from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from tests.archive.archived_table import Orders, days
 from tests.delta import SPARK_4_0
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("part-0.parquet", "abfss://c@a.net/t/part-0.parquet"),
+        ("day=a%20b/part-0.parquet", "abfss://c@a.net/t/day=a b/part-0.parquet"),
+        ("day=c%2525d/part-0.parquet", "abfss://c@a.net/t/day=c%25d/part-0.parquet"),
+        ("abfss://c@a.net/other/a%20b", "abfss://c@a.net/other/a b"),
+        ("file:///tmp/other", "file:/tmp/other"),
+    ],
+)
+def test_paths_in_the_log_are_decoded_once(path: str, uri: str) -> None:
+    assert to_uri("abfss://c@a.net/t/", path) == uri
+
+
+@pytest.mark.parametrize("uri", ["file:/tmp/t", "file:///tmp/t"])
+def test_local_uris_are_normalized(uri: str) -> None:
+    assert normalize_uri(uri) == "file:/tmp/t"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "file"),
+    [
+        ("u", "okd*IM=ID1H!W^dC4Tgk", "file:/t/deletion_vector_4b69616b-97c8-410a-884d-fbe57667439d.bin"),
+        ("u", "aBokd*IM=ID1H!W^dC4Tgk", "file:/t/aB/deletion_vector_4b69616b-97c8-410a-884d-fbe57667439d.bin"),
+        ("p", "file:///u/deletion%20vector.bin", "file:/u/deletion vector.bin"),
+        ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None),
+    ],
+)
+def test_deletion_vector_file_is_resolved(kind: str, text: str, file: str | None) -> None:
+    assert deletion_vector_uri("file:/t", {"storageType": kind, "pathOrInlineDv": text}) == file
+
 
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
 

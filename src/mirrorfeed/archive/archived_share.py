@@ -124,7 +124,7 @@ def share(
         count = max(table.files, len(archived))
         measured = Share(str(source), count, table.bytes, len(archived), None if archived else 0)
     else:
-        files, archived = all_and_archived(spark, source, table or read_table_info(spark, source), now)
+        files, archived = all_and_archived(spark, source, now, table)
         measured = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
     if tiers is None:
         return measured

@@ -256,9 +256,10 @@ def created_until(policy: Policy | None, now: datetime) -> int:
 
 
 def all_and_archived(
-    spark: SparkSession, source: Source, table: TableInfo, now: datetime
+    spark: SparkSession, source: Source, now: datetime, table: TableInfo | None = None
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """Return all files of the newest version, and the archived ones."""
+    """Return all files of the newest version, and the archived files among them."""
+    table = table or read_table_info(spark, source)
     files = list(ClassicEngine(spark).files(source, table=table).values())
     policy = parse_policy(str(source), table.properties)
     return files, find_archived(spark, str(source), table.location, files, policy, now)

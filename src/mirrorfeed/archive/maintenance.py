@@ -19,7 +19,6 @@ from mirrorfeed.archive.guard import missing_among
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tier_store import TierStore
 
 EARLY_DELETION = "VACUUM deletes files. Files that were archived for less than 180 days cost an early deletion fee."
@@ -73,7 +72,7 @@ def maintain(
     left_out: tuple[Partition, ...] = ()
     notes: list[str] = []
     if not is_databricks(spark):
-        files, archived = all_and_archived(spark, source, read_table_info(spark, source), now)
+        files, archived = all_and_archived(spark, source, now)
         any_archived = bool(archived)
         if analyze:
             notes.append(
@@ -141,7 +140,7 @@ def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierS
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()
         return FileCheck(str(source), tuple(str(row[0]) for row in rows))
-    files, archived = all_and_archived(spark, source, read_table_info(spark, source), now)
+    files, archived = all_and_archived(spark, source, now)
     archived_uris = {file.uri for file in archived}
     active = [file for file in files if file.uri not in archived_uris]
     if tiers is None and (elsewhere := [file.uri for file in active if not file.uri.startswith("file:")]):
