@@ -113,7 +113,7 @@ class TableMetadata:
 
     @property
     def names(self) -> dict[str, str]:
-        """Map column names in the log to column names of the table. Both differ with column mapping."""
+        """Map column names in the log to column names of the table. They differ with column mapping."""
         fields = json.loads(self.schema)["fields"]
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 

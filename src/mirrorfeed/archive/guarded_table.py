@@ -140,9 +140,8 @@ class GuardedTable:
         # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
             needed = self._needed()
-            require_readable(
-                [needed], self._tiers_at, self._refusal("A stream of the whole table", None, needed.version)
-            )
+            refusal = self._refusal("A stream of the whole table", None, needed.version)
+            require_readable([needed], self._tiers_at, refusal)
         else:
             reader = reader.option("startingVersion", starting_version)
             if not self._engine.guards_itself:
@@ -302,7 +301,7 @@ def session_of(session: Session) -> SparkSession:
 
 
 def _has_subquery(rows: DataFrame, expression: str) -> bool:
-    """Return whether Spark refuses an expression in a lambda because of a subquery."""
+    """Return whether an expression contains a subquery, which Spark does not accept in a lambda."""
     try:
         with silence_spark_logs():
             analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))
