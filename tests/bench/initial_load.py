@@ -30,7 +30,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
             shutil.rmtree(folder / name, ignore_errors=True)
 
     def rows_of_it() -> DataFrame:
-        return reader.snapshot(spark, source, 0)
+        return reader.read_snapshot(spark, source, 0)
 
     return Case(
         {

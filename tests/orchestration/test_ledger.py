@@ -236,7 +236,7 @@ def test_run_appends_ledger_rows_in_one_commit_and_survives_its_failure(
     assert {row.build for row in found} == {this_build()}
     records = [json.loads(file.read_text()) for file in (tmp_path / "fleet/zone/a/_mirrorfeed").glob("*/0*.json")]
     assert [record["build"] for record in records] == [this_build()] * 2
-    assert len(versions.commits(spark, config.ledger)) == 1 + 2  # created once, then one commit per run
+    assert len(versions.read_commits(spark, config.ledger)) == 1 + 2  # created once, then one commit per run
 
     table.insert(3)
     no_ledger = config.model_copy(update={"ledger": table.source})
@@ -265,7 +265,7 @@ def test_ledger_and_its_columns_exist_before_the_first_row(spark: SparkSession, 
         "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./silent, target: silent, keys: [id]}]\n"
     )
     publish_tables(RunContext(spark, load(file)))
-    before, _ = (each.version for each in versions.commits(spark, old.source)[-2:])
+    before, _ = (each.version for each in versions.read_commits(spark, old.source)[-2:])
     grown = spark.read.option("versionAsOf", before).table(old.source.sql)
     assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)
 

@@ -86,7 +86,7 @@ def changes_and_rows(table: DeltaTable) -> tuple[Any, Any]:
     """Commits as the table history reports them."""
     names = ("version", "operation", "operationParameters", "operationMetrics", "userMetadata")
     newest = history.read_history(table.spark, table.source, 4)
-    return history.commits(table.spark, table.source), [{name: row[name] for name in names} for row in newest]
+    return history.read_commits(table.spark, table.source), [{name: row[name] for name in names} for row in newest]
 
 
 def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> Iterator[Any]:
@@ -216,7 +216,7 @@ def versions_of_delta(table: DeltaTable, bound: str, seconds: int) -> tuple[str,
 
 @pytest.mark.parametrize("bound", ["start", "end"])
 def test_timestamps_resolve_to_the_same_versions_as_in_delta(backwards: DeltaTable, bound: str) -> None:
-    known = history.commits(backwards.spark, backwards.source)
+    known = history.read_commits(backwards.spark, backwards.source)
     for seconds in (0, 100, 150, 200, 201, 300):
         moment, versions = versions_of_delta(backwards, bound, seconds)
         at = parse_bound(moment, time_parser(backwards.spark))
@@ -241,7 +241,7 @@ def test_in_commit_timestamps_are_used_instead_of_file_times(spark: SparkSession
     table.insert(3)
     for version in range(5):
         os.utime(table.commit_file(version), (START, START))
-    known = history.commits(spark, table.source)
+    known = history.read_commits(spark, table.source)
     third = f"{known[3].timestamp:%Y-%m-%d %H:%M:%S.%f}"[:-3]
     _, changed = changes_between(spark, table.source, third)
     assert [row["_change_type"] for row in changed.collect()] == ["insert", "insert"]

@@ -26,7 +26,7 @@ from mirrorfeed.source.errors import LogDamaged, NotDelta
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.source.versions import commits
+from mirrorfeed.source.versions import read_commits
 from tests.delta import DeltaTable
 
 ROW_TRACKING = {"delta.enableRowTracking": "true"}
@@ -117,7 +117,7 @@ def test_history_is_read_if_the_engine_does_not_report_the_newest_version(
 ) -> None:
     for module in (change_feed, versions):
         monkeypatch.setattr(module, "open_local_table", lambda _: None)
-    monkeypatch.setattr(versions, "parameter", lambda *_: None)
+    monkeypatch.setattr(versions, "find_parameter", lambda *_: None)
     found = read_facts(spark, table.source, 8, limit=100)
     assert (found.latest, found.commits) == (8, ())
 
@@ -139,7 +139,7 @@ def test_other_column_changes_split_a_range(spark: SparkSession, tmp_path: Path,
     table = DeltaTable(spark, tmp_path / "t", "id int NOT NULL, v string", properties=mapped)
     table.insert(1)
     table.sql(statement)
-    assert commits(spark, table.source)[-1].operation == follows
+    assert read_commits(spark, table.source)[-1].operation == follows
     assert read_facts(spark, table.source, 0, limit=100).breaks == (2,)
     assert read_facts(spark, table.source, 1, limit=100).breaks == (2,)
 

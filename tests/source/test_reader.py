@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
-from mirrorfeed.source.reader import changes, read_errors, snapshot
+from mirrorfeed.source.reader import read_changes, read_errors, read_snapshot
 from mirrorfeed.source.snapshot_or_range import Range
 from tests.delta import DeltaTable
 
@@ -36,7 +36,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 
 
 def read(table: DeltaTable, after: int, to: int) -> set[tuple[int, str, str, int]]:
-    found = changes(table.spark, table.source, Range(after, to)).collect()
+    found = read_changes(table.spark, table.source, Range(after, to)).collect()
     return {(row["id"], row["v"], row["_change_type"], row["_commit_version"]) for row in found}
 
 
@@ -49,8 +49,8 @@ def test_range_excludes_its_start_and_includes_its_end(
 
 
 def test_snapshot_has_rows_of_its_version(table: DeltaTable) -> None:
-    assert [row["id"] for row in snapshot(table.spark, table.source, 0).collect()] == []
-    assert sorted(row["v"] for row in snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
+    assert [row["id"] for row in read_snapshot(table.spark, table.source, 0).collect()] == []
+    assert sorted(row["v"] for row in read_snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
 
 
 def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
@@ -63,7 +63,7 @@ def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
     for i in range(most + 1):
         table.sql(f"DELETE FROM {{}} WHERE id = {i}")
     plain = spark.read.options(readChangeFeed="true", startingVersion="2").table(table.source.sql)
-    found = changes(spark, table.source, Range(1, most + 2))
+    found = read_changes(spark, table.source, Range(1, most + 2))
     assert plain.rdd.getNumPartitions() > found.rdd.getNumPartitions() == most
     assert sorted(found.collect()) == sorted(plain.collect())
 
@@ -71,7 +71,7 @@ def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
 def test_range_does_not_grow_with_later_commits(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
-    rows = changes(spark, table.source, Range(0, 1))
+    rows = read_changes(spark, table.source, Range(0, 1))
     table.insert(2)
     assert [row["id"] for row in rows.collect()] == [1]
 
@@ -93,7 +93,7 @@ def test_missing_files_of_a_range_are_a_gap(
     bare: DeltaTable, reader: Callable[[DataFrame], object], range_: Range
 ) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", range_):
-        reader(changes(bare.spark, bare.source, range_))
+        reader(read_changes(bare.spark, bare.source, range_))
     assert (caught.value.published, caught.value.where) == (range_.from_version_exclusive, range_)
     assert caught.value.reason == "a file is missing"
 
@@ -101,7 +101,7 @@ def test_missing_files_of_a_range_are_a_gap(
 @every_way
 def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", 2):
-        reader(snapshot(bare.spark, bare.source, 2))
+        reader(read_snapshot(bare.spark, bare.source, 2))
     assert (caught.value.version, caught.value.uris) == (2, ())
 
 
@@ -119,8 +119,8 @@ def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_damaged_file_is_named(truncated: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     (file,) = truncated.path.glob("*.parquet")
     for what, rows in {
-        1: snapshot(truncated.spark, truncated.source, 1),
-        Range(0, 1): changes(truncated.spark, truncated.source, Range(0, 1)),
+        1: read_snapshot(truncated.spark, truncated.source, 1),
+        Range(0, 1): read_changes(truncated.spark, truncated.source, Range(0, 1)),
     }.items():
         with pytest.raises(FileDamaged) as caught, read_errors("sales.orders", what):
             reader(rows)
@@ -145,7 +145,7 @@ def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, reader: Callable[
         pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
         read_errors("sales.orders", Range(2, 3)),
     ):
-        reader(changes(holed.spark, holed.source, Range(2, 3)))
+        reader(read_changes(holed.spark, holed.source, Range(2, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 @every_way
 def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", Range(0, 2)):
-        reader(changes(switched_off.spark, switched_off.source, Range(0, 2)))
+        reader(read_changes(switched_off.spark, switched_off.source, Range(0, 2)))
     assert caught.value.problem == (
         "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
     )
@@ -185,15 +185,15 @@ def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, reques
 @every_way
 def test_range_across_a_changed_column_is_refused(changed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(FeedUnreadable) as caught, read_errors("sales.orders", Range(0, 2)):
-        reader(changes(changed.spark, changed.source, Range(0, 2)))
+        reader(read_changes(changed.spark, changed.source, Range(0, 2)))
     assert (caught.value.version, caught.value.read_version) == ("1", "2")
 
 
 def test_ranges_before_and_after_a_changed_column_are_read(changed: DeltaTable) -> None:
-    before = changes(changed.spark, changed.source, Range(0, 1))
+    before = read_changes(changed.spark, changed.source, Range(0, 1))
     assert before.columns[:2] == ["id", "v"]  # columns of the range's end
     assert before.first()["v"] == "v1"
-    assert changes(changed.spark, changed.source, Range(1, 2)).isEmpty()
+    assert read_changes(changed.spark, changed.source, Range(1, 2)).isEmpty()
 
 
 def test_overwritten_columns_without_mapping_make_older_changes_unreadable(spark: SparkSession, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_overwritten_columns_without_mapping_make_older_changes_unreadable(spark
         pytest.raises(FeedUnreadable, match="columns of version 2, and the columns of version 1 do not match"),
         read_errors("sales.orders", Range(0, 1)),
     ):
-        changes(spark, table.source, Range(0, 1)).collect()
+        read_changes(spark, table.source, Range(0, 1)).collect()
 
 
 @pytest.mark.parametrize("kind", ["plain", "mapped"])
@@ -219,7 +219,7 @@ def test_added_column_is_null_in_changes_before_it(
         table.insert(1)
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (2, 'v2', 2)")
-    found = changes(spark, table.source, Range(0, 3)).collect()
+    found = read_changes(spark, table.source, Range(0, 3)).collect()
     assert {(row["id"], row["w"]) for row in found} == {(1, None), (2, 2)}
 
 
@@ -252,7 +252,7 @@ def test_other_errors_are_not_translated(table: DeltaTable) -> None:
     with pytest.raises(ZeroDivisionError), read_errors("sales.orders", Range(0, 1)):
         raise ZeroDivisionError
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), read_errors("sales.orders", Range(0, 1)):
-        changes(table.spark, table.source, Range(0, 1)).selectExpr("1 / (id - id)").collect()
+        read_changes(table.spark, table.source, Range(0, 1)).selectExpr("1 / (id - id)").collect()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mirrorfeed.source.change_feed import (
 from mirrorfeed.source.errors import NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info, unknown_features
-from mirrorfeed.source.versions import commits
+from mirrorfeed.source.versions import read_commits
 from tests.delta import DeltaTable
 
 MAPPED = "delta.columnMapping.mode"
@@ -136,7 +136,7 @@ def test_missing_table_is_reported(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
-@pytest.mark.parametrize("look", [read_table_info, commits], ids=["detail", "commits"])
+@pytest.mark.parametrize("look", [read_table_info, read_commits], ids=["detail", "commits"])
 def test_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: Path, kind: str, look: Any) -> None:
     path = tmp_path / "orders"
     match kind:
@@ -179,7 +179,7 @@ def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, tabl
 def test_paths_with_special_characters_are_resolved(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     table = DeltaTable(spark, tmp_path / folder)
     table.insert(1)
-    assert [commit.version for commit in commits(spark, table.source)] == [0, 1]
+    assert [commit.version for commit in read_commits(spark, table.source)] == [0, 1]
     assert read_facts(spark, table.source, 0, limit=10).table_id
     assert table.commit_file(1).exists()
 

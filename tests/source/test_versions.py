@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
-from mirrorfeed.source.versions import commits, only_adds_columns, pending_commits
+from mirrorfeed.source.versions import only_adds_columns, pending_commits, read_commits
 from tests.delta import DeltaTable
 
 
 def test_commits_are_ascending_with_operation_and_time(spark: SparkSession, table: DeltaTable) -> None:
-    found = commits(spark, table.source)
+    found = read_commits(spark, table.source)
     assert [(commit.version, commit.operation) for commit in found] == [
         (0, "CREATE TABLE"),
         (1, "WRITE"),
@@ -57,9 +57,9 @@ def test_commits_have_their_own_times_if_clocks_go_back(
         if number:
             table.insert(number)
         os.utime(table.commit_file(number), (moment.timestamp(), moment.timestamp()))
-    assert [commit.timestamp for commit in commits(spark, table.source)] == times
+    assert [commit.timestamp for commit in read_commits(spark, table.source)] == times
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
-    assert [commit.timestamp for commit in commits(spark, table.source)] == times
+    assert [commit.timestamp for commit in read_commits(spark, table.source)] == times
 
 
 def test_in_commit_timestamps_take_precedence(
@@ -71,10 +71,10 @@ def test_in_commit_timestamps_take_precedence(
     table.insert(2)
     for version in range(4):
         os.utime(table.commit_file(version), (1_577_836_800 + version, 1_577_836_800 + version))
-    found = commits(spark, table.source)
+    found = read_commits(spark, table.source)
     assert [commit.timestamp.year > 2020 for commit in found] == [False, False, True, True]
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
-    assert found == commits(spark, table.source)
+    assert found == read_commits(spark, table.source)
 
 
 def test_local_table_has_the_same_commits_with_and_without_spark(
@@ -87,9 +87,9 @@ def test_local_table_has_the_same_commits_with_and_without_spark(
     arguments = [(each.source, after) for each in (table, holed, backwards) for after in (None, 3, 7)]
     with monkeypatch.context() as patched:
         patched.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
-        found = [commits(spark, *each) for each in arguments]
+        found = [read_commits(spark, *each) for each in arguments]
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
-    assert found == [commits(spark, *each) for each in arguments]
+    assert found == [read_commits(spark, *each) for each in arguments]
 
 
 @pytest.mark.usefixtures("oslo")
@@ -111,15 +111,15 @@ def test_repeated_hour_of_a_clock_change_is_recognized(local: datetime, is_repea
 def test_commits_after_a_version_include_at_least_the_newest(
     spark: SparkSession, table: DeltaTable, after: int, expected: list[int]
 ) -> None:
-    assert [commit.version for commit in commits(spark, table.source, after)] == expected
+    assert [commit.version for commit in read_commits(spark, table.source, after)] == expected
 
 
 def test_commits_after_an_old_version_are_complete(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     for i in range(17):
         table.insert(i)
-    assert [commit.version for commit in commits(spark, table.source, 0)] == list(range(1, 18))
-    assert [commit.version for commit in commits(spark, table.source, 15)] == [16, 17]
+    assert [commit.version for commit in read_commits(spark, table.source, 0)] == list(range(1, 18))
+    assert [commit.version for commit in read_commits(spark, table.source, 15)] == [16, 17]
 
 
 def _schema(*fields: tuple[str, Any, bool]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from mirrorfeed.storage.onelake_errors import (
     Throttled,
     TokenRefused,
     WorkspaceMissing,
-    error_of,
+    convert_response,
 )
 
 
@@ -74,7 +74,7 @@ from mirrorfeed.storage.onelake_errors import (
 )
 def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
     new_address = "at/new" if action in ("create", "rename") else None
-    error = error_of(action, "at/x", Response(status, code, "said"), new_address)
+    error = convert_response(action, "at/x", Response(status, code, "said"), new_address)
 
     assert type(error) is kind
     assert isinstance(error, Transient if issubclass(kind, StoreUnavailable) else Terminal)
@@ -92,7 +92,7 @@ def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kin
     ],
 )
 def test_paused_capacity_differs_from_a_busy_one(message: str, paused: bool) -> None:
-    error = error_of("list", "at/x", Response(429, "", message))
+    error = convert_response("list", "at/x", Response(429, "", message))
 
     assert isinstance(error, CapacityPaused) is paused
     assert isinstance(error, Throttled) is not paused
@@ -116,7 +116,7 @@ def test_paused_capacity_differs_from_a_busy_one(message: str, paused: bool) -> 
 def test_error_quotes_the_response_and_has_a_fix(
     answer: Response, kind: type[MirrorfeedError], response: str | None
 ) -> None:
-    error = error_of("list", "at/x", answer)
+    error = convert_response("list", "at/x", answer)
     assert type(error) is kind
     assert vars(error).get("response") == response
     assert "at/x" in error.problem
@@ -124,7 +124,7 @@ def test_error_quotes_the_response_and_has_a_fix(
 
 
 def test_throttling_error_has_the_time_to_wait() -> None:
-    error = error_of("list", "at/x", Response(429, "TooManyRequests", "", "300", 300))
+    error = convert_response("list", "at/x", Response(429, "TooManyRequests", "", "300", 300))
     assert isinstance(error, Throttled)
     assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
     assert error.retry_after == 300
@@ -141,4 +141,4 @@ def test_throttling_error_has_the_time_to_wait() -> None:
     ],
 )
 def test_removal_error_is_transient_if_the_message_says_in_use(message: str, read: bool) -> None:
-    assert isinstance(error_of("remove", "at/x", Response(409, "Odd", message)), StillRead) is read
+    assert isinstance(convert_response("remove", "at/x", Response(409, "Odd", message)), StillRead) is read

@@ -31,7 +31,7 @@ from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers
-from mirrorfeed.storage.prices import Prices, rates_of
+from mirrorfeed.storage.prices import Prices, load_prices
 from mirrorfeed.storage.tier_store import TierStore, tiers_at
 
 
@@ -117,7 +117,7 @@ class ArchiveAwareTable(GuardedTable):
 
         Also writes the archived share of the table to the ledger.
         """
-        rates, ledger = rates_of(prices, self._prices), ledger or self._ledger
+        rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
         policy = intervals.step(self._spark, self.source, self._now())
         shares = report_shares(self._spark, [self.source], rates, ledger)
@@ -169,7 +169,7 @@ class ArchiveAwareTable(GuardedTable):
         The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
         queries of the last `history_days` days.
         """
-        days, rates = list(dict.fromkeys(map(days_of, intervals))), rates_of(prices, self._prices)
+        days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [Query(each) for each in where]
         queries += archived_share.read_conditions(predicates) if predicates else []
         queries += archived_share.query_history(self._spark, self.source, history_days) if history_days else []
@@ -196,7 +196,7 @@ class ArchiveAwareTable(GuardedTable):
             plan = partial(plan_query, source=self.source, where=where)
         else:
             plan = partial(plan_feed, source=self.source, first=feed_from, last=feed_to)
-        return restore.plan_restore(lambda: self._spark, plan, priority, rates_of(prices, self._prices), save_as)
+        return restore.plan_restore(lambda: self._spark, plan, priority, load_prices(prices, self._prices), save_as)
 
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the files of a plan that are archived and not pending. Call it again to see the progress.

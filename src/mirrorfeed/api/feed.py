@@ -589,9 +589,9 @@ class Feed:
             return Source.parse_argument(table)
 
     def _prices(self, prices: str | Prices | None) -> Prices | None:
-        from mirrorfeed.storage.prices import rates_of
+        from mirrorfeed.storage.prices import load_prices
 
-        return rates_of(prices, self._config.archive.prices if self._config.archive else None)
+        return load_prices(prices, self._config.archive.prices if self._config.archive else None)
 
     @property
     def _current_config(self) -> Config:

@@ -240,7 +240,7 @@ def simulate(
     try:
         known = engine.files(source, version)
         # Planning one read shows whether this Spark shows plans at all.
-        files_read_by(reader.at_version(spark, source, version).where("false"))
+        files_read_by(reader.read_version(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
     except Exception as error:
@@ -249,7 +249,7 @@ def simulate(
     notes = []
     for query in queries:
         try:
-            table = reader.at_version(spark, source, version)
+            table = reader.read_version(spark, source, version)
             frame = engine.query(query.text) if query.is_statement else apply_condition(table, str(source), query.text)
             planned.append((query, files_read_by(frame)))
         except (PySparkException, MirrorfeedError) as error:

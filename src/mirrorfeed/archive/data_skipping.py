@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.archived_files import TableMetadata
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimize, session_of
-from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter, silence_spark_logs
+from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 Sign = Literal["=", "<", "<=", ">", ">=", "is there"]
@@ -97,7 +97,7 @@ def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> Data
 
 def _why_bad(error: AnalysisException) -> str:
     if find_condition(error, ("UNRESOLVED_COLUMN",)):
-        return f"names {parameter(error, 'objectName')}, which is not a column of the table"
+        return f"names {find_parameter(error, 'objectName')}, which is not a column of the table"
     if find_condition(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
         return "contains a subquery"
     if find_condition(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):

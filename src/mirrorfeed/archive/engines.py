@@ -93,7 +93,7 @@ class Engine:
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
         """Return a version, by default the newest, and its rows."""
         at = versions.newest_version(self.spark, source) if version is None else version
-        return at, reader.at_version(self.spark, source, at)
+        return at, reader.read_version(self.spark, source, at)
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
@@ -224,7 +224,7 @@ class ClassicEngine(Engine):
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         if left_out:
             return self.scan_all(source, version).rows_without(left_out)
-        return plan_frame(reader.at_version(self.spark, source, version))[0]
+        return plan_frame(reader.read_version(self.spark, source, version))[0]
 
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version by URI. The default version is the newest."""
@@ -241,7 +241,7 @@ class ClassicEngine(Engine):
         at = self.newest(source).version if version is None else version
         try:
             if at >= 0:
-                return at, reader.at_version(self.spark, source, at)
+                return at, reader.read_version(self.spark, source, at)
         except Exception as error:
             if find_condition(error, (EXPIRED,)):
                 raise VersionExpired(table=str(source), version=at) from error

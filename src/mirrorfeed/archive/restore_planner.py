@@ -74,7 +74,7 @@ def plan_feed(
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
     """Raise `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
     with reader.read_errors(str(source), range_):
-        reader.changes(spark, source, range_)
+        reader.read_changes(spark, source, range_)
 
 
 class Moment(NamedTuple):

@@ -278,7 +278,7 @@ class _Append:
         archive.check(self.spark, self.table.source, version, facts.properties)
         commit = next(commit for commit in facts.commits if commit.version == version)
         with reader.read_errors(self.source, version):
-            rows = history_table.as_inserts(reader.snapshot(self.spark, self.table.source, version), commit)
+            rows = history_table.as_inserts(reader.read_snapshot(self.spark, self.table.source, version), commit)
         return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
@@ -299,7 +299,7 @@ class _Append:
             return _Step(facts, what, columns)  # Delta may be unable to read the range, because it uses newer columns
         with reader.read_errors(self.source, what):
             archive.check(spark, source, what, facts.properties)
-            feed = reader.changes(spark, source, what)
+            feed = reader.read_changes(spark, source, what)
             if lost := unreadable_columns(columns, json.loads(feed.schema.json())):
                 raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=lost)
         return _Step(facts, what, columns, feed)

@@ -27,7 +27,7 @@ from mirrorfeed.history.history_record import (
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.reader import at_version
+from mirrorfeed.source.reader import read_version
 from mirrorfeed.source.snapshot_or_range import Commit, Facts
 from mirrorfeed.source.table_info import TableInfo, count_rows, open_local_table, read_table_info
 from mirrorfeed.source.versions import read_history
@@ -95,7 +95,7 @@ class HistoryTable:
             return None
         commits = read_history(self.spark, self.table, _MARGIN)
         version = commits[-1]["version"]
-        fields = json.loads(at_version(self.spark, self.table, version).schema.json())["fields"]
+        fields = json.loads(read_version(self.spark, self.table, version).schema.json())["fields"]
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in fields}
         if missing := [name for name in _OWN_COLUMNS if name not in columns]:
             raise NotAHistory(table=str(self.table), missing=missing[0])
@@ -185,7 +185,7 @@ class HistoryTable:
             f" AND _commit_version BETWEEN {min(versions)} AND {max(versions)}"
         )
         if view.archive_days is None:
-            return at_version(self.spark, self.table, view.version).where(where)
+            return read_version(self.spark, self.table, view.version).where(where)
         # imported late: imports cloud clients, which few runs need
         from mirrorfeed.archive.guarded_table import GuardedTable
         from mirrorfeed.storage.tier_store import tiers_at
@@ -211,10 +211,10 @@ class HistoryTable:
         active: tuple[HistoryRecord, ...] = ()
         if archive_days is not None:  # try the active files first
             active = self._records(version, datetime.now(UTC) - timedelta(days=archive_days))
-        return at_version(self.spark, self.table, version).count(), active or self._records(version, None)
+        return read_version(self.spark, self.table, version).count(), active or self._records(version, None)
 
     def _records(self, version: int, since: datetime | None) -> tuple[HistoryRecord, ...]:
-        rows = at_version(self.spark, self.table, version).where("_commit_date IS NULL")
+        rows = read_version(self.spark, self.table, version).where("_commit_date IS NULL")
         if since is not None:
             rows = rows.where(F.col("_record_time") > _timestamp(since))
         return self._parse(rows.select(_RECORD_COLUMNS).collect())

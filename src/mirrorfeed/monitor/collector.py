@@ -142,9 +142,9 @@ class Collector:
             records = list(log.records(view))
         after = records[-1].to_version_inclusive - 1 if self.deep and records else published
         if after is None:
-            commits = [versions.newest_commit(spark, table.source)]
+            commits = [versions.read_newest_commit(spark, table.source)]
         else:
-            commits = versions.commits(spark, table.source, after)
+            commits = versions.read_commits(spark, table.source, after)
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
         try:

@@ -36,7 +36,7 @@ from mirrorfeed.publish.table_log.audit import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.reader import apply_selection, snapshot
+from mirrorfeed.source.reader import apply_selection, read_snapshot
 
 
 @row
@@ -285,7 +285,7 @@ def _keys_of_mirror(
 
 def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
     rows = apply_selection(
-        str(table.source), snapshot(spark, table.source, newest.to_version_inclusive), table.selection
+        str(table.source), read_snapshot(spark, table.source, newest.to_version_inclusive), table.selection
     )
     names = [quote(name) for name in newest.keys]
     try:

@@ -70,7 +70,7 @@ _FILE_READ = re.compile(r"Encountered error while reading file (\S+)\.(?:\s|$)")
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
-def conditions(error: Exception) -> tuple[str, ...]:
+def list_conditions(error: Exception) -> tuple[str, ...]:
     """Return the conditions that an error names, outermost first.
 
     A failure in a task, and a failure of Delta for which Spark has no class, have no condition. Their text is a Java
@@ -86,16 +86,16 @@ def conditions(error: Exception) -> tuple[str, ...]:
 
 def find_condition(error: Exception, prefixes: tuple[str, ...]) -> str | None:
     """Return the first condition of `error` that starts with one of `prefixes`, or None."""
-    return next((name for name in conditions(error) if name.startswith(prefixes)), None)
+    return next((name for name in list_conditions(error) if name.startswith(prefixes)), None)
 
 
 def unreadable_file(error: Exception) -> str:
     """Return the address of the file that could not be read."""
     match = _FILE_READ.search(str(error))
-    return parameter(error, "path") or (match[1] if match else "Spark does not name it")
+    return find_parameter(error, "path") or (match[1] if match else "Spark does not name it")
 
 
-def parameter(error: Exception, name: str) -> str | None:
+def find_parameter(error: Exception, name: str) -> str | None:
     """Return the value of a parameter of the error message, or None."""
     parameters: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
     if not parameters and (match := _OLD_NOT_THERE.search(str(error))):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.landing.schema import reserved_names
-from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, find_condition
+from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, find_condition, list_conditions
 from mirrorfeed.source.errors import LogDamaged, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit, Facts, first_missing
@@ -27,11 +27,11 @@ from mirrorfeed.source.table_info import (
 )
 from mirrorfeed.source.versions import (
     KEEPS_SCHEMA,
-    commits,
     find_schema_breaks,
-    newest_commit,
     newest_version,
-    schema_at,
+    read_commits,
+    read_newest_commit,
+    read_schema_at,
 )
 
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
@@ -83,7 +83,7 @@ def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
     except Exception as error:
-        if FEED_OFF in conditions(error):
+        if FEED_OFF in list_conditions(error):
             return False
         # Otherwise the feed is on. Deleted rows or a schema that does not fit are reported when the range is read.
         if find_condition(error, (SCHEMA_DIFFERS, *FILES_GONE)) is None:
@@ -93,7 +93,7 @@ def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
 
 def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
     """Return the first version from which the feed contains all changes, or None if the feed is off."""
-    return find_feed_start(commits(spark, source), partial(is_feed_on, spark, source))
+    return find_feed_start(read_commits(spark, source), partial(is_feed_on, spark, source))
 
 
 def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
@@ -126,7 +126,7 @@ def read_schema(
 ) -> dict[str, Any]:
     """Return the schema at a version. `schemas` is a cache."""
     if version not in schemas:
-        schemas[version] = schema_at(spark, source, version)
+        schemas[version] = read_schema_at(spark, source, version)
     return schemas[version]
 
 
@@ -150,12 +150,12 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
 
     def read_new() -> tuple[int, list[Commit]]:
         if after is None:
-            newest = newest_commit(spark, source)
+            newest = read_newest_commit(spark, source)
             return newest.version, [newest]
         if local is None and newest_version(spark, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
-        history = commits(spark, source, after)
+        history = read_commits(spark, source, after)
         return history[-1].version, [commit for commit in history if commit.version > after]
 
     with ThreadPoolExecutor(2) as pool:

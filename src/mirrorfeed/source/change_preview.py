@@ -25,10 +25,10 @@ from mirrorfeed.source.errors import (
     format_time,
 )
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.reader import changes, read_errors
+from mirrorfeed.source.reader import read_changes, read_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.source.versions import commits, schema_at, utc_time
+from mirrorfeed.source.versions import read_commits, read_schema_at, utc_time
 
 Bound = int | datetime
 """A version or a time."""
@@ -57,18 +57,18 @@ def changes_between(
     `lossless_settings`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
-    history, parse_time = commits(spark, source), time_parser(spark)
+    history, parse_time = read_commits(spark, source), time_parser(spark)
     last = None if end is None else parse_bound(end, parse_time)
     range_ = resolve_range(str(source), parse_bound(start, parse_time), last, history, past_end)
     before, to = range_.from_version_exclusive, range_.to_version_inclusive
     if not range_.versions:
         newest = Range(history[-1].version - 1, history[-1].version)
-        return range_, changes(spark, source, newest).limit(0)
+        return range_, read_changes(spark, source, newest).limit(0)
     with preview_errors(str(source), range_):
         if (hole := first_missing(before, to, [commit.version for commit in history])) is not None:
             raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
-        feed = changes(spark, source, range_)
-        names = [field["name"] for field in schema_at(spark, source, to)["fields"]]
+        feed = read_changes(spark, source, range_)
+        names = [field["name"] for field in read_schema_at(spark, source, to)["fields"]]
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
             raise FeedUnreadable(table=str(source), range=range_, version=str(to), read_version=None, lost=missing)
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)

@@ -17,7 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_c
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
-from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter
+from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
@@ -36,17 +36,17 @@ _NO_SKIPPING = "nanvl({0}, {0})"
 -0.0 as less than 0.0, and skip rows that Spark would find."""
 
 
-def at_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
+def read_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
     """Return the table at a version, as any query reads it."""
     return spark.read.option("versionAsOf", version).table(source.sql)
 
 
-def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
+def read_snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
     """Return the table at a version, without collations."""
-    return without_collations(at_version(spark, source, version))
+    return without_collations(read_version(spark, source, version))
 
 
-def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
+def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
     """Return the change data feed of a range. Request its rows within `lossless_settings`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
@@ -171,12 +171,12 @@ def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | N
         return errors.SnapshotGone(table=table, version=what) if is_missing or is_expired else None
     after = what.from_version_exclusive
     if condition.startswith(spark_errors.SCHEMA_DIFFERS):
-        version, read_version = parameter(error, "incompatibleVersion"), parameter(error, "readVersion")
+        version, read_version = find_parameter(error, "incompatibleVersion"), find_parameter(error, "readVersion")
         return errors.FeedUnreadable(table=table, range=what, version=version, read_version=read_version)
     if is_expired:
         return Gap(table=table, published=after, where=after + 1, reason=GapReason.EXPIRED)
     if condition == spark_errors.FEED_OFF:
-        off_at = int(parameter(error, "version") or after + 1)
+        off_at = int(find_parameter(error, "version") or after + 1)
         return Gap(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
     if condition == spark_errors.LARGE_VECTOR:
         return Gap(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, parameter
+from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, find_parameter
 from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
@@ -51,17 +51,17 @@ def newest_version(spark: SparkSession, source: Source, after: int | None = None
             _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
             return after + 1
         except Exception as error:
-            newest = parameter(error, "latest") if find_condition(error, (NOT_THERE,)) else None
+            newest = find_parameter(error, "latest") if find_condition(error, (NOT_THERE,)) else None
             if newest and newest.isdigit():
                 return int(newest)
-    return newest_commit(spark, source).version
+    return read_newest_commit(spark, source).version
 
 
-def newest_commit(spark: SparkSession, source: Source) -> Commit:
+def read_newest_commit(spark: SparkSession, source: Source) -> Commit:
     return _commit(read_history(spark, source, 1)[-1])
 
 
-def commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
+def read_commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
     """Return the commits after a version, or all, in ascending order. Always includes the newest commit."""
     if after is None:
         return [_commit(row) for row in read_history(spark, source)]
@@ -119,7 +119,7 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
     return _pending(history[-1]["version"] - after, new_rows, measured=measured)
 
 
-def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
+def read_schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
     """Return the table's schema at a version, in Spark's JSON form."""
     try:
         with table_errors(source):

@@ -22,7 +22,7 @@ from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.runtime.login import service_credential
 from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
-from mirrorfeed.storage.http import client_options, reason_of
+from mirrorfeed.storage.http import client_options, shorten_reason
 from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
 
@@ -116,7 +116,7 @@ class AzureTiers(TierStore):
         except LoginUnavailable as error:
             raise TiersUnavailable(action=action, place=self.root, reason=error.reason) from error
         except AzureError as error:
-            raise TiersUnavailable(action=action, place=self.root, reason=reason_of(error)) from error
+            raise TiersUnavailable(action=action, place=self.root, reason=shorten_reason(error)) from error
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:

@@ -146,10 +146,10 @@ class HttpClient:
             response: HttpResponse = self._pipeline.run(request, is_retryable=is_retryable).http_response
             return response
         except AzureError as error:  # not chained, because the request in the error contains the token
-            failure = unavailable(reason_of(error))
+            failure = unavailable(shorten_reason(error))
         raise failure
 
 
-def reason_of(error: AzureError) -> str:
+def shorten_reason(error: AzureError) -> str:
     """Return the first line of an error of the library."""
     return first_line(_CONNECTION.sub(r"\1", str(error.message)))

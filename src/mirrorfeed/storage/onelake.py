@@ -20,8 +20,14 @@ from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
-from mirrorfeed.storage.http import client_options, reason_of
-from mirrorfeed.storage.onelake_errors import DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, error_of, response_of
+from mirrorfeed.storage.http import client_options, shorten_reason
+from mirrorfeed.storage.onelake_errors import (
+    DatabaseMissing,
+    NotAnOpenMirror,
+    WorkspaceMissing,
+    convert_response,
+    parse_response,
+)
 from mirrorfeed.storage.request_retries import RetryLimits
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
@@ -120,7 +126,7 @@ class OneLakeStore:
             try:
                 rename()
             except HttpResponseError as error:
-                if response_of(error).code != _NO_PARENT:
+                if parse_response(error).code != _NO_PARENT:
                     raise
                 self._make_folder(target.rpartition("/")[0])
                 rename()
@@ -204,8 +210,8 @@ class OneLakeStore:
         try:
             yield
         except HttpResponseError as error:
-            new_address, response = None if new_path is None else self.address(new_path), response_of(error)
-            failure = error_of(action, self.address(path), response, new_address)
+            new_address, response = None if new_path is None else self.address(new_path), parse_response(error)
+            failure = convert_response(action, self.address(path), response, new_address)
             if new_path is not None and isinstance(failure, AlreadyThere) and not self._exists(new_path):
                 reason = f"{response}. The response says that the name exists, but it does not"
                 failure = self._unavailable(action, new_path, reason, response.retry_seconds)
@@ -215,7 +221,7 @@ class OneLakeStore:
         except LoginUnavailable as error:
             raise self._unavailable(action, path, error.reason) from error
         except AzureError as error:
-            raise self._unavailable(action, path, reason_of(error)) from error
+            raise self._unavailable(action, path, shorten_reason(error)) from error
 
     def _unavailable(self, action: str, path: str, reason: str, retry_after: float = 0.0) -> StoreUnavailable:
         return StoreUnavailable(action=action, address=self.address(path), reason=reason, retry_after=retry_after)

@@ -121,7 +121,7 @@ class Response:
         return f"{self.status or ''} {text}{refused}".strip()
 
 
-def response_of(error: Any) -> Response:
+def parse_response(error: Any) -> Response:
     """Return the error response in an exception of the library."""
     headers = getattr(error.response, "headers", {})
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
@@ -155,7 +155,7 @@ def is_paused(code: str, message: str) -> bool:
     return bool(_PAUSED.search(code) or _PAUSED.search(message))
 
 
-def error_of(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
+def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
     """Return the error for a response. `new_address` is the address that the request would have created."""
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):

@@ -78,6 +78,6 @@ class Prices(_Model):
         return MonthlyCost(cost, distinct * self.stored.hot - cost)
 
 
-def rates_of(prices: str | Prices | None, default: Prices | None) -> Prices | None:
+def load_prices(prices: str | Prices | None, default: Prices | None) -> Prices | None:
     """Return the prices from a value or a file, or the default."""
     return Prices.load(prices) if isinstance(prices, str) else prices or default

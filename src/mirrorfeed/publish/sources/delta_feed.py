@@ -150,7 +150,7 @@ class DeltaFeed:
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
             return size, per_file
-        rows = reader.snapshot(self.spark, self.source, version)
+        rows = reader.read_snapshot(self.spark, self.source, version)
         sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
         each = staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
@@ -160,7 +160,7 @@ class DeltaFeed:
         """Return the number of source rows per file of the target size. None if the whole source is smaller."""
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
-        rows = reader.snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
+        rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _look_up(self, facts: Facts, job: StagingJob) -> LookUp | None:
@@ -199,7 +199,7 @@ class DeltaFeed:
         return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
 
     def _rows_at(self, version: int) -> DataFrame:
-        return apply_selection(str(self.source), reader.snapshot(self.spark, self.source, version), self.selection)
+        return apply_selection(str(self.source), reader.read_snapshot(self.spark, self.source, version), self.selection)
 
     def _feed(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
@@ -207,7 +207,7 @@ class DeltaFeed:
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
         """Read the feed of a range. Raises `FeedUnreadable` if Delta reads the range with columns that lack
         something."""
-        table, feed = str(self.source), reader.changes(self.spark, self.source, range_)
+        table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
         schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))
         now = [field for field in schema["fields"] if field["name"] in names]

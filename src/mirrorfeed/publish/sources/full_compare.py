@@ -54,7 +54,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.table_info import TableInfo, read_table_info
-from mirrorfeed.source.versions import commits, newest_version, read_history
+from mirrorfeed.source.versions import newest_version, read_commits, read_history
 
 _ID = "mirrorfeed.states"
 _STATE = "_state"
@@ -101,7 +101,7 @@ class RowHashTable:
         """Return the newest version if it still contains the state of `version`, otherwise `version`."""
         if newest == version:
             return version
-        later = commits(self.spark, self.place, version)
+        later = read_commits(self.spark, self.place, version)
         maintenance = {each.version for each in later if each.operation in _MAINTENANCE}
         return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
 

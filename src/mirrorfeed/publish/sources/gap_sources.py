@@ -38,7 +38,7 @@ class SnapshotDiff(DeltaFeed):
         if after is None:
             return super().facts(after, limit)
         table = read_table_info(self.spark, self.source, counted=True)
-        known = versions.commits(self.spark, self.source, after)
+        known = versions.read_commits(self.spark, self.source, after)
         times = {commit.version: commit.timestamp for commit in known}
         commits = tuple(
             Commit(version, times.get(version, known[0].timestamp), COMPARISON)
