@@ -22,6 +22,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.history import history_record as history_record
 from mirrorfeed.landing import log_record, output_format
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
+from mirrorfeed.landing.names import Target
 from mirrorfeed.monitor import alerts
 from mirrorfeed.monitor.alerts import Alert
 from mirrorfeed.monitor.doctor import Check
@@ -57,7 +58,7 @@ def _read(data: bytes) -> object:
     store = MemoryStore()
     store.create("t/_mirrorfeed/log.json", b'{"log_id": "a"}')
     store.create(f"t/_mirrorfeed/a/{9:020d}.json", data)
-    return TableLog(store, "t").read_view(), audit_log(store, "t")
+    return TableLog(store, "t").read_view(), audit_log(store, Target(None, "t"))
 
 
 def _log_id(data: bytes) -> object:

@@ -207,11 +207,12 @@ class TestLog:
         store = MemoryStore()
         published(store)
         remove(store, 3, 4)
-        found = audit_log(store, FOLDER)
+        found = audit_log(store, entry().target)
         assert found is not None
-        assert isinstance(found.lost, FilesLost)
-        assert (found.lost.numbers, found.fault) == ((3, 4), found.lost)
-        assert not any(place.consumed for place in found.places)
+        newest = found[0][0]
+        assert isinstance(newest.error, FilesLost)
+        assert newest.error.numbers == (3, 4)
+        assert not any(place.consumed for place in newest.places)
 
 
 class TestLint:

@@ -252,12 +252,12 @@ class Feed:
 
         target = Target.parse(table)
         progress.info("Reading the log of %s and the files of its newest publication", target)
-        audit = audit_log(self._zone, target.folder)
+        audit = audit_log(self._zone, target)
         if audit is None:
             if not self._config.patterns:
                 self._config.select([table])  # an unknown name is an error
             return Result((), summary=f"{target} has no log, because nothing was published.")
-        return Result(audit.rows(str(target)), audit.notes)
+        return Result(*audit)
 
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
         """Check all tables of the landing zone, of any publisher, against the specification of open mirroring.

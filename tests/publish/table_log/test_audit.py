@@ -14,7 +14,7 @@ from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.landing.log_record import FullRead
 from mirrorfeed.publish.table_log import TableLog
-from mirrorfeed.publish.table_log.audit import published
+from mirrorfeed.publish.table_log.audit import describe_publication
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders
@@ -36,7 +36,7 @@ def test_compared_publication_reports_number_of_rows_read(tmp_path: Path) -> Non
     assert view is not None
     assert view.newest is not None
     record = replace(view.newest, from_version_exclusive=0, read=FullRead(3, 0.5))
-    assert published(record) == "version 1, 3 rows compared"
+    assert describe_publication(record) == "version 1, 3 rows compared"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import MARKERS, Row, counted, nonzero, row, shown, size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.log_record import File, Record, possible_positions
-from mirrorfeed.landing.names import log_folder, published_name
+from mirrorfeed.landing.names import Target, log_folder, published_name
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage import Store
@@ -58,56 +58,6 @@ class FileState:
     """True if there is no file because Fabric consumed it. Only for final names."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogAudit:
-    log: str
-    """Address of the log's folder."""
-    records: tuple[Record, ...]
-    """Stored records, in descending order."""
-    follows_on: bool
-    """True if the record before the newest exists."""
-    places: tuple[FileState, ...]
-    """Staged and final address of each file of the newest record."""
-    lost: MirrorfeedError | None = None
-    """Published files that are missing although Fabric may not have consumed them."""
-
-    @property
-    def fault(self) -> MirrorfeedError | str | None:
-        """Files that the log does not account for, or published files that are missing."""
-        if self.lost:
-            return self.lost
-        wrong = [] if self.follows_on else ["The record before the newest one is missing."]
-        wrong += [f"{place.address}: {place.found}" for place in self.places if place.found and not place.is_the_file]
-        return " ".join(wrong) or None
-
-    def rows(self, table: str) -> tuple[LogRecord, ...]:
-        """Return the records as rows, newest first. The newest row has the fault."""
-        return tuple(
-            LogRecord(
-                table=table,
-                record=record.number,
-                time=record.time,
-                what=published(record),
-                from_version_exclusive=record.from_version_exclusive,
-                to_version_inclusive=record.to_version_inclusive,
-                **{f"{marker}s": record.rows[marker] for marker in MARKERS},
-                files=len(record.files),
-                bytes=record.size,
-                build=record.build,
-                places=self.places if at == 0 else (),
-                error=self.fault if at == 0 else None,
-            )
-            for at, record in enumerate(self.records)
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Address of the log, and the state of each file of the newest record."""
-        files = [f"{place.address}: {place.found}" for place in self.places if place.is_the_file]
-        files += [f"{place.address}: consumed and removed by Fabric" for place in self.places if place.consumed]
-        return f"The log is in {self.log}.", *files
-
-
 @row
 class LogRecord(Row):
     """A publication in the table's log."""
@@ -135,8 +85,7 @@ class LogRecord(Row):
     """For the newest record: files that the log does not account for, or published files that are missing."""
 
 
-def published(record: Record) -> str:
-    """Describe the publication of a record."""
+def describe_publication(record: Record) -> str:
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
         return f"snapshot at version {last}"
@@ -145,21 +94,45 @@ def published(record: Record) -> str:
     return f"repair at version {last}" if record.is_repair else str(Range(after, last))
 
 
-def audit_log(store: Store, folder: str) -> LogAudit | None:
-    """Check all files of the newest publication. Returns None if the folder has no log."""
-    log = TableLog(store, folder)
+def audit_log(store: Store, target: Target) -> tuple[tuple[LogRecord, ...], tuple[str, ...]] | None:
+    """Return the publications of a table, newest first, and notes about the log and its files. None without a log.
+
+    Reads all files of the newest publication completely.
+    """
+    log = TableLog(store, target.folder)
     view = log.read_view()
     if view is None:
         return None
-    log_path = f"{folder}/{log_folder(view.log_id)}"
+    log_path = f"{target.folder}/{log_folder(view.log_id)}"
     lost = log.find_lost_files(view)
-    places: list[FileState] = []
+    states: list[FileState] = []
     for file in view.newest.files if view.newest else ():
         staged = _file_state(store, f"{log_path}/{file.staged}", file)
-        final = _file_state(store, f"{folder}/{published_name(file.number, file.staged)}", file)
+        final = _file_state(store, f"{target.folder}/{published_name(file.number, file.staged)}", file)
         consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
-        places += [staged, replace(final, consumed=consumed)]
-    return LogAudit(store.address(log_path), tuple(log.records(view)), view.follows_on, tuple(places), lost)
+        states += [staged, replace(final, consumed=consumed)]
+    problems = [] if view.is_linked else ["The record before the newest one is missing."]
+    problems += [f"{state.address}: {state.found}" for state in states if state.found and not state.is_the_file]
+    rows = tuple(
+        LogRecord(
+            table=str(target),
+            record=record.number,
+            time=record.time,
+            what=describe_publication(record),
+            from_version_exclusive=record.from_version_exclusive,
+            to_version_inclusive=record.to_version_inclusive,
+            **{f"{marker}s": record.rows[marker] for marker in MARKERS},
+            files=len(record.files),
+            bytes=record.size,
+            build=record.build,
+            places=() if at else tuple(states),
+            error=None if at else lost or " ".join(problems) or None,
+        )
+        for at, record in enumerate(log.records(view))
+    )
+    notes = [f"{state.address}: {state.found}" for state in states if state.is_the_file]
+    notes += [f"{state.address}: consumed and removed by Fabric" for state in states if state.consumed]
+    return rows, (f"The log is in {store.address(log_path)}.", *notes)
 
 
 def _file_state(store: Store, path: str, file: File) -> FileState:
