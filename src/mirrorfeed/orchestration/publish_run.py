@@ -29,7 +29,7 @@ from mirrorfeed.orchestration.scheduler import (
 from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.table_log.metadata_files import partner_events_problem
+from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
@@ -165,12 +165,15 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
     if not follows:  # a followed table reports an unreachable landing zone and tries again
-        if problem := partner_events_problem(context.zone, context.config):
+        zone = context.zone
+        try:
+            write_partner_events(zone, context.config)
+        except MirrorfeedError as problem:  # tables can be published without the file
             context.on_problem(problem)
         if context.config.patterns and not names:  # a source can disappear although its entry did not change
             from mirrorfeed.orchestration.orphans import orphans_problem
 
-            if orphans := orphans_problem(context.zone, context.config):
+            if orphans := orphans_problem(zone, context.config):
                 context.on_problem(orphans)
     run, skips = _Run(context, names), context.skips_paused and not follows
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])

@@ -11,7 +11,10 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.table_log.metadata_files import partner_events_problem, write_partner_events
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.publish.sources import NO_SPARK
+from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.storage.errors import StoreUnavailable
 
 PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
@@ -44,6 +47,15 @@ def test_partner_events_file_with_other_layout_is_not_changed(config: Config) ->
     assert store.read(FILE) == data
 
 
+def problems_of_a_run(store: MemoryStore, config: Config) -> list[str]:
+    """Problems that a run reports before the first table. They do not stop the run."""
+    problems: list[str] = []
+    context = RunContext(NO_SPARK, config, store=store, stop=lambda: True)
+    context.on_problem = lambda problem: problems.append(str(problem))
+    assert publish_tables(context) == []
+    return problems
+
+
 @pytest.mark.parametrize("content", [b'{"partnerName": "them"}', b"not JSON", b"[" * 100_000])
 def test_foreign_partner_events_file_is_replaced_only_by_force(config: Config, content: bytes) -> None:
     store = MemoryStore()
@@ -52,7 +64,7 @@ def test_foreign_partner_events_file_is_replaced_only_by_force(config: Config, c
         write_partner_events(store, config)
     assert isinstance(foreign.value, Terminal)
     assert vars(foreign.value) == {"address": "memory:/_partnerEvents.json", "content": content.decode()[:200]}
-    assert str(partner_events_problem(store, config)) == str(foreign.value)
+    assert problems_of_a_run(store, config) == [str(foreign.value)]
     assert store.read(FILE) == content
     assert write_partner_events(store, config, force=True)
     assert json.loads(store.read(FILE)) == EXPECTED
@@ -63,5 +75,7 @@ class Closed(MemoryStore):
         raise StoreUnavailable(action="create", address=self.address(path), reason="503")
 
 
-def test_unavailable_landing_zone_is_returned_as_a_problem(config: Config) -> None:
-    assert isinstance(partner_events_problem(Closed(), config), StoreUnavailable)
+def test_unavailable_landing_zone_is_a_problem_of_the_run(config: Config) -> None:
+    with pytest.raises(StoreUnavailable) as unavailable:
+        write_partner_events(Closed(), config)
+    assert problems_of_a_run(Closed(), config) == [str(unavailable.value)]

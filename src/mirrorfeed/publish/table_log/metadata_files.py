@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from mirrorfeed.config.model import Config
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.landing.names import METADATA
@@ -87,13 +86,3 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
         raise ForeignPartnerEvents(address=store.address(PARTNER_EVENTS), content=content)
     store.replace(PARTNER_EVENTS, data)
     return True
-
-
-def partner_events_problem(store: Store, config: Config) -> MirrorfeedError | None:
-    """Write `_partnerEvents.json`, and return an error instead of raising it, because tables can be published without
-    the file."""
-    try:
-        write_partner_events(store, config)
-    except MirrorfeedError as error:
-        return error
-    return None
