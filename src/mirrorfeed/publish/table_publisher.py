@@ -182,7 +182,7 @@ class _Run:
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
             del self.result.sent[batch]
-            if log_id == view.log_id and view.follows_on and self.log.contains(view, record):
+            if log_id == view.log_id and view.is_linked and self.log.contains(view, record):
                 add_record(self.result, record)
                 self.result.decision = ""
                 self.on_step(self.result)

@@ -785,7 +785,7 @@ def test_log_with_missing_first_records_publishes_nothing() -> None:
 def test_record_with_wrong_predecessor_batch_is_refused() -> None:
     store = zone(a_record(1), a_record(2, follows=PreviousRecord(1, "0bad", "another")))
 
-    assert not read_view(store, T).follows_on
+    assert not read_view(store, T).is_linked
     with pytest.raises(RecordsMissing):
         check(store)
 
@@ -793,7 +793,7 @@ def test_record_with_wrong_predecessor_batch_is_refused() -> None:
 def test_copied_predecessor_with_another_etag_is_accepted() -> None:
     store = zone(a_record(1), a_record(2, follows=PreviousRecord(1, a_record(1).batch, "as it was elsewhere")))
 
-    assert read_view(store, T).follows_on
+    assert read_view(store, T).is_linked
 
 
 # files that do not match their record

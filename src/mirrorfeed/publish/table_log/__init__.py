@@ -1,7 +1,7 @@
-"""The log of a table: read its state, and add a record, which is the commit of a publication.
+"""The log of a table: read the table's state, and add a record, which commits a publication.
 
-No response of a write is trusted. Clients repeat calls on their own, so a call that succeeded may be reported as
-failed, and a lost response says nothing. Only the next read shows the state.
+The response of a write is never trusted. Clients repeat requests on their own, so a write that succeeded may be
+reported as failed, and a lost response shows nothing. Only the next read shows the state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mirrorfeed.publish.errors import (
 )
 from mirrorfeed.publish.table_log import metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import discard
-from mirrorfeed.publish.table_log.view import View, check, data_in
+from mirrorfeed.publish.table_log.view import View, check, published_names
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import open_new, retry_new, try_write
@@ -74,17 +74,19 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """Read the log again, and return the view with the staged files and, with `data`, the published files.
 
-        Returns None if the log changed since the first read, however long ago, or if a staged file is empty and `data`
-        is needed to explain it.
+        Returns None if the log changed since the first read, however long ago. Without `data`, also returns None if a
+        staged file is empty, because only the published files show the reason.
         """
-        entries = self.store.list(self.folder) if data else []
-        seen = replace(view, data=data_in(entries), processed=() if view.newest else self._processed(entries))
-        # The second listing of staged files is the one to use: at its time, the log was certainly valid.
+        if data:
+            entries = self.store.list(self.folder)
+            processed = () if view.newest else self._processed(entries)
+            view = replace(view, data=published_names(entries), processed=processed)
+        # Use the staged files of the second listing: at that time, the log was certainly valid.
         names = self.entries(view.log_id)
         if _etags(names) != view.records or self.current_id() != view.log_id:
             return None
-        seen = replace(seen if data else view, staged=_staged(names), confirmed=True)
-        return None if seen.empty and not data else seen
+        confirmed = replace(view, staged=_staged(names), confirmed=True)
+        return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
         """Read and confirm the state without changes. Returns None if there is no log."""
@@ -95,10 +97,10 @@ class TableLog:
         raise ConcurrentChanges(address=self._address())
 
     def create_log(self) -> View:
-        """Create the log if no other publisher uses the folder. Call only after a read has shown no log.
+        """Create the log if no other publisher uses the folder. Call this method only if a read has shown no log.
 
-        Exactly one request is sent per id. A repeated request might restore the id after the folder was deleted, while
-        its publisher is about to add a record. A new attempt has a new id.
+        Each attempt has a new id and sends one request. A repeated request could restore the id after the folder was
+        deleted, while its publisher is about to add a record.
         """
         for _ in range(_ATTEMPTS):
             if view := retry_new(self.store, self._create_log):
@@ -106,7 +108,7 @@ class TableLog:
         raise ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
-        """Create `log.json`. Returns None if another publisher's log existed first and is gone again."""
+        """Create `log.json` once. Returns None if another publisher's log existed first and is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
@@ -120,19 +122,18 @@ class TableLog:
 
     def check_unclaimed(self) -> None:
         """Raise an error if a folder without a log has data files, of another publisher or of a lost log."""
-        found = self._files()
-        # If another publisher started meanwhile, its log is older than all of its files.
-        if not found or self.current_id() is not None or self._files() != found:
+        files = self._files()
+        # If another publisher started in the meantime, its log is older than all of its files.
+        if not files or self.current_id() is not None or self._files() != files:
             return
         if lost := self._find_lost_log():
-            log_id, newest = lost
-            raise LogIdMissing(folder=self._address(), log_id=log_id, number=newest.number, time=newest.time)
-        names = [name for name, _ in found]
-        data = tuple(name for name in names if "/" not in name)
-        check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
+            raise LogIdMissing(folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time)
+        data = tuple(path for path, _ in files if "/" not in path)
+        processed = tuple(path for path, _ in files if "/" in path)
+        check(View("", data=data, processed=processed), self._address())
 
     def check(self, view: View) -> LastFileMissing | None:
-        """Refuse a folder whose files do not match its log. Returns a warning that does not stop publication."""
+        """Raise an error if the files do not match the log. Returns a warning that does not stop the publication."""
         check(view, self._address())
         lost = self.find_lost_files(view)
         if isinstance(lost, FilesLost):
@@ -144,7 +145,7 @@ class TableLog:
 
         Makes requests only if the confirmed view suggests missing files. A listing is not a snapshot, so a second read
         decides: before that read, all files up to `view.last_renamed` had their final names. Processed files are listed
-        after data files, so a file that Fabric moves in the meantime is found there.
+        after data files, so a file that Fabric moves in the meantime is listed among them.
         """
         if not missing_files(view.last_renamed, view.numbers).numbers:
             return None
@@ -166,17 +167,17 @@ class TableLog:
     def add_record(self, view: View, new: Record) -> View | None:
         """Create the record, which is the commit, and read the state to see which publisher's record is the newest.
 
-        Returns None if the log is gone. Raises an error if the number is still free: then no publisher made progress,
-        and staging again would repeat this forever.
+        Returns None if the log is gone. Raises an error if no record with the number exists: no publisher made
+        progress, and staging again could repeat this forever.
         """
         if len(new.to_json()) > READ_LIMIT:
             discard(self, view, new.batch)
             raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         failure = try_write(self._create_record, view.log_id, path, new)
-        # The log id was read before the request, and is read again at the end.
-        found = self._view(view.log_id)
-        after = self.confirm(replace(found, data=view.data), data=False) if found else None
+        # The log id was read before the request. `confirm` reads the id again.
+        latest = self._view(view.log_id)
+        after = self.confirm(replace(latest, data=view.data), data=False) if latest else None
         if (after := after or self.read_view()) is None:
             return None
         if after.log_id == view.log_id and after.number < new.number:
@@ -185,9 +186,9 @@ class TableLog:
         return after
 
     def create_start_marker(self, view: View) -> str:
-        """Create an empty file with one request, before anything is staged for a first record. Returns the batch id.
+        """Create an empty file with one request, before files are staged for a first record. Returns the batch id.
 
-        If the folder is deleted after that, the record does not count, even if a repeated request restores `log.json`.
+        If the folder is deleted later, the record is invalid, even if a repeated request restores `log.json`.
         """
         folder = f"{self.folder}/{log_folder(view.log_id)}"
         path, file = open_new(self.store, lambda: f"{folder}/{start_marker_name(uuid.uuid4().hex)}")
@@ -231,20 +232,19 @@ class TableLog:
     def _view(self, log_id: str) -> View | None:
         """Return the view of a log from one listing, or None if its newest records were deleted in the meantime."""
         entries = self.entries(log_id)
-        etags = _etags(entries)
-        if not etags:
-            return View(log_id, staged=_staged(entries), start_markers=_start_markers(entries))
-        number, etag = max(etags.items())
-        try:
-            newest = self._record(log_id, number, etag)
-            follows_on = self._is_linked(log_id, newest, etags, _start_markers(entries))
-        except NotThere:
-            return None
-        return View(log_id, newest, etags, follows_on, _staged(entries), _start_markers(entries))
+        etags, newest, is_linked = _etags(entries), None, True
+        start_markers = tuple(entry.name for entry in entries if is_start_marker(entry.name))
+        if etags:
+            number, etag = max(etags.items())
+            try:
+                newest = self._record(log_id, number, etag)
+                is_linked = self._is_linked(log_id, newest, etags, start_markers)
+            except NotThere:
+                return None
+        return View(log_id, newest, etags, is_linked, _staged(entries), start_markers)
 
     def _create_record(self, log_id: str, path: str, new: Record) -> None:
-        """Create the record. A listing shows whether the record exists. With the ETag of this record, it need not be
-        read."""
+        """Create the record, and remember its content by its ETag, so that the record need not be read."""
         if etag := self.store.create(path, new.to_json()):
             self._known[log_id, new.number, etag] = new
 
@@ -260,14 +260,14 @@ class TableLog:
     def _record(self, log_id: str, number: int, etag: str) -> Record:
         if (log_id, number, etag) not in self._known:
             path = f"{self.folder}/{log_folder(log_id)}/{record_name(number)}"
-            found = parse(self.store.read(path), self.store.address(path))
-            if found.number != number:
-                raise DamagedFile(address=self.store.address(path), reason=f"it is record {found.number}")
-            self._known[log_id, number, etag] = found
+            record = parse(self.store.read(path), self.store.address(path))
+            if record.number != number:
+                raise DamagedFile(address=self.store.address(path), reason=f"it is record {record.number}")
+            self._known[log_id, number, etag] = record
         return self._known[log_id, number, etag]
 
     def _find_lost_log(self) -> tuple[str, Record] | None:
-        """Find the log that `log.json` does not name and that has the youngest newest record."""
+        """Return the id and the newest record of the log with the latest publication. For a missing `log.json`."""
         found: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{LOG}"):
             if entry.is_folder and is_log_id(entry.name):
@@ -277,18 +277,19 @@ class TableLog:
         return max(found, key=lambda each: each[1].at, default=None)
 
     def _files(self) -> list[tuple[str, str]]:
-        """List the files that Fabric reads, with their ETags, and the files that Fabric has moved after processing."""
+        """Return names and ETags of the files that Fabric reads, and paths of the files that Fabric has processed."""
         entries = self.store.list(self.folder)
         data = [(entry.name, entry.etag) for entry in entries if not is_ignored(entry.name)]
         return [*data, *((path, "") for path in self._processed(entries))]
 
     def _processed(self, entries: list[Entry]) -> tuple[str, ...]:
+        """Return the paths, below the table's folder, of the data files that Fabric has moved after processing."""
         places = [entry.name for entry in entries if entry.is_folder and entry.name in PROCESSED]
         paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
         return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
 
     def current_id(self) -> str | None:
-        """Return the id in `log.json`, or None without a log."""
+        """Return the id in `log.json`, or None if there is no log."""
         path = f"{self.folder}/{LOG_ID}"
         try:
             value = parse_json(self.store.read(path))
@@ -302,7 +303,7 @@ class TableLog:
         return log_id
 
     def entries(self, log_id: str) -> list[Entry]:
-        """Return the files of a log."""
+        """Return the records, staged files and start markers in the folder of a log."""
         return [entry for entry in self.store.list(f"{self.folder}/{log_folder(log_id)}") if not entry.is_folder]
 
     def _address(self) -> str:
@@ -315,7 +316,3 @@ def _etags(entries: list[Entry]) -> dict[int, str]:
 
 def _staged(entries: list[Entry]) -> dict[str, int]:
     return {entry.name: entry.size for entry in entries if staged_record_number(entry.name)}
-
-
-def _start_markers(entries: list[Entry]) -> tuple[str, ...]:
-    return tuple(entry.name for entry in entries if is_start_marker(entry.name))

@@ -1,6 +1,6 @@
-"""Rename the staged files of the newest record to their final names, and delete what no publication needs any longer.
+"""Rename the staged files of the newest record to their final names, and delete files that no publication needs.
 
-The rename makes a publication visible to Fabric, and completes a publication that an earlier run left.
+The renames make a publication visible to Fabric. They also complete a publication of an earlier run that ended early.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename the staged files of the newest record until a view shows none of them staged. Returns None without a
-    log."""
+    """Rename staged files of the newest record until a view shows that none is left. Returns None without a log."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
     while view := view or log.read_latest():
-        if view.follows_on and not view.unfinished:
+        if view.is_linked and not view.unfinished:
             return view
         if not view.confirmed:
             view = log.confirm(view)
@@ -56,13 +55,12 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
 
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
-    """Delete old records and files that can never be published. With `others`, also delete other logs.
+    """Delete old records and files that can never be published. With `others`, also delete logs with other ids.
 
     Returns the first error instead of raising it.
     """
-    log_path = f"{log.folder}/{log_folder(view.log_id)}"
     names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
-    failure = _remove(log, log_path, names)
+    failure = _remove(log, view.log_id, names)
     try:
         if others:
             _remove_other_logs(log, view.log_id)
@@ -76,14 +74,14 @@ def discard(log: TableLog, view: View, batch: str) -> None:
     with suppress(MirrorfeedError):
         found = [entry.name for entry in log.entries(view.log_id)]
         names = [name for name in found if staged_batch(name) == batch or name == start_marker_name(batch)]
-        _remove(log, f"{log.folder}/{log_folder(view.log_id)}", names)
+        _remove(log, view.log_id, names)
 
 
-def _remove(log: TableLog, folder: str, names: Sequence[str]) -> MirrorfeedError | None:
+def _remove(log: TableLog, log_id: str, names: Sequence[str]) -> MirrorfeedError | None:
     failure: MirrorfeedError | None = None
     for name in names:
         try:
-            log.store.remove(f"{folder}/{name}")
+            log.store.remove(f"{log.folder}/{log_folder(log_id)}/{name}")
         except MirrorfeedError as error:
             failure = failure or error
     return failure

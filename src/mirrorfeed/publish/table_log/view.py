@@ -1,4 +1,4 @@
-"""The state of a table's folder at one read, and reasons to refuse publication. Pure values: no storage."""
+"""The state of a table's folder at one read, and the check whether its files match its log. No storage calls."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class View:
     newest: Record | None = None
     records: Mapping[int, str] = field(default_factory=dict)
     """ETags of the records by number, in ascending order."""
-    follows_on: bool = True
-    """True if the record before the newest exists and is the one that the newest refers to. For a first record: true
-    if the empty file exists that its publisher created before staging."""
+    is_linked: bool = True
+    """True if the record before the newest exists and is the one that the newest record refers to. For a first record:
+    true if the start marker of its publisher exists."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Sizes of staged files of all records."""
     start_markers: tuple[str, ...] = ()
-    """Empty files that publishers created before staging a first record."""
+    """Names of the empty files that publishers create before they stage files for a first record."""
     confirmed: bool = False
     data: tuple[str, ...] = ()
     """Names of files that Fabric does not ignore, listed before the second listing of the log."""
@@ -45,9 +45,9 @@ class View:
     @property
     def unfinished(self) -> tuple[File, ...]:
         """Files of the newest record that are not renamed yet."""
-        repeated = self.repeated() if self.confirmed else ()
+        repeated = self._repeated() if self.confirmed else ()
         files = self.newest.files if self.newest else ()
-        return tuple(file for file in files if file.staged in self.staged and file.staged not in repeated)
+        return tuple(file for file in files if file.staged in self.staged and file not in repeated)
 
     @property
     def empty(self) -> tuple[File, ...]:
@@ -55,14 +55,14 @@ class View:
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
 
-    def repeated(self) -> tuple[str, ...]:
-        """Return staged names that a repeated request created again, empty, after the original file was renamed.
+    def _repeated(self) -> list[File]:
+        """Return files that a repeated request created again, empty, after the original file was renamed.
 
-        Fabric keeps the last file that it consumed. So if a file was renamed, its number or a later one is in the
+        Fabric keeps the last file that it consumed. So if a file was renamed, its number or a higher one is in the
         folder. Only a confirmed view shows this: its listing of the folder is older than its listing of the log.
         """
-        given = max(self.numbers, default=0)
-        return tuple(file.staged for file in self.empty if file.number <= given)
+        highest = max(self.numbers, default=0)
+        return [file for file in self.empty if file.number <= highest]
 
     @property
     def last_renamed(self) -> int:
@@ -95,27 +95,27 @@ class View:
         return [number for name in self.data if (number := data_number(name, self.extension))]
 
     def leftovers(self) -> list[str]:
-        """Return staged files that can never be published, because a record has their number but does not name them."""
-        unfinished = {file.staged for file in self.unfinished}
-        reached = (name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number)
-        start_markers = [
-            name
-            for name in self.start_markers
-            if self.newest and (self.number > 1 or name != start_marker_name(self.newest.batch))
-        ]
-        return [*(name for name in reached if name not in unfinished), *start_markers]
+        """Return files that can never be published, because a record has their number but does not name them."""
+        if self.newest is None:
+            return []
+        needed = {file.staged for file in self.unfinished}
+        if self.number == 1:
+            needed.add(start_marker_name(self.newest.batch))
+        staged = [name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number]
+        return [name for name in (*staged, *self.start_markers) if name not in needed]
 
     def old_records(self, keep: int) -> list[int]:
         return list(self.records)[: -max(_MIN_RECORDS, keep)]
 
 
-def data_in(entries: list[Entry]) -> tuple[str, ...]:
+def published_names(entries: list[Entry]) -> tuple[str, ...]:
+    """Return the names that Fabric does not ignore."""
     return tuple(entry.name for entry in entries if not is_ignored(entry.name))
 
 
 def check(view: View, address: str) -> None:
     """Raise an error if the files in the folder do not match the log. `address` is the folder's address."""
-    if view.newest and not view.follows_on:
+    if view.newest and not view.is_linked:
         raise RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{log_folder(view.log_id)}"
         )
