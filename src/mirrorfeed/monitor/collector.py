@@ -16,9 +16,10 @@ from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, freshness_of, is_consumption_visible, read_mirror
+from mirrorfeed.orchestration.dry_run import check_decision
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
-from mirrorfeed.publish.next_publication import check_decision, decide_next, deselected_columns, with_keys
+from mirrorfeed.publish.next_publication import decide_next, deselected_columns, with_keys
 from mirrorfeed.publish.sources import NO_SPARK, source_for
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace

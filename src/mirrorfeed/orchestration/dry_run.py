@@ -21,11 +21,20 @@ from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
-from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.next_publication import (
+    decide_next,
+    deselected_columns,
+    last_version,
+    metadata_of,
+    next_columns,
+    with_keys,
+)
+from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
 from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.snapshot_or_range import Decision as NextStep
+from mirrorfeed.source.snapshot_or_range import Facts, PublishRanges, TakeSnapshot
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -34,6 +43,9 @@ if TYPE_CHECKING:
 
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.orchestration.table_task import RunContext
+    from mirrorfeed.publish.sources import ChangeSource
+    from mirrorfeed.publish.table_log.view import View
+    from mirrorfeed.storage import Store
 
 
 BLOCKED = "blocked"
@@ -124,6 +136,27 @@ def _check_columns(
         if table.selection:
             selection.check_names(name, table.selection, selection.source_types(schema))
         check_keys(name, keys, columns_of(name, selection.selected_schema(name, table.selection, schema)))
+
+
+def check_decision(
+    source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: NextStep
+) -> None:
+    """Raise an error if a decision certainly cannot be carried out. Changes nothing."""
+    log = TableLog(store, table.target.folder)
+    if view:
+        log.check(view)
+    else:
+        log.check_unclaimed()
+    if isinstance(decision, PublishRanges | TakeSnapshot):
+        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+        columns = next_columns(source, table, view.newest if view else None, facts, last_version(what))
+        source.check(what, facts)
+    elif view is not None and view.newest is not None:
+        columns = view.newest.columns
+        deselected_columns(table, view.newest)
+    else:
+        return
+    metadata_files.check(store, log.folder, metadata_of(table, columns))
 
 
 def _takes(keys: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Decide the next publication of a table, its keys and columns, and check them before anything is staged."""
+"""Decide the next publication of a table, and its keys and columns, before anything is staged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirrorfeed.landing.output_format import check_output, metadata_content
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import check_names, check_source_columns, target_keys, unselected_columns
 from mirrorfeed.publish.errors import KeysRequired, NothingPublished
-from mirrorfeed.publish.table_log import TableLog, metadata_files
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
@@ -24,10 +24,8 @@ from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     PublishedVersion,
-    PublishRanges,
     Range,
     Repair,
-    TakeSnapshot,
     decide,
     find_recreation,
 )
@@ -127,36 +125,15 @@ def decide_repair(
     return facts, other_table or Repair(published.version, keys)
 
 
-def check_decision(
-    source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: Decision
-) -> None:
-    """Raise an error if a decision certainly cannot be carried out. Changes nothing."""
-    log = TableLog(store, table.target.folder)
-    if view:
-        log.check(view)
-    else:
-        log.check_unclaimed()
-    if isinstance(decision, PublishRanges | TakeSnapshot):
-        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
-        columns = next_columns(source, table, view.newest if view else None, facts, last_version(what))
-        source.check(what, facts)
-    elif view is not None and view.newest is not None:
-        columns = view.newest.columns
-        deselected_columns(table, view.newest)
-    else:
-        return
-    metadata_files.check(store, log.folder, metadata_of(table, columns))
-
-
 def last_version(what: Range | int | Repair) -> int:
     """Return the source version up to which `what` publishes."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit if a file shows it, otherwise of the last publication.
+    """Return the time of the first unpublished commit if the source is in a folder, otherwise of the last publication.
 
-    Returns None if the table was never published, or if the time cannot be read.
+    Returns None if the table was never published, or if its log cannot be read.
     """
     try:
         view = TableLog(store, table.target.folder).read_latest()
@@ -164,15 +141,8 @@ def unpublished_since(store: Store, table: Table) -> datetime | None:
         return None
     if view is None or view.newest is None:
         return None
-    path = table.source.path
-    first = committed(path, view.newest.to_version_inclusive + 1) if path else None
-    return first or view.newest.at
-
-
-def committed(folder: str, version: int) -> datetime | None:
-    """Return the time of a commit in milliseconds precision, as Delta shows it. Returns None if its log file is
-    gone."""
-    with suppress(OSError):
-        file = Path(folder) / "_delta_log" / commit_name(version)
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=file.stat().st_mtime_ns // 1_000_000)
-    return None
+    if table.source.path:
+        file = Path(table.source.path) / "_delta_log" / commit_name(view.newest.to_version_inclusive + 1)
+        with suppress(OSError):  # there is no such commit, or its file was deleted
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=file.stat().st_mtime_ns // 1_000_000)
+    return view.newest.at
