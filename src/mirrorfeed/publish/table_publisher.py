@@ -1,7 +1,7 @@
 """Publish one table: read the state, perform one step, and read the state again.
 
-Steps: finish an earlier publication, clean up, decide, stage files, add a record. The source is behind a protocol, so
-that tests run this loop without Spark and with a fault at every call.
+Steps: finish an earlier publication, clean up, decide, stage files, add a record. The source is a protocol
+(`ChangeSource`), so that tests can run this loop without Spark and inject a fault at every call.
 """
 
 from __future__ import annotations
@@ -62,14 +62,13 @@ def publish(
     clock: Callable[[], float] = time.monotonic,
     repair_keys: Any = None,
 ) -> TableResult:
-    """Publish all versions up to the newest version at the start. With `repair_keys`, publish the rows of these keys
-    again.
+    """Publish all versions up to the newest version at the start or, with `repair_keys`, the rows of these keys again.
 
-    `stop` takes effect between two records, when no file is left to rename. Raises findings and refusals.
+    Updates and returns `result`. `stop` takes effect between two records, when no file is left to rename. Raises
+    `MirrorfeedError`, for example if the decision is a finding.
 
-    A repair is an ordinary record at the published version. Each key is published as it is in the source at that
-    version. So an unnecessary key changes nothing, and the next publication corrects a key that changes in the
-    meantime.
+    A repair is a record at the published version, with the row that each key has in the source at that version. So a
+    key that did not need a repair changes nothing, and the next publication corrects a key that changed since then.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
@@ -77,7 +76,7 @@ def publish(
         view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
-        # A repair that this run found and finished belongs to another run.
+        # A repair without `lag_versions` belongs to an earlier run. This run only finished its renames.
         if repairs and any(each.is_repair and "lag_versions" in result.measured[each.batch] for each in result.records):
             return result
         if stop():
@@ -150,11 +149,11 @@ class _Run:
         return after
 
     def finish(self, view: View | None) -> View | None:
-        """Rename the remaining files of the newest publication, report sent records that a view shows, and clean up.
+        """Rename the remaining files of the newest publication, report records that were added, and clean up.
 
-        Returns None if there is no log.
+        Returns the view after the renames, or None if there is no log.
         """
-        earlier, started, found = len(self.result.records), self.clock(), view
+        earlier, started, first_view = len(self.result.records), self.clock(), view
         if view:
             self._report_sent(view)
             view = finish_publication(self.log, view)
@@ -162,13 +161,13 @@ class _Run:
             self.result.published_version = None
             return None
         self._report_sent(view)
-        left = found.newest if found and found.unfinished else None
-        if left and left not in self.result.records:  # added by a run that ended before reporting the record
-            add_record(self.result, left)
+        finished = first_view.newest if first_view and first_view.unfinished else None
+        if finished and finished not in self.result.records:  # added by a run that ended before reporting the record
+            add_record(self.result, finished)
         for record in self.result.records[-1:]:
             self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", self.clock() - started)
-        # Publishers that were writing when this log was created left folders of other logs. Search for these folders
-        # after the records 1, 2, 4, 8 and so on: frequently at first, rarely later.
+        # Publishers that were writing when this log was created may have left folders of other logs. Search for these
+        # folders after the records 1, 2, 4, 8 and so on: frequently at first, rarely later.
         others = len(self.result.records) > earlier and view.number & (view.number - 1) == 0
         self.result.cleanup_error = (
             clean_up(self.log, view, self.table.log_retention_records, others=others) or self.result.cleanup_error
@@ -177,7 +176,7 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add records that this or an earlier attempt sent, once a view shows that they are in the log."""
+        """Add the records that this or an earlier attempt sent to the result, if the log contains them."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -188,25 +187,25 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Raise an error if the configured keys or the row selection differ from those of the last publication, even if
-        there are no new changes."""
-        newest = view.newest if view else None
-        if newest and newest.keys and newest.keys != self.table.target_keys:
+        """Raise an error if the configured keys or the selected rows differ from those of the last publication."""
+        if view is None or view.newest is None:
+            return
+        keys, wanted = view.newest.keys, self.table.target_keys
+        if keys and keys != wanted:
             address = self.log.store.address(f"{self.log.folder}/{METADATA}")
-            raise KeysChanged(address=address, published=newest.keys, wanted=self.table.target_keys)
-        if newest:
-            deselected_columns(self.table, newest)
+            raise KeysChanged(address=address, published=keys, wanted=wanted)
+        deselected_columns(self.table, view.newest)
 
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files, and prepare the record that publishes them.
+        """Stage the files. Returns the view to which the record that publishes the files can be added, and the record.
 
-        Returns None if another table now has the name of the source, or another publisher was first. If no record
-        follows, the staged files are deleted.
+        Returns `NothingNew` if the source does not differ, and None if another publisher was first, or if another table
+        now has the name of the source. If there is no record to add, the staged files are deleted.
 
-        Without a view there is no log yet. `_metadata.json` is written only after the rows have been checked: Fabric
-        reports a table without data as an error, and keys that do not fit the rows could never be changed.
+        Without a view, the log is created. `_metadata.json` is written only after the rows have been checked: Fabric
+        reports a table without data as an error, and published keys can never be changed.
         """
         started, table, source, version = self.clock(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
@@ -236,7 +235,7 @@ class _Run:
             with_marker=bool(keys) and not isinstance(what, int),
             output=table.output,
         )
-        repeated = retry_counter().of_thread
+        retries_before = retry_counter().of_thread
         try:
             staged = source.stage(what, facts, table, job)
             if staged is None:
@@ -249,22 +248,15 @@ class _Run:
                 self.log.check_times(view, names, names[len(names) - staged.corrections :])
             if not described:
                 metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
-            same = source.is_unchanged(facts)
+            if not source.is_unchanged(facts):
+                discard(self.log, view, job.batch)
+                return None
         except Exception:
             discard(self.log, view, job.batch)
             raise
-        if not same:
-            discard(self.log, view, job.batch)
-            return None
-        repeated = retry_counter().of_thread - repeated
+        retries = retry_counter().of_thread - retries_before + staged.retries
         first, seconds = view.next_file_number, self.clock() - started
         files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
-        optional: dict[str, Any] = {}
-        if selection := table.selection:
-            columns_then = source.source_columns(version, facts)
-            optional = {"selection": selection, "source_columns": columns_then}
-        if staged.rows_read is not None:
-            optional["read"] = FullRead(staged.rows_read, round(seconds, 3))
         record = Record(
             number=job.record_number,
             batch=job.batch,
@@ -281,12 +273,14 @@ class _Run:
             partitions=facts.partitions,
             follows=view.reference,
             build=this_build(),
-            **optional,
+            selection=table.selection,
+            source_columns=source.source_columns(version, facts) if table.selection else None,
+            read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
         )
         self.result.measured[record.batch] = measured = {
             "stage_seconds": seconds,
             "lag_versions": facts.latest - version,
-            "retries": repeated + staged.retries,
+            "retries": retries,
         }
         if staged.look_up_seconds:
             measured["look_up_seconds"] = staged.look_up_seconds
