@@ -204,7 +204,6 @@ def _next_step(context: RunContext, table: Table) -> Decision:
 
 
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
-    from mirrorfeed.orchestration.table_task import bridge_gap
     from mirrorfeed.publish.sources import source_for
 
     name, table = str(table.target), with_keys(table, lambda: context.client)
@@ -212,9 +211,12 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     source = source_for(spark, context.config, table)
     facts, decision = decide_next(source, table, view)
     bridge = None
-    if isinstance(decision, Gap) and (bridge := bridge_gap(source, table, decision)):
-        source = bridge
-        facts, decision = decide_next(source, table, view)
+    if isinstance(decision, Gap):
+        from mirrorfeed.publish.sources.gap_sources import bridge_gap
+
+        if bridge := bridge_gap(source, table, decision):
+            source = bridge
+            facts, decision = decide_next(source, table, view)
     if isinstance(decision, MirrorfeedError):
         return Decision(name, BLOCKED, decision)
     check_decision(source, context.zone, table, view, facts, decision)

@@ -216,6 +216,8 @@ class TableTask:
             try:
                 context.work(source, context.zone, keyed, result, self._on_step, ends)
             except Gap as gap:
+                from mirrorfeed.publish.sources.gap_sources import bridge_gap  # imported late: few feeds have a gap
+
                 if (bridge := bridge_gap(source, keyed, gap, context.on_problem)) is None:
                     raise
                 context.work(bridge, context.zone, keyed, result, self._on_step, ends)
@@ -283,11 +285,3 @@ class TableTask:
             freshness_target_minutes=table.freshness_target_minutes,
             **known,
         )
-
-
-def bridge_gap(
-    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
-) -> ChangeSource | None:
-    from mirrorfeed.publish.sources import gap_sources  # imports the room history, and few tables need it
-
-    return gap_sources.bridge_gap(source, table, gap, on_problem)

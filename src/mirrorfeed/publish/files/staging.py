@@ -103,9 +103,11 @@ def stage(
             )
             return _spark_part(rows, files, job, unique_keys, upload_from, look)
 
-        parts = [prepare(rows)]
+        parts, look_up_seconds = [prepare(rows)], 0.0
         if existing_rows and (deleted := parts[0].deleted()) is not None:
+            started = time.monotonic()
             corrections = existing_rows(deleted)
+            look_up_seconds = time.monotonic() - started
             if corrections is not None:
                 parts.append(prepare(corrections, corrects=True))
         written = [parts[0].write()]
@@ -113,7 +115,8 @@ def stage(
             if job.output.by_time:
                 time.sleep(_TIME_STEP)
             written.append(part.write())
-        return combine_staged(written)._replace(corrections=sum(len(part.files) for part in written[1:]))
+        corrections_count = sum(len(part.files) for part in written[1:])
+        return combine_staged(written)._replace(corrections=corrections_count, look_up_seconds=look_up_seconds)
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -88,9 +88,9 @@ class DeltaFeed:
                     return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
                 if isinstance(what, int):
                     return self._stage_snapshot(what, facts, table, job)
-                existing = _ExistingRows(self, what.to_version_inclusive, facts, job) if _looks_up(table) else None
-                staged = self._stage_range(what, facts, job, self._changed_rows(what, facts, table, job), existing)
-                return staged._replace(look_up_seconds=existing.seconds if existing else 0.0)
+                looks_up = job.keys and table.validate_keys == "source"
+                existing = partial(self._existing_rows, what.to_version_inclusive, facts, job) if looks_up else None
+                return self._stage_range(what, facts, job, self._changed_rows(what, facts, table, job), existing)
         except Finding as error:
             if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
                 raise
@@ -121,7 +121,10 @@ class DeltaFeed:
         )
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
-        """Stage a range without the feed. Raises `cause` if one of its two ends cannot be read either."""
+        """Stage the rows that differ between the two ends of a range, because the feed cannot be read (`cause`).
+
+        Raises `cause` if one of the two ends cannot be read either.
+        """
         try:
             with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
@@ -164,10 +167,7 @@ class DeltaFeed:
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _look_up(self, facts: Facts, job: StagingJob) -> LookUp | None:
-        """Return a function that searches the newest version for invalid UTF-8.
-
-        Returns None if the table has archived files, because the search would read them.
-        """
+        """Return a function that searches the newest version for invalid UTF-8. None for a table with an archive."""
         if archive.has_interval(facts.properties):
             return None
 
@@ -198,73 +198,32 @@ class DeltaFeed:
         differing = found.where(row_diff.DIFFERS)
         return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
 
-    def _rows_at(self, version: int) -> DataFrame:
-        return apply_selection(str(self.source), reader.read_snapshot(self.spark, self.source, version), self.selection)
+    def _existing_rows(
+        self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
+    ) -> DataFrame | None:
+        """Return the rows that the source has for deleted keys at a version, or None if there are none.
 
-    def _feed(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
-
-    def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        """Read the feed of a range. Raises `FeedUnreadable` if Delta reads the range with columns that lack
-        something."""
-        table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
-        names = {column.name for column in columns if not column.dropped}
-        schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))
-        now = [field for field in schema["fields"] if field["name"] in names]
-        if missing := lost_columns(columns, columns_of(table, {"fields": now})):
-            version = str(range_.to_version_inclusive)
-            raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
-        return feed
-
-
-def _looks_up(table: Table) -> bool:
-    return bool(table.target_keys) and table.validate_keys == "source"
-
-
-@dataclass
-class _ExistingRows:
-    """Looks up deleted keys in the source.
-
-    Another row may have the same key, for example if a new row was added and the old one deleted.
-    """
-
-    feed: DeltaFeed
-    version: int
-    facts: Facts
-    job: StagingJob
-    seconds: float = 0.0
-
-    def __call__(self, deleted: pa.Table | DataFrame) -> DataFrame | None:
-        started = time.monotonic()
-        try:
-            version, found = self._existing_keys(self.version, deleted)
-        finally:
-            self.seconds += time.monotonic() - started
-        if isinstance(found, pa.Table) and not found.num_rows:
-            return None
-        return rows_and_markers.rows_of_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, found)
-
-    def _existing_keys(self, version: int, deleted: pa.Table | DataFrame) -> tuple[int, pa.Table | DataFrame]:
-        """Return those deleted keys that another row still has at a version, and the version that was read.
-
-        If the files of the version are gone, the newest version is read. The changes in between are published later,
-        so the mirror becomes the same.
+        Another row may have the same key, for example if a new row was added and the old one deleted. If the files of
+        the version are gone, the newest version is read. The changes in between are published later, so the mirror
+        becomes the same.
         """
         try:
-            with reader.read_errors(str(self.feed.source), version):
-                found = self._guarded(version, deleted)
-                rows = staging.collect_small_batch(found)
+            with reader.read_errors(str(self.source), version):
+                keys = self._existing_keys(version, facts, job, deleted)
+                few_keys = staging.collect_small_batch(keys)
         except SnapshotGone:
-            if self.facts.latest == version:
+            if facts.latest == version:
                 raise
-            return self._existing_keys(self.facts.latest, deleted)
-        return version, found if rows is None else rows
+            return self._existing_rows(facts.latest, facts, job, deleted)
+        if few_keys is not None and not few_keys.num_rows:
+            return None
+        found = keys if few_keys is None else few_keys
+        return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, found)
 
-    def _guarded(self, version: int, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Find the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
-        spark, source, table = self.feed.spark, self.feed.source, str(self.feed.source)
-        found = rows_and_markers.existing_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, deleted)
-        if not archive.has_interval(self.facts.properties):
+    def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
+        """Return the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
+        found = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
+        if not archive.has_interval(facts.properties):
             return found
         from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive  # few tables need it
 
@@ -274,11 +233,28 @@ class _ExistingRows:
 
             def refusal(archived: Sequence[NeededFiles]) -> LookUpNeedsArchive:
                 files = [file for each in archived for file in each.files]
-                return LookUpNeedsArchive(table=table, version=version, files=files)
+                return LookUpNeedsArchive(table=str(self.source), version=version, files=files)
 
-            return guarded_rows(spark, found, tiers_at, datetime.now(UTC), refusal)
+            return guarded_rows(self.spark, found, tiers_at, datetime.now(UTC), refusal)
         try:
-            archive.check(spark, source, version, self.facts.properties)
+            archive.check(self.spark, self.source, version, facts.properties)
         except ArchivedFilesNeeded as error:
-            raise LookUpNeedsArchive(table=table, version=version, files=error.files) from error
+            raise LookUpNeedsArchive(table=str(self.source), version=version, files=error.files) from error
         return found
+
+    def _rows_at(self, version: int) -> DataFrame:
+        return apply_selection(str(self.source), reader.read_snapshot(self.spark, self.source, version), self.selection)
+
+    def _feed(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
+        return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
+
+    def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
+        """Read the feed of a range. Raises `FeedUnreadable` if the feed lacks some of the columns."""
+        table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
+        names = {column.name for column in columns if not column.dropped}
+        schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))
+        now = [field for field in schema["fields"] if field["name"] in names]
+        if missing := lost_columns(columns, columns_of(table, {"fields": now})):
+            version = str(range_.to_version_inclusive)
+            raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
+        return feed

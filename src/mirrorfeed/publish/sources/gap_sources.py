@@ -1,10 +1,10 @@
-"""Sources for changes across a gap in the feed: the permanent history, or a comparison of two snapshots."""
+"""Sources of changes across a gap in the change data feed: the permanent history, or a comparison of two snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +15,7 @@ from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.history.history_record import Segment, find_segment
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.errors import HistoryUnusable, NotComparable, RangeCompared, ReadFromHistory
+from mirrorfeed.publish.errors import HistoryUnusable, NotComparable, ReadFromHistory
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources import ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
@@ -66,11 +66,7 @@ class SnapshotDiff(DeltaFeed):
         if not isinstance(what, Range):
             return super().stage(what, facts, table, job)
         with self._comparable(what):
-            staged = super().stage(what, facts, table, job)
-        return staged._replace(note=RangeCompared(cause=self.gap, range=what))
-
-    def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
-        return self._differing_rows(range_, table, job)
+            return self._stage_difference(what, facts, table, job, self.gap)
 
     @contextmanager
     def _comparable(self, what: Range) -> Iterator[None]:
@@ -87,20 +83,20 @@ class SnapshotDiff(DeltaFeed):
 class HistoryFacts(Facts):
     """Facts of a table whose history continues at the published version."""
 
-    segment: tuple[HistoryView, Segment] | None = None
-    """History, and its segment that continues at the published version."""
+    history: HistoryView = field(kw_only=True)
+    segment: Segment = field(kw_only=True)
+    """Consecutive records of the history, which contain the published version."""
 
     def contains(self, what: Range | int) -> bool:
-        if isinstance(what, int) or self.segment is None:
+        if isinstance(what, int):
             return False
-        segment = self.segment[1]
-        first, last = segment[0].to_version_inclusive, segment[-1].to_version_inclusive
+        first, last = self.segment[0].to_version_inclusive, self.segment[-1].to_version_inclusive
         return first <= what.from_version_exclusive and what.to_version_inclusive <= last
 
 
 @dataclass(frozen=True)
 class HistorySource(DeltaFeed):
-    """Source that reads ranges from the history where it contains them, and everything else from the source table."""
+    """Source that reads ranges from the history if the history contains them, and all other rows from the table."""
 
     gap: Gap = field(kw_only=True)
     history: Source = field(kw_only=True)
@@ -110,21 +106,21 @@ class HistorySource(DeltaFeed):
         found = segment_after(self.spark, self.history, after, live.table_id)
         if after is None or found is None:
             return live
-        segment, schemas = found[1], dict(live.schemas)
+        (history, segment), schemas = found, dict(live.schemas)
         for record in segment[1:]:
             schemas |= dict.fromkeys((commit.version for commit in record.commits), record.schema)
-        commits = [commit for record in segment for commit in record.commits if commit.version > after]
-        known = replace(
-            live,
-            commits=tuple(commits),
+        return HistoryFacts(
+            live.table_id,
+            live.latest,
+            tuple(commit for record in segment for commit in record.commits if commit.version > after),
             breaks=_schema_breaks(segment),
+            properties=live.properties,
             partitions=segment[-1].partitions,
-            feed_off_at=None,
-            damaged_at=None,
-            expired_at=None,
+            bytes=live.bytes,
             schemas=schemas,
+            history=history,
+            segment=segment,
         )
-        return HistoryFacts(**{each.name: getattr(known, each.name) for each in fields(known)}, segment=found)
 
     def is_unchanged(self, facts: Facts) -> bool:
         if not isinstance(facts, HistoryFacts):
@@ -142,10 +138,10 @@ class HistorySource(DeltaFeed):
         return staged
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        if not (isinstance(facts, HistoryFacts) and facts.segment and facts.contains(range_)):
+        if not (isinstance(facts, HistoryFacts) and facts.contains(range_)):
             return super()._changes(range_, columns, facts)
-        table = HistoryTable(self.spark, self.history)
-        return table.read_rows(*facts.segment, range_.from_version_exclusive, range_.to_version_inclusive)
+        first, last = range_.from_version_exclusive, range_.to_version_inclusive
+        return HistoryTable(self.spark, self.history).read_rows(facts.history, facts.segment, first, last)
 
 
 def segment_after(
@@ -170,12 +166,12 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 
 
 def bridge_gap(
-    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None]
+    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> DeltaFeed | None:
     """Return the source for changes across a gap in the feed: the history, or a comparison of the gap's two ends.
 
-    `table` has its keys, because rows are compared by key. Returns None if there is no such source. Reports a history
-    that cannot be read through `on_problem`.
+    `table` must have its keys, because rows are compared by key. Returns None if there is no such source. Passes the
+    error of a history that cannot be read to `on_problem`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None
