@@ -1,4 +1,4 @@
-"""Stage the files of a publication: check the rows, and write them with Arrow (small batches) or Spark."""
+"""Stage the files of a publication: check the landing rows, and write them with Arrow (small batches) or with Spark."""
 
 from __future__ import annotations
 
@@ -45,21 +45,20 @@ of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for 20,000, 1.4 and 
 A higher limit needs more driver memory and saves little time.
 """
 MAX_DRIVER_KEYS = 2**23
-"""Maximum number of keys whose 64-bit hashes (64 MiB) are compared on the driver. Spark compares larger numbers of
-keys."""
+"""Maximum number of keys whose 64-bit hashes (64 MiB) are compared on the driver. Spark compares more keys."""
 _WIDE_ROW_BYTES = 4096
-"""If one row has longer texts, no rows are collected, because together they may be large."""
+"""If the texts of one row are longer, the driver collects no rows, because together they may be large."""
 _IS_WIDE = "_commit_timestamp"
-"""Name of a helper column. The change feed reserves this name, so no table has such a column."""
+"""Helper column: true if the texts of a row are too long. The change feed reserves this name, so no table has it."""
 _SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
-"""Setting that Spark's message contains if a result is too large. This failure has no error condition."""
+"""Setting that Spark's message names if a result is too large. The error has no condition by which to recognize it."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
 """Seconds to wait for a later modification time. Storage times have a precision of one second or better."""
-_MAX_LOOKED_UP = 1_000
-"""Maximum number of keys to look up. With more keys, all rows are examined."""
-LookUp = Callable[[pa.Table], list[BadRow]]
+_MAX_SEARCHED_KEYS = 1_000
+"""Maximum number of keys whose source rows are searched for invalid text. With more keys, all rows are searched."""
+FindInvalidText = Callable[[pa.Table], list[BadRow]]
 """Find the source rows with these keys that contain invalid UTF-8. A table without columns means all keys."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
 """Return the rows that the source has for these keys at the end of the range, or None if it has none."""
@@ -74,26 +73,27 @@ def stage(
     expect_small: bool = True,
     rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
-    look_up: LookUp | None = None,
+    find_invalid_text: FindInvalidText | None = None,
     existing_rows: ExistingRows | None = None,
 ) -> Staged:
     """Stage landing rows as files. Raises `BadRows`.
 
-    - `expect_small` is a hint. If there are many rows after all, Spark computes the rows a second time.
-    - `rows_per_file` is called only for many rows.
-    - `unique_keys`: rows that share one of these keys are bad rows.
-    - `look_up` is needed for rows of a change feed, which may have replaced invalid UTF-8.
-    - `existing_rows` receives the deleted keys. Its rows are staged after the other rows, in separate files.
+    - `area`: staging area for Spark's files. None if only small batches can be staged.
+    - `expect_small`: a hint. If it is wrong, Spark computes the rows a second time.
+    - `rows_per_file`: maximum rows per file. Called only if Spark writes the files.
+    - `unique_keys`: key columns. Rows with the same key are bad rows.
+    - `find_invalid_text`: required for rows of a change feed, which may have replaced invalid UTF-8.
+    - `existing_rows`: called with the deleted keys. Its rows are staged after the other rows, in separate files.
     """
     with ExitStack() as folders:
 
         def prepare(rows: DataFrame, *, corrects: bool = False) -> _Part:
-            look = None if corrects else look_up
-            rows = rows_and_markers.check_text(rows, job.columns, from_feed=look is not None)
-            if (expect_small or area is None or corrects) and (found := collect_small_batch(rows)) is not None:
+            find_text = None if corrects else find_invalid_text
+            rows = rows_and_markers.check_text(rows, job.columns, from_feed=find_text is not None)
+            if (expect_small or area is None or corrects) and (batch := collect_small_batch(rows)) is not None:
                 if area is not None:
                     folders.callback(area.clear, job, may_ask=False)
-                return small_part(found, job, unique_keys, look)
+                return small_part(batch, job, unique_keys, find_text)
             if area is None:
                 raise StagingPathRequired(table=job.table)
             from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
@@ -101,7 +101,7 @@ def stage(
             files = folders.enter_context(
                 write_with_spark(rows, area, job, rows_per_file(), part="-2" if corrects else "")
             )
-            return _spark_part(rows, files, job, unique_keys, upload_from, look)
+            return _spark_part(rows, files, job, unique_keys, upload_from, find_text)
 
         parts, look_up_seconds = [prepare(rows)], 0.0
         if existing_rows and (deleted := parts[0].deleted()) is not None:
@@ -115,49 +115,41 @@ def stage(
             if job.output.by_time:
                 time.sleep(_TIME_STEP)
             written.append(part.write())
-        corrections_count = sum(len(part.files) for part in written[1:])
-        return combine_staged(written)._replace(corrections=corrections_count, look_up_seconds=look_up_seconds)
+        correction_files = sum(len(staged.files) for staged in written[1:])
+        return combine_staged(written)._replace(corrections=correction_files, look_up_seconds=look_up_seconds)
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
-    """Return the rows, or None if there are more than `SMALL_BATCH_ROWS` or they are too large.
-
-    Sorted rows keep their order, because Spark takes the first rows after sorting.
-    """
+    """Return the rows, or None if there are more than `SMALL_BATCH_ROWS` or they are too large. Keeps their order."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
-    narrow = rows.selectExpr(*_without_wide_texts(rows.columns, texts)) if texts else rows
+    if texts:
+        rows = rows.selectExpr(*_without_wide_texts(rows.columns, texts))
     try:
-        found = narrow.limit(SMALL_BATCH_ROWS + 1).toArrow()
+        batch = rows.limit(SMALL_BATCH_ROWS + 1).toArrow()  # Spark sorts before it takes the first rows
     except Exception as error:
         if _RESULT_LIMIT in str(error):
             return None
         raise
-    if found.num_rows > SMALL_BATCH_ROWS:
+    if batch.num_rows > SMALL_BATCH_ROWS or (texts and pc.any(batch.column(_IS_WIDE)).as_py()):
         return None
-    if texts:
-        if pc.any(found.column(_IS_WIDE)).as_py():
-            return None
-        found = found.drop_columns([_IS_WIDE])
-    return found
+    return batch.drop_columns([_IS_WIDE]) if texts else batch
 
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
     """Estimate the size of a row in a file from a sample. Returns None if there are no rows, or if rows are large."""
-    found = collect_small_batch(rows.limit(_SAMPLE_ROWS))
-    if not found:
+    sample = collect_small_batch(rows.limit(_SAMPLE_ROWS))
+    if not sample:
         return None
     file = pa.BufferOutputStream()
-    pq.write_table(found, file, compression=compression)
-    return float(file.tell() / found.num_rows)
+    pq.write_table(sample, file, compression=compression)
+    return float(file.tell() / sample.num_rows)
 
 
 def has_duplicates(numbers: pa.ChunkedArray) -> bool:
-    """Return whether a 64-bit number occurs more than once.
-
-    Sorts the numbers, because a hash table would need about 100 bytes per number.
-    """
+    """Return whether a 64-bit number occurs more than once."""
     if not len(numbers):
         return False
+    # Sort the numbers in place, because a hash table would need about 100 bytes per number.
     together = np.concatenate([chunk.to_numpy(zero_copy_only=True) for chunk in numbers.chunks])
     together.sort()
     return bool((together[1:] == together[:-1]).any())
@@ -188,20 +180,18 @@ def _spark_part(
     job: StagingJob,
     unique_keys: Sequence[str],
     upload_from: Literal["driver", "executors"],
-    look_up: LookUp | None,
+    find_invalid_text: FindInvalidText | None,
 ) -> _Part:
     keys = [quote(name) for name in job.keys]
     bad = _duplicates_in_files(files, job, unique_keys)
-    if not bad and look_up and files.replaced:
-        replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys).limit(_MAX_LOOKED_UP + 1)
-        bad = look_up(_limited_keys(replaced.toArrow()) if keys else pa.table({}))
-
+    if not bad and find_invalid_text and files.replaced:
+        replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys).limit(_MAX_SEARCHED_KEYS + 1)
+        bad = find_invalid_text(_keys_to_search(replaced.toArrow()) if keys else pa.table({}))
     if bad:
         raise BadRows(*bad)
 
     def deleted() -> DataFrame | None:
-        # With `changes: full`, a later row may restore a deleted key. Then that row is published once more than
-        # necessary.
+        # With `changes: full`, a later row may add a deleted key again. That row is then published twice.
         if not files.rows.get(Marker.DELETE.name.lower()):
             return None
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
@@ -212,40 +202,43 @@ def _spark_part(
 
 
 def small_part(
-    found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None
+    batch: pa.Table,
+    job: StagingJob,
+    unique_keys: Sequence[str] = (),
+    find_invalid_text: FindInvalidText | None = None,
 ) -> _Part:
-    bad = bad_rows(found, PROBLEM, job.keys) or _duplicates_in_rows(found, unique_keys)
-    if not bad and look_up:
-        replaced = found.filter(pc.equal(found.column(PROBLEM), Problem.REPLACED_TEXT.value))
+    bad = bad_rows(batch, PROBLEM, job.keys) or _duplicates_in_batch(batch, unique_keys)
+    if not bad and find_invalid_text:
+        replaced = batch.filter(pc.equal(batch.column(PROBLEM), Problem.REPLACED_TEXT.value))
         if replaced.num_rows:
-            bad = look_up(_limited_keys(replaced.select(job.keys)))
+            bad = find_invalid_text(_keys_to_search(replaced.select(job.keys)))
     if bad:
         raise BadRows(*bad)
-    rows = found.drop_columns([PROBLEM])
-    return _Part(partial(_deleted_keys, found, job), lambda: Staged(write_files(job, rows.to_batches())))
+    rows = batch.drop_columns([PROBLEM])
+    return _Part(partial(_deleted_keys, batch, job), lambda: Staged(write_files(job, rows.to_batches())))
 
 
-def _limited_keys(keys: pa.Table) -> pa.Table:
-    return keys if keys.num_rows <= _MAX_LOOKED_UP else pa.table({})
+def _keys_to_search(keys: pa.Table) -> pa.Table:
+    return keys if keys.num_rows <= _MAX_SEARCHED_KEYS else pa.table({})
 
 
-def _deleted_keys(found: pa.Table, job: StagingJob) -> pa.Table | None:
-    """Return the keys whose last row is a delete."""
-    if MARKER not in found.column_names:
+def _deleted_keys(batch: pa.Table, job: StagingJob) -> pa.Table | None:
+    """Return the keys whose last row is a delete, or None if there are none."""
+    if MARKER not in batch.column_names:
         return None
-    places, at = [str(at) for at in range(len(job.keys))], pa.array(range(found.num_rows), pa.int64())
-    keys = pa.table([*(found.column(name) for name in job.keys), at], [*places, "at"])
-    rows = found.take(keys.group_by(places).aggregate([("at", "max")]).column("at_max"))
-    rows = rows.filter(pc.equal(rows.column(MARKER), Marker.DELETE.value))
-    return rows.select(job.keys) if rows.num_rows else None
+    names, at = [str(at) for at in range(len(job.keys))], pa.array(range(batch.num_rows), pa.int64())
+    keys = pa.table([*(batch.column(name) for name in job.keys), at], [*names, "at"])
+    last_rows = batch.take(keys.group_by(names).aggregate([("at", "max")]).column("at_max"))
+    deletes = last_rows.filter(pc.equal(last_rows.column(MARKER), Marker.DELETE.value))
+    return deletes.select(job.keys) if deletes.num_rows else None
 
 
-def _duplicates_in_rows(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
+def _duplicates_in_batch(batch: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     if not keys:
         return []
-    places = [str(at) for at in range(len(keys))]
-    counted = pa.table([found.column(name) for name in keys], places).group_by(places).aggregate([([], "count_all")])
-    shared = counted.filter(pc.field("count_all") > 1).slice(0, PROBLEMS_SHOWN).select(places).rename_columns(keys)
+    names = [str(at) for at in range(len(keys))]
+    counted = pa.table([batch.column(name) for name in keys], names).group_by(names).aggregate([([], "count_all")])
+    shared = counted.filter(pc.field("count_all") > 1).slice(0, PROBLEMS_SHOWN).select(names).rename_columns(keys)
     return [BadRow(Problem.DUPLICATE_KEY, row_text(shared, at)) for at in range(shared.num_rows)]
 
 
@@ -267,18 +260,15 @@ def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
 
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
-    """Read the only key column from the files, which takes a tenth of the time of a query.
-
-    Returns None unless the table has a single integer key.
-    """
+    """Read a single integer key from the files, in a tenth of the time of a query. Returns None for other keys."""
     if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [True] or not files.area.sees():
         return None
-    found: list[pa.Array] = []
+    chunks: list[pa.Array] = []
     for path in files.paths:
         with files.area.open(path) as file:
             try:
-                found += pq.ParquetFile(file).read([keys[0]]).column(keys[0]).cast(pa.int64()).chunks
+                chunks += pq.ParquetFile(file).read([keys[0]]).column(keys[0]).cast(pa.int64()).chunks
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
-    numbers = pa.chunked_array(found, pa.int64())
+    numbers = pa.chunked_array(chunks, pa.int64())
     return None if numbers.null_count else numbers

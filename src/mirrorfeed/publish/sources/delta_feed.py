@@ -20,7 +20,7 @@ from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.errors import RangeCompared
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging import ExistingRows, LookUp
+from mirrorfeed.publish.files.staging import ExistingRows, FindInvalidText
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.rows_and_markers import PROBLEM
@@ -116,7 +116,7 @@ class DeltaFeed:
             job,
             expect_small=changed is not None and changed <= staging.SMALL_BATCH_ROWS,
             rows_per_file=lambda: self._rows_per_file(facts, job),
-            look_up=self._look_up(facts, job),
+            find_invalid_text=self._invalid_text_search(facts, job),
             existing_rows=existing,
         )
 
@@ -166,17 +166,17 @@ class DeltaFeed:
         rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
-    def _look_up(self, facts: Facts, job: StagingJob) -> LookUp | None:
+    def _invalid_text_search(self, facts: Facts, job: StagingJob) -> FindInvalidText | None:
         """Return a function that searches the newest version for invalid UTF-8. None for a table with an archive."""
         if archive.has_interval(facts.properties):
             return None
 
-        def look_up(keys: pa.Table) -> list[BadRow]:
+        def find_invalid_text(keys: pa.Table) -> list[BadRow]:
             rows = self._rows_at(facts.latest)
-            found = rows_and_markers.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
-            return bad_rows(found, PROBLEM, job.keys)
+            invalid = rows_and_markers.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
+            return bad_rows(invalid, PROBLEM, job.keys)
 
-        return look_up
+        return find_invalid_text
 
     def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns, facts)
