@@ -378,7 +378,7 @@ VOLUME = "/Volumes/main/mirrorfeed/handover"
 @pytest.fixture
 def volume(monkeypatch: pytest.MonkeyPatch) -> Iterator[FilesApi]:
     """A volume that only Spark can access, even if this machine has a folder with its path."""
-    monkeypatch.setattr(StagingArea, "sees", lambda _: False)
+    monkeypatch.setattr(StagingArea, "is_visible", lambda _: False)
     with files_api() as api:
         yield api
 
@@ -494,7 +494,7 @@ def test_clearing_a_volume_uses_the_same_names(volume: FilesApi) -> None:
     old, new = (f"{between.folder(job_of(Elsewhere(), *each))}/part" for each in (("c" * 32, 9), ("a" * 32, 4)))
     notes = f"{volume.volume}/notes/part"
     write_files(volume, old, new, notes)
-    between.clear(job, may_ask=False)
+    between.clear(job, may_request=False)
     assert list(volume.files) == [old, new, notes]
     between.clear(job)
     assert list(volume.files) == [new, notes]

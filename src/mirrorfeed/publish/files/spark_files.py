@@ -1,6 +1,6 @@
-"""Write files with Spark, check them, and upload them under staged names, from the driver or from executors.
+"""Write large batches with Spark: write files to the staging area, check them, and upload them under staged names.
 
-Each file is hashed during the upload, and rewritten if its schema differs from other files of the table.
+The driver or executors upload the files. A file whose schema differs from the schema of the table is rewritten.
 """
 
 from __future__ import annotations
@@ -57,15 +57,14 @@ _OPTIONS = {
     "parquet.summary.metadata.level": "NONE",  # write no files without rows
     "maxRecordsPerFile": "0",  # no limit
 }
-"""Parquet options for Spark.
+"""Parquet options for Spark. An engine may ignore them, so each file is checked.
 
-An engine may ignore these options, so each file is checked. Spark 4.0 reads the first two only from the session, which
-belongs to the user. A new session would lack the user's settings.
+Spark 4.0 reads the first two only from the session, which belongs to the user.
 """
 _BATCH_ROWS = 2**14
 _PARALLEL_FILES = 4
 """Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
-_SPELLING = ("is_from_converted_type", "force_set_converted_type")
+_STORAGE_PROPERTIES = ("is_from_converted_type", "force_set_converted_type")
 """Properties that describe how a file stores a logical type, and that are not part of the type."""
 _Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("result", pa.string())])
@@ -80,11 +79,11 @@ class SparkFiles:
     written: DataFrame
     """DataFrame that reads the files."""
     names: Sequence[str]
-    """File names, in the order in which the files are applied."""
+    """Names in the order in which the files are applied."""
     rows: dict[str, int]
     """Rows by marker, counted during the write."""
     replaced: int = 0
-    """Number of rows with a text in which the change feed may have replaced invalid bytes."""
+    """Number of rows with text in which the change feed may have replaced invalid bytes."""
 
     @property
     def paths(self) -> list[str]:
@@ -95,9 +94,9 @@ class SparkFiles:
 def write_with_spark(
     rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
 ) -> Iterator[SparkFiles]:
-    """Write landing rows with their problems to a folder that is deleted afterwards. Raises `BadRows`."""
-    folder, seen = area.folder(job) + part, Observation()
-    finished = rows.observe(seen, *_counts(job)).selectExpr(*_nullable_columns(rows))
+    """Write landing rows to a folder of the staging area, which is deleted at the end. Raises `BadRows`."""
+    folder, observation = area.folder(job) + part, Observation()
+    finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))
     options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.output.compression}
     if rows_per_file is not None:
         options["maxRecordsPerFile"] = str(rows_per_file)
@@ -110,9 +109,8 @@ def write_with_spark(
             if find_condition(error, SOURCE_FAULTS) or area.root not in str(error):
                 raise
             raise area.write_error(rows.sparkSession, folder, error) from error
-        # An engine may write the files and report no metrics. Then a second query counts the same rows: versions are
-        # pinned.
-        counts = dict(seen.get) or rows.agg(*_counts(job)).collect()[0].asDict()
+        # If the engine reports no metrics, count with a second query, which reads the same versions.
+        counts = dict(observation.get) or rows.agg(*_counts(job)).collect()[0].asDict()
         yield _written_files(rows, finished, area, folder, job, counts)
     except BaseException:
         area.remove(folder)
@@ -149,9 +147,8 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """Return all columns except the problem, each nullable in the files.
+    """Return SQL for all columns except the problem, each nullable, so that all files of a table have one schema.
 
-    A delete leaves all columns except the keys NULL, so otherwise the files of one table would have different schemas.
     The condition must be one whose result Spark does not know in advance, because Spark simplifies all others.
     """
     for field in rows.schema.fields:
@@ -162,6 +159,8 @@ def _nullable_columns(rows: DataFrame) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class FileCheck:
+    """Result of comparing a file from Spark with the schema of the table."""
+
     file: pq.ParquetFile
     rows: dict[int | None, int]
     """Rows by marker, from the footer and the marker column of the file."""
@@ -171,16 +170,15 @@ class FileCheck:
 
 
 def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
-    """Compare the schema of a file from Spark with the schema of the table. Raises an error of pyarrow if the file is
-    damaged."""
+    """Compare a file from Spark with the schema of the table. Raises an error of pyarrow if the file is damaged."""
     # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
-    found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    rows = _count_markers(found) if job.with_marker else {None: found.metadata.num_rows}
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    rows = _count_markers(parquet) if job.with_marker else {None: parquet.metadata.num_rows}
     rows = {marker: count for marker, count in rows.items() if count}
-    differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
+    differs = _difference(parquet, arrow_schema(job.columns, with_marker=job.with_marker))
     # If rows without a marker are upserts, a file with only upserts needs no marker column.
     drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
-    return FileCheck(found, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
+    return FileCheck(parquet, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
 
 
 def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
@@ -190,14 +188,14 @@ def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
         group = metadata.row_group(number)
         known = group.column(metadata.num_columns - 1).statistics
         if known is not None and known.has_min_max and known.min == known.max and known.null_count == 0:
-            found: dict[int | None, int] = {known.min: group.num_rows}
+            counts[known.min] += group.num_rows
         else:
-            found = count_markers(file.read_row_group(number, columns=[MARKER]))
-        counts.update(found)
+            counts.update(count_markers(file.read_row_group(number, columns=[MARKER])))
     return counts
 
 
 def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
+    """Return the first difference from the schema in words, or an empty text."""
     sample = io.BytesIO()
     pq.ParquetWriter(sample, wanted).close()
     found, expected = _columns(file), _columns(pq.ParquetFile(sample))
@@ -209,68 +207,66 @@ def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
 
 def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
     """Return the name and the Parquet type of each column."""
-    found = []
+    columns = []
     for place in range(len(file.schema)):
         column = file.schema.column(place)
         rule = "OPTIONAL" if column.max_definition_level == 1 else "REQUIRED"
         length = f"({column.length})" if column.length else ""
-        logical = json.loads(column.logical_type.to_json()).items()
-        meant = {name: value for name, value in logical if name not in _SPELLING}
-        logical_name = meant.pop("Type")
-        facts = ", ".join(f"{name} {value}" for name, value in meant.items())
-        form = "" if logical_name == "None" else f" {logical_name}" + (f" ({facts})" if facts else "")
-        found.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
-    return tuple(found)
+        logical = json.loads(column.logical_type.to_json())
+        logical_name = logical.pop("Type")
+        properties = ", ".join(f"{name} {value}" for name, value in logical.items() if name not in _STORAGE_PROPERTIES)
+        form = "" if logical_name == "None" else f" {logical_name}" + (f" ({properties})" if properties else "")
+        columns.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
+    return columns
 
 
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from the driver. Raises `BadRows` for delimited text."""
-    # Use one pool for the process, because a thread reuses its memory for its next file.
+    # The process has one pool, because a thread reuses its memory for its next file.
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
     try:
         staged = combine_staged(upload.result() for upload in uploads)
     finally:
         wait([upload for upload in uploads if not upload.cancel()])
-    check_counts(files, staged)
+    _check_counts(files, staged)
     return staged
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
     """Upload one file from Spark.
 
-    Returns no file if the file has no rows, and several files if its text is larger than the target size.
+    Stages no file if the file has no rows, and several files if its text is larger than the target size.
     """
-    before = retry_counter().of_thread
+    retries_before = retry_counter().of_thread
     with area.open(path) as file:
         try:
-            found = check_file(file, job)
+            check = check_file(file, job)
         except Exception as error:  # errors of pyarrow or the file system
             raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
-        if not found.rows:
+        if not check.rows:
             return Staged(())
-        if found.needs_rewrite:
-            files = write_files(job, _batches(path, found))
+        if check.needs_rewrite:
+            files = write_files(job, _batches(path, check.file))
         else:
-            files = [_move(job, path, found, file) if area.in_zone else _copy(job, found, file)]
-        retries, differed = retry_counter().of_thread - before, found.differs if found.needs_rewrite else ""
-        return Staged(files, retries=retries, differed=differed)
+            files = [_move(job, path, check, file) if area.in_zone else _copy(job, check, file)]
+        return Staged(files, retries=retry_counter().of_thread - retries_before, differed=check.differs)
 
 
-def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> File:
+def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
     for is_last in (False, True):  # try a second staged name
         file.seek(0)
         try:
             with job.open() as new:
                 shutil.copyfileobj(file, new, 2**20)
-            return File(new.name, 0, job.by_marker(found.rows), new.bytes, new.sha256)
+            return File(new.name, 0, job.by_marker(check.rows), new.bytes, new.sha256)
         except StoreUnavailable:
             if is_last:
                 raise
     raise AssertionError("unreachable")
 
 
-def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
+def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
     """Rename a file within the landing zone. Never retried: the file may have moved even if the response was lost."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
@@ -281,23 +277,23 @@ def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
     except NotThere as error:
         reason = "it was deleted, possibly by another publisher of the table"
         raise StagingFilesLost(place=path, reason=reason) from error
-    return File(staged.rpartition("/")[2], 0, job.by_marker(found.rows), file.tell(), digest)
+    return File(staged.rpartition("/")[2], 0, job.by_marker(check.rows), file.tell(), digest)
 
 
-def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in bounded memory."""
     try:
-        yield from found.file.iter_batches(batch_size=_BATCH_ROWS)
+        yield from file.iter_batches(batch_size=_BATCH_ROWS)
     except (pa.ArrowException, OSError) as error:
         raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
 
 
-def check_counts(files: SparkFiles, staged: Staged) -> None:
+def _check_counts(files: SparkFiles, staged: Staged) -> None:
     """Raise an error if the uploaded rows are not the written rows."""
-    found = sum((Counter(each.rows) for each in staged.files), Counter[str]())
-    if found != files.rows:
-        was, is_ = counted(sum(files.rows.values()), "row"), counted(sum(found.values()), "row")
-        raise StagingFilesLost(place=files.folder, reason=f"{is_} of {was} are left")
+    uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
+    if uploaded != files.rows:
+        left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")
+        raise StagingFilesLost(place=files.folder, reason=f"{left} of {written} are left")
 
 
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
@@ -305,22 +301,21 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     if not files.names:
         return Staged(())
     numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
-    # Pickle by value, because executors may not have this package, for example if a notebook imports the bundle's
-    # files.
+    # Pickle by value, because executors may not have this package, for example if a notebook imports it from files.
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
-    found: dict[int, Staged] = {}
+    parts: dict[int, Staged] = {}
     for each in map(json.loads, results.column("result").to_pylist()):
         if "error" in each:
             kind = ExecutorUploadFailed if each["transient"] else ExecutorUploadImpossible
             raise kind(address=job.store.address(job.folder), reason=each["error"])
         if "bad" in each:
             raise BadRows(*(BadRow(Problem(problem), key) for problem, key in each["bad"]))
-        files_ = [File(**file) for file in each["files"]]
-        found[each["number"]] = Staged(files_, retries=each["retries"], differed=each["differed"])
-    staged = combine_staged(part for _, part in sorted(found.items()))
+        uploaded = [File(**file) for file in each["files"]]
+        parts[each["number"]] = Staged(uploaded, retries=each["retries"], differed=each["differed"])
+    staged = combine_staged(part for _, part in sorted(parts.items()))
     retry_counter().add(staged.retries)
-    check_counts(files, staged)
+    _check_counts(files, staged)
     return staged
 
 
@@ -333,7 +328,7 @@ def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callabl
     def upload(number: int) -> dict[str, object]:
         try:
             done = upload_file(job, area, paths[number])
-            files = [asdict(each) for each in done.files]
+            files = [asdict(file) for file in done.files]
             return {"number": number, "files": files, "retries": done.retries, "differed": done.differed}
         except BadRows as error:
             return {"bad": [(int(row.problem), row.key) for row in error.rows]}

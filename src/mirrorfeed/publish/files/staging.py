@@ -92,7 +92,7 @@ def stage(
             rows = rows_and_markers.check_text(rows, job.columns, from_feed=find_text is not None)
             if (expect_small or area is None or corrects) and (batch := collect_small_batch(rows)) is not None:
                 if area is not None:
-                    folders.callback(area.clear, job, may_ask=False)
+                    folders.callback(area.clear, job, may_request=False)
                 return small_part(batch, job, unique_keys, find_text)
             if area is None:
                 raise StagingPathRequired(table=job.table)
@@ -261,7 +261,9 @@ def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
     """Read a single integer key from the files, in a tenth of the time of a query. Returns None for other keys."""
-    if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [True] or not files.area.sees():
+    if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [
+        True
+    ] or not files.area.is_visible():
         return None
     chunks: list[pa.Array] = []
     for path in files.paths:

@@ -1,9 +1,8 @@
-"""The folder in which Spark writes files before they are uploaded.
+"""The staging area: the folder in which Spark writes files before they are uploaded.
 
 The folder is in the landing zone if Spark and this process can both access the landing zone, otherwise at
-`staging_path`. Each publication has its own subfolder, whose name contains the table's address, its log and the record
-number. So deployments can share a staging area, and folders that no publication needs are recognized by name. Nothing
-else is deleted.
+`staging_path`. Each publication has a subfolder, whose name contains a hash of the table's address, the log id and the
+record number. So deployments can share a staging area, and only folders that no publication needs are deleted.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""Folder in the root of a landing zone. Not in a table's folder, because Spark would recreate a deleted table
-folder."""
+"""Name of the folder in a landing zone. Not in a table's folder, which Spark would create again after a deletion."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
 """Folder name: table, log and record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
+"""Characters that Spark would interpret as a pattern."""
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
 _DISK_FULL = "No space left on device"
 
@@ -69,13 +68,13 @@ class StagingArea:
 
         A plain listing would also show files of failed and repeated tasks.
         """
-        found: list[tuple[int, int, str]] = []
+        parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
             name = unquote(uri).rpartition("/")[2]
             if not (part := _PART.fullmatch(name)):
                 raise StagingFilesLost(place=folder, reason=f"{name} in it does not belong to this publication")
-            found.append((int(part[1]), int(part[2] or 0), name))
-        return [name for *_, name in sorted(found)]
+            parts.append((int(part[1]), int(part[2] or 0), name))
+        return [name for *_, name in sorted(parts)]
 
     def read(self, spark: SparkSession, folder: str, schema: Any) -> DataFrame:
         return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
@@ -84,7 +83,7 @@ class StagingArea:
         """Open a file that Spark wrote, for random access."""
         root, below = self._below(path)
         try:
-            if self.sees():
+            if self.is_visible():
                 return open_regular(resolve("read", root, below))
             if self._is_volume:  # Spark runs on another machine
                 return self._volume(root).open_read(below)
@@ -99,14 +98,13 @@ class StagingArea:
         raise StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
-        """Delete a folder if possible. Remaining files do no harm, and the next publication of the table tries
-        again."""
+        """Try to delete a folder. Remaining files do no harm, and the next publication of the table tries again."""
         root, below = self._below(folder)
         with suppress(MirrorfeedError):
             # Deleting a folder starts with a rename, which the mount of a volume does not support.
             if self._is_volume:
                 self._volume(root).remove_folder(below)
-            elif self.sees():
+            elif self.is_visible():
                 FolderStore(root).remove_folder(below)
 
     @property
@@ -118,12 +116,12 @@ class StagingArea:
 
         return VolumeStore(root, self.workspace)
 
-    def clear(self, job: StagingJob, *, may_ask: bool = True) -> None:
-        """Delete the table's folders that no publication needs any longer: those of other logs and of earlier records.
+    def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
+        """Delete the table's folders of other logs and of records up to this one, which no publication needs.
 
-        Without `may_ask`, delete only if no requests to a workspace are necessary.
+        Without `may_request`, does nothing if this would send requests to a workspace.
         """
-        if may_ask or self.sees():
+        if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
                 if log_id != job.log_id or number <= job.record_number:
                     self.remove(folder)
@@ -138,23 +136,23 @@ class StagingArea:
         root, below = self._below(self.root)
         names: list[str] = []
         with suppress(MirrorfeedError):
-            store: Store = self._volume(root) if self._is_volume and not self.sees() else FolderStore(root)
+            store: Store = self._volume(root) if self._is_volume and not self.is_visible() else FolderStore(root)
             names = [entry.name for entry in store.list(below) if entry.is_folder]
         for name in names:
-            if (found := _FOLDER.fullmatch(name)) and found[1] == _hash(address):
-                yield f"{self.root}/{name}", found[2], int(found[3])
+            if (parts := _FOLDER.fullmatch(name)) and parts[1] == _hash(address):
+                yield f"{self.root}/{name}", parts[2], int(parts[3])
 
     def _below(self, path: str) -> tuple[str, str]:
         """Split `path` into the configured folder and the relative path."""
         root = self.root.removesuffix(f"/{IN_ZONE}") if self.in_zone else self.root
         return root, path[len(root) + 1 :]
 
-    def sees(self) -> bool:
-        """Return whether this process can open the files without a request."""
+    def is_visible(self) -> bool:
+        """Return whether this process can open the files without requests."""
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Find the reason why Spark could not write a folder, with a test write. Deletes both folders."""
+        """Find the reason why Spark could not write a folder, with a test write. Deletes what was written."""
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
@@ -203,13 +201,13 @@ def _hash(address: str) -> str:
 
 
 def _temporary_folder() -> str:
-    """Return the folder of this user. The path is the same in every run, so a run finds the files of earlier runs."""
+    """Return this user's folder. The path is the same in every run, so that a run can delete files of earlier runs."""
     folder = Path(tempfile.gettempdir(), f"mirrorfeed-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise StagingUnusable(root=str(folder), reason="it belongs to another user")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StagingUnusable(root=str(folder), reason="other users can write to it")
     return str(folder)
