@@ -1,13 +1,13 @@
-"""Write data files as delimited text, compressed as a whole.
+"""Write data files as delimited text.
 
 A text is quoted if it contains a separator, a quote, an escape character or a line break, starts or ends with a space,
-is empty, or equals the text for NULL. A quoted value is never NULL. Without quotes, the escape character protects
-special characters, and ambiguous values are refused.
+is empty, or equals the text for NULL. A quoted value is never NULL. Without quotes, special characters are escaped, and
+ambiguous values are rejected.
 """
 
 from __future__ import annotations
 
-import binascii
+import base64
 import codecs
 import re
 from datetime import date, datetime
@@ -22,7 +22,7 @@ from mirrorfeed.publish.files.rolling_writer import UnwritableValue
 
 
 def _refuse_years(values: pa.Array, name: str) -> None:
-    """Refuse dates and times outside the years 1 to 9999, because readers do not parse them."""
+    """Raise `UnwritableValue` for dates and times outside the years 1 to 9999, which readers do not parse."""
     if not pa.types.is_temporal(values.type):
         return
     bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
@@ -41,10 +41,8 @@ def _plain_text(values: pa.Array) -> pa.Array:
     """Return the values as text, without quotes or escapes."""
     kind = values.type
     if pa.types.is_binary(kind):  # Arrow cannot encode Base64
-        encoded = [
-            None if one is None else binascii.b2a_base64(one, newline=False).decode() for one in values.to_pylist()
-        ]
-        return pa.array(encoded, pa.string())
+        texts = [data if data is None else base64.b64encode(data).decode() for data in values.to_pylist()]
+        return pa.array(texts, pa.string())
     if pa.types.is_timestamp(kind):
         return values.cast(pa.timestamp("us")).cast(pa.string())  # in UTC
     texts = values.cast(pa.string())
@@ -52,7 +50,7 @@ def _plain_text(values: pa.Array) -> pa.Array:
         for short, spelled in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
             texts = pc.if_else(pc.equal(texts, short), spelled, texts)
     if pa.types.is_decimal(kind) and pc.any(pc.match_substring(texts, "E"), min_count=0).as_py():
-        texts = pa.array([None if one is None else f"{one:f}" for one in values.to_pylist()], pa.string())
+        texts = pa.array([None if value is None else f"{value:f}" for value in values.to_pylist()], pa.string())
     return texts
 
 
@@ -69,7 +67,7 @@ def checksum(data: bytes) -> int:
 
 
 class SnappyFrames:
-    """Compresses each piece to frames immediately and buffers nothing."""
+    """Writer of the Snappy framing format. Compresses immediately and buffers nothing."""
 
     def __init__(self, sink: Any) -> None:
         self._sink, self._codec = sink, pa.Codec("snappy")
@@ -91,10 +89,12 @@ class SnappyFrames:
 
 
 class TextForm:
-    def __init__(self, sink: Any, schema: pa.Schema, compression: str, form: Delimited) -> None:
-        self._form, self._encoder = form, codecs.getincrementalencoder(form.encoding)()
-        marks = "".join(map(re.escape, (form.column_separator, form.quote, form.escape)))
-        self._protected = rf"[{marks}\r\n]|^[\s\x{{feff}}]|\s$"
+    """Writes rows as lines of text, compressed as a whole."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, compression: str, format_: Delimited) -> None:
+        self._format, self._encoder = format_, codecs.getincrementalencoder(format_.encoding)()
+        special = "".join(map(re.escape, (format_.column_separator, format_.quote, format_.escape)))
+        self._special = rf"[{special}\r\n]|^[\s\x{{feff}}]|\s$"
         self._sink: Any = _OpenSink(sink)
         if compression == "snappy":
             self._sink = SnappyFrames(self._sink)
@@ -118,8 +118,8 @@ class TextForm:
         self._sink.close()
 
     def _header(self, schema: pa.Schema) -> str:
-        names = pa.array(schema.names, pa.string())
-        return self._form.column_separator.join(self._protect(names, "header").to_pylist()) + self._form.row_separator
+        names = self._protect(pa.array(schema.names, pa.string()), "header").to_pylist()
+        return self._format.column_separator.join(names) + self._format.row_separator
 
     def _rows(self, rows: pa.RecordBatch) -> str:
         """Return the rows as text, each with its row separator at the end."""
@@ -128,36 +128,34 @@ class TextForm:
         for at, name in enumerate(rows.schema.names):
             _refuse_years(rows.column(at), name)
         columns = [self._column(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
-        lines = pc.binary_join_element_wise(*columns, _text(self._form.column_separator))
+        lines = pc.binary_join_element_wise(*columns, _text(self._format.column_separator))
         lines_as_list = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
-        return str(pc.binary_join(lines_as_list, _text(self._form.row_separator))[0]) + self._form.row_separator
+        return str(pc.binary_join(lines_as_list, _text(self._format.row_separator))[0]) + self._format.row_separator
 
     def _refuse_unencodable(self, rows: pa.RecordBatch) -> None:
         """Raise `UnwritableValue` for the first value with a character that the encoding does not support."""
         for at, name in enumerate(rows.schema.names):
             for row, value in enumerate(_plain_text(rows.column(at)).to_pylist()):
                 try:
-                    (value or "").encode(self._form.encoding)
+                    (value or "").encode(self._format.encoding)
                 except UnicodeEncodeError as error:
                     character = error.object[error.start]
                     raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, character) from None
 
     def _column(self, values: pa.Array, name: str) -> pa.Array:
         texts = _plain_text(values).cast(pa.large_string())
-        if not self._form.quote:
-            self._refuse(Problem.LIKE_NULL, pc.equal(texts, self._form.null), texts, name)
-        protected = self._protect(texts, name)
-        return pc.fill_null(protected, _text(self._form.null))
+        if not self._format.quote:
+            self._refuse(Problem.LIKE_NULL, pc.equal(texts, self._format.null), texts, name)
+        return pc.fill_null(self._protect(texts, name), _text(self._format.null))
 
     def _protect(self, texts: pa.Array, name: str) -> pa.Array:
         texts = texts.cast(pa.large_string())
-        quote, escape = self._form.quote, self._form.escape
-        special = pc.match_substring_regex(texts, self._protected)
-        like_null = pc.equal(texts, self._form.null)
+        quote, escape = self._format.quote, self._format.escape
         if not quote:
             return self._escaped(texts, name)
-        needed = pc.or_(pc.or_(special, like_null), pc.equal(texts, ""))
-        if not pc.any(needed, min_count=0).as_py():
+        special = pc.match_substring_regex(texts, self._special)
+        needs_quotes = pc.or_(pc.or_(special, pc.equal(texts, self._format.null)), pc.equal(texts, ""))
+        if not pc.any(needs_quotes, min_count=0).as_py():
             return texts
         if escape:
             inside = pc.replace_substring(texts, escape, escape + escape)
@@ -165,16 +163,17 @@ class TextForm:
         else:
             self._refuse(Problem.NOT_ESCAPABLE, pc.match_substring(texts, quote), texts, name)
             inside = texts
-        return pc.if_else(needed, pc.binary_join_element_wise(_text(quote), inside, _text(quote), _text("")), texts)
+        quoted = pc.binary_join_element_wise(_text(quote), inside, _text(quote), _text(""))
+        return pc.if_else(needs_quotes, quoted, texts)
 
     def _escaped(self, texts: pa.Array, name: str) -> pa.Array:
-        separator, escape = self._form.column_separator, self._form.escape
+        separator, escape = self._format.column_separator, self._format.escape
         if not escape:
             broken = pc.match_substring_regex(texts, rf"[{re.escape(separator)}\r\n]")
             self._refuse(Problem.NOT_ESCAPABLE, broken, texts, name)
             return texts
-        for mark in (escape, separator, "\r", "\n"):
-            texts = pc.replace_substring(texts, mark, escape + mark)
+        for character in (escape, separator, "\r", "\n"):
+            texts = pc.replace_substring(texts, character, escape + character)
         return texts
 
     @staticmethod

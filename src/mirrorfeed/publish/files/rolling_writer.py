@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, ar
 from mirrorfeed.storage.request_retries import NewFile
 
 ROW_GROUP_BYTES = 32 * 2**20
-_LEAST_CUT = 2**10
+_MIN_PIECE_BYTES = 2**10
 """Minimum size of a piece of a batch, in bytes of memory."""
 _NEARLY_FULL = 0.9
 """Share of the target size at which a file is closed, because the rest would be a small row group."""
@@ -52,8 +53,10 @@ class UnwritableValue(Exception):
 
 
 class Form(Protocol):
+    """Writer of a file format."""
+
     def write(self, group: pa.Table) -> None:
-        """Append rows. Nearly all of their bytes reach the sink before the method returns."""
+        """Append rows. Nearly all of their bytes are in the sink when the method returns."""
         ...
 
     def close(self) -> None:
@@ -62,7 +65,7 @@ class Form(Protocol):
 
 
 class ParquetForm:
-    """Writes every group as a row group with statistics."""
+    """Writes every group of rows as a row group with statistics."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
         # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
@@ -81,44 +84,45 @@ class ParquetForm:
 
 
 class _Files:
-    """Writes one file at a time. Batches are cut and collected into row groups that fill the file."""
+    """Writes one file at a time. Batches are split and combined to row groups that fill the file."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
         self._schema = arrow_schema(job.columns, with_marker=job.with_marker)
-        self._gathered: list[pa.RecordBatch] = []
-        self._gathered_bytes = 0
+        self._buffer: list[pa.RecordBatch] = []
+        self._buffered_bytes = 0
         self._file: NewFile | None = None
         self._form: Form | None = None
-        self._marked = job.with_marker
-        self._taken, self._shrinks = 0, 1.0
-        """Bytes in memory that were written to the open file, and the bytes in memory per byte of the file."""
-        self._rows: dict[str, int] = {}
+        self._has_marker = job.with_marker
+        """True if the open file has a marker column."""
+        self._memory_bytes, self._memory_per_file_byte = 0, 1.0
+        """Size in memory of the rows in the open file, and its ratio to the size of the file."""
+        self._rows = Counter[str]()
         self.written: list[File] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         batch = batch.cast(self._schema) if batch.num_rows else batch
         while batch.num_rows:
             room = self._room()
-            rows = -(-max(_LEAST_CUT, room) * batch.num_rows // max(1, batch.nbytes))
+            rows = -(-max(_MIN_PIECE_BYTES, room) * batch.num_rows // max(1, batch.nbytes))
             piece = batch.slice(0, max(1, rows))
             batch = batch.slice(piece.num_rows)
-            self._gathered.append(piece)
-            self._gathered_bytes += piece.nbytes
+            self._buffer.append(piece)
+            self._buffered_bytes += piece.nbytes
             if piece.nbytes >= room:
                 self._write_group()
 
     def open(self) -> None:
         output = self._job.output
         self._file = self._job.open()
-        schema = arrow_schema(self._job.columns, with_marker=self._marked)
+        schema = arrow_schema(self._job.columns, with_marker=self._has_marker)
         if output.delimited is None:
             self._form = ParquetForm(self._file, schema, output.compression)
         else:
             from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
 
             self._form = TextForm(self._file, schema, output.compression, output.delimited)
-        self._taken, self._rows = 0, {}
+        self._memory_bytes, self._rows = 0, Counter[str]()
 
     def close(self) -> None:
         self._write_group()
@@ -130,41 +134,37 @@ class _Files:
             self._file.close()
 
     def _room(self) -> int:
-        """Return how many bytes in memory the next group may have for the file to come near its target size."""
+        """Return the bytes in memory that the buffer still has room for, so that the file reaches its target size."""
         left = self._job.output.target_file_size - (self._file.bytes if self._file else 0)
-        return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
+        return max(1, min(ROW_GROUP_BYTES, int(left * self._memory_per_file_byte)) - self._buffered_bytes)
 
     def _write_group(self) -> None:
-        if not self._gathered:
+        if not self._buffer:
             return
-        group = pa.Table.from_batches(self._gathered, self._schema)
+        group = pa.Table.from_batches(self._buffer, self._schema)
         marked = self._needs_marker(group)
-        if marked and not self._marked:
+        if marked and not self._has_marker:
             self._close_file()
         if self._form is None:
-            self._marked = marked
+            self._has_marker = marked
             self.open()
         assert self._form is not None
         assert self._file is not None
-        if self._job.with_marker and not self._marked:
+        if self._job.with_marker and not self._has_marker:
             group = group.drop_columns([MARKER])
         try:
             self._form.write(group)
         except UnwritableValue as error:
             raise BadRows(self._bad_row(group, error)) from error
-        for name, count in self._job.by_marker(count_markers(group)).items():
-            self._rows[name] = self._rows.get(name, 0) + count
-        self._taken += self._gathered_bytes
-        self._shrinks = self._taken / max(1, self._file.bytes)
-        self._gathered, self._gathered_bytes = [], 0
+        self._rows.update(self._job.by_marker(count_markers(group)))
+        self._memory_bytes += self._buffered_bytes
+        self._memory_per_file_byte = self._memory_bytes / max(1, self._file.bytes)
+        self._buffer, self._buffered_bytes = [], 0
         if self._file.bytes >= self._job.output.target_file_size * _NEARLY_FULL:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
-        """Return whether the group needs a marker column.
-
-        With `upserts_by_default`, a file with only upserts has none.
-        """
+        """Return whether the group needs a marker column. With `upserts_by_default`, upserts do not need one."""
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
@@ -179,5 +179,5 @@ class _Files:
             return
         self._form.close()
         self._file.close()
-        self.written.append(File(self._file.name, 0, self._rows, self._file.bytes, self._file.sha256))
+        self.written.append(File(self._file.name, 0, dict(self._rows), self._file.bytes, self._file.sha256))
         self._form = self._file = None
