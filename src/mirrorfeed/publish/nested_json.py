@@ -1,4 +1,4 @@
-"""Convert nested values to JSON text that is the same in every session."""
+"""Convert nested values (structs, arrays and maps) to JSON text that is the same in every session."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _JSON = {
 def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
     """Convert a nested value to JSON text.
 
-    Spark's JSON replaces invalid bytes in texts. In this case an invalid byte is appended, so that the row is rejected
-    like a row with any other invalid text. Values are examined only if the JSON contains the replacement character.
+    Spark's JSON replaces invalid bytes in texts. In this case, an invalid byte is appended, so that the row is rejected
+    like any other row with invalid text. Values are checked only if the JSON contains the replacement character.
     """
     text = F.to_json(_for_json(value, type_), _JSON)
     if not _has_texts(type_):

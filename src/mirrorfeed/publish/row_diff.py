@@ -1,7 +1,4 @@
-"""Find rows that differ between two states of a source, and convert them to landing rows.
-
-A state is either a version of the source, or the row hashes of an earlier one.
-"""
+"""Find the rows that differ between two states of a source: versions, or the row hashes of an earlier state."""
 
 from __future__ import annotations
 
@@ -40,18 +37,17 @@ def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str])
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return each key once, without NULL keys, which a mirror never contains.
 
-    If several rows had the key, its hash is set to a value that equals no row's hash: which of the rows the mirror has
-    is unknown, so the current row is published again.
+    If several rows had a key, the mirror may have any of them. Then the hash of the key differs from every row's hash,
+    so that the current row is published again.
     """
-    given = hashes.dropna(subset=list(key))
-    return given.groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
+    return hashes.dropna(subset=list(key)).groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
 
 
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the current row of every key of both sides. A deleted key has a NULL hash and no other values.
+    """Return the current row of every key of both states. A deleted key has a NULL hash and no other values.
 
-    `CHANGED` is true if the row differs from before. `GAIN` is the change in the number of rows. `ROW_PROBLEM` is the
-    reason why a row cannot be published.
+    `CHANGED` is true if the row differs from the row before. `GAIN` is the change in the number of rows. `ROW_PROBLEM`
+    is the `Problem` because of which a row cannot be published.
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"

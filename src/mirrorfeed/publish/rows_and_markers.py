@@ -1,7 +1,7 @@
-"""Convert source rows to landing rows: values, the row and the marker of each key, and row checks.
+"""Convert source rows to landing rows: convert the values, find the row and the marker of each key, and check the rows.
 
-The rows of a change feed are mostly converted by SQL text, because Spark plans are built for every range, and building
-them column by column takes longer than reading a few changes.
+The rows of a change feed are mostly converted by SQL text, because building a Spark plan column by column takes longer
+than reading a few changes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_ty
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
-"""Last column of every result: NULL, or why the row cannot be published (`Problem`).
+"""Last column of every result: NULL, or the `Problem` because of which the row cannot be published.
 
 The change data feed reserves this name, so no published table has such a column.
 """
 DELETE_FIRST = "_commit_version"
-"""Boolean column of keys whose rows are published again: true if a delete must precede the row, because the mirror has
-several rows with the key.
-
-The change data feed reserves this name too.
-"""
+"""Boolean column of keys to publish again: true if a delete must precede the row, because the mirror has several rows
+with the key. The change data feed reserves this name too."""
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
@@ -76,8 +73,8 @@ def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
     """Return the wanted keys that exist in a snapshot, each once. Both sides are in landing form."""
-    key_columns = [next(column for column in columns if column.name == name) for name in keys]
-    key = key_names(keys)
+    by_name, key = {column.name: column for column in columns}, key_names(keys)
+    key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, key_columns, wanted)
         wanted = snapshot.sparkSession.createDataFrame(wanted.select(keys))
@@ -90,8 +87,8 @@ def rows_of_keys(
 ) -> DataFrame:
     """Return the snapshot's row of each wanted key as an upsert, or a delete if there is no row.
 
-    Wanted keys are in landing form, not NULL and distinct. With a column `DELETE_FIRST`, the delete is next to its
-    upsert.
+    Wanted keys are in landing form, not NULL and distinct. If they have a column `DELETE_FIRST`, a key for which it is
+    true has a delete directly before its upsert.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -109,7 +106,7 @@ def rows_of_keys(
     )
     same = reduce(and_, (key == F.col(written[name]) for name, key in key_at.items()))
     count = F.count("__live__").over(Window.partitionBy(*key_at.values()))
-    found = wanted_keys.join(existing, same, "left").withColumn("__rows__", count)
+    joined = wanted_keys.join(existing, same, "left").withColumn("__rows__", count)
     live = F.col("__live__").isNotNull()
     markers = F.when(live & F.col("__delete_first__"), _array(Marker.DELETE, Marker.UPSERT))
     markers = markers.when(live, _array(Marker.UPSERT)).otherwise(_array(Marker.DELETE))
@@ -119,16 +116,16 @@ def rows_of_keys(
         for name in written
     ]
     problem = F.when(F.col("__rows__") > 1, Problem.DUPLICATE_KEY.value).cast("int")
-    rows = found.withColumn("__marker__", F.explode(markers))
+    rows = joined.withColumn("__marker__", F.explode(markers))
     return rows.select(*values, F.col("__marker__").alias(MARKER), problem.alias(PROBLEM))
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return the landing rows, and mark text that is not valid UTF-8 as a problem.
+    """Return the landing rows, with a problem for text that is not valid UTF-8.
 
     Delta allows any bytes in a STRING column, but readers of the files do not. Open source Delta replaces invalid bytes
-    in its change feed. With `from_feed`, a text with the replacement character is therefore a problem as well, until
-    the source is checked.
+    in its change feed. So with `from_feed`, text with the replacement character is a problem too, until the source has
+    been searched.
     """
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
     if not texts:
@@ -142,10 +139,7 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """Return the first rows of a snapshot with text that is not valid UTF-8, in landing form.
-
-    With few keys, only the rows of these keys are searched.
-    """
+    """Return the first rows of a snapshot with text that is not valid UTF-8. With few keys, searches only these."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
@@ -168,7 +162,7 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
 
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
-    """Return the rows that may have one of the keys, and possibly others. With few keys, data skipping applies."""
+    """Return at least the rows with one of the keys. With few keys, Delta can skip files."""
     if keys.num_rows > _MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
@@ -181,8 +175,7 @@ def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table)
 
 
 def geo_bytes(value: SparkColumn) -> SparkColumn:
-    """Convert a geometry to well-known binary. The coordinate system is not included: it is part of the source
-    column's type."""
+    """Convert a geometry to well-known binary, without its coordinate system."""
     return F.call_function("st_asbinary", value)
 
 
@@ -207,9 +200,9 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return one row per key whose rows differ between the two ends of the range.
 
-    An upsert has the row that the key gained. A delete has only the key. The feed has whole rows before and after every
-    change. Equal rows cancel each other, so the order of events does not matter. If a key gained several rows, all of
-    them are in the source at the end of the range.
+    An upsert has the row that the key gained. A delete has only the key. The feed has complete rows before and after
+    every change. Equal rows cancel each other, so the order of events does not matter. If a key gained several rows,
+    all of them are in the source at the end of the range.
     """
     key = key_names(keys)
     of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
@@ -229,8 +222,8 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     A key that temporarily had two rows, or whose events are inconsistent, gets only the row of `net`, because the
     events do not show which row is left.
 
-    With exact markers, a new row is an insert, and a row that replaces another one in its version is an update. The
-    mirror may have both rows of a key that had two, so a delete precedes the insert.
+    With exact markers, a new row is an insert, and a row that replaces another row in its version is an update. If a
+    key had two rows, the mirror may have both, so a delete precedes the insert.
     """
     key = key_names(keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -283,8 +276,7 @@ def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], 
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine equal rows of a key into one event. `__count__` is the number of rows after the range minus the number
-    before.
+    """Combine equal rows of a key into one event. `__count__` is the number of added rows minus that of removed rows.
 
     Events with count 0 are left out. If the count is positive, the event has the values of the row.
     """

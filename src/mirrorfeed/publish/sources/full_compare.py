@@ -1,10 +1,10 @@
-"""A source without a change data feed: each run reads all rows and publishes rows that differ from the last run.
+"""Publish a source without a change data feed: read all rows, and publish those that differ from the published rows.
 
-A Delta table (the table of row hashes) stores one hash per key. A version of this table is a state of the source, and a
-record names the version that it publishes. One commit contains the hashes of a state and the rows that differ from the
-state before, from one read of the source. The files of the publication are created from that commit, so a crash between
-the two loses nothing: a version that no record names was not published, and the next comparison uses the version of the
-newest record. If nothing differs, there is no commit.
+A Delta table (the table of row hashes) stores one hash per key. Each of its versions is a state of the source, and a
+record of the log names the version that it publishes. From one read of the source, one commit contains the hashes of
+the new state and the rows that differ from the state before. The files of the publication are created from that commit.
+So a crash in between loses nothing: a version that no record names is not published, and the next comparison uses the
+version that the newest record names. If nothing differs, there is no commit.
 """
 
 from __future__ import annotations
@@ -57,13 +57,23 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import newest_version, read_commits, read_history
 
 _ID = "mirrorfeed.states"
+"""Table property with a random id, by which a table of row hashes is recognized."""
 _STATE = "_state"
-"""Version whose commit added the complete row. NULL for an older row, of which only the hash is stored."""
+"""Column with the version whose commit added the complete row. NULL for an older row, of which only the hash is
+stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Maximum share of hashes with complete rows, and maximum number of commits. Beyond either, the next commit rewrites
-all hashes."""
+"""Maximum share of hashes with complete rows, and maximum number of commits. Above that, all hashes are rewritten."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations that do not change rows."""
+_NTZ = "delta.feature.timestampNtz", "supported"
+"""Table feature, set in advance because a column of this type could not be added later."""
+_GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
+_CONFLICTS = (
+    *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
+    *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
+)
+COMPARED = "none: all of it is compared each time"
+"""Shown as the state of the source's change data feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +88,25 @@ class CompareFacts(Facts):
 
 @dataclass(frozen=True)
 class RowHashTable:
+    """The table of row hashes of one source."""
+
     spark: SparkSession
     place: Source
     table: str
     """Name of the source, for messages."""
 
-    def newest(self) -> tuple[TableInfo, int] | None:
-        """Return the table and its newest version, or None if the table does not exist."""
-        found = self.info()
-        return (found, newest_version(self.spark, self.place)) if found else None
-
     def info(self) -> TableInfo | None:
+        """Return None if the table does not exist. Raises `NotRowHashes` if mirrorfeed did not create the table."""
         try:
-            found = read_table_info(self.spark, self.place)
+            info = read_table_info(self.spark, self.place)
         except (SourceMissing, NoTableAtPath):
             return None
-        if _ID not in found.properties:
+        if _ID not in info.properties:
             raise NotRowHashes(states=str(self.place), table=self.table)
-        return found
+        return info
 
     def version_holding(self, version: int, newest: int) -> int:
-        """Return the newest version if it still contains the state of `version`, otherwise `version`."""
+        """Return the newest version if it contains the same state as `version`, otherwise `version`."""
         if newest == version:
             return version
         later = read_commits(self.spark, self.place, version)
@@ -114,10 +122,10 @@ class RowHashTable:
     def write(
         self, found: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Write the new version in one commit: rows that differ and, with `all_hashes`, all other hashes.
+        """Write the next version in one commit: the rows that differ and, with `all_hashes`, all other hashes.
 
-        Returns the rows and bytes of the commit, or None, without a commit, if there is nothing to write. Raises
-        `RowHashesChanged` if another commit came first.
+        Returns the rows and bytes of the commit. Returns None, without a commit, if there is nothing to write. Raises
+        `RowHashesChanged` if another process made a commit.
         """
         batch, known = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
         payload = [name for name in found.columns if name not in known]
@@ -144,9 +152,8 @@ class RowHashTable:
                 raise RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
         newest = read_history(self.spark, self.place, 16)
-        own_commits = [
-            row for row in newest if (row["version"] == 0 if facts.before is None else row["userMetadata"] == batch)
-        ]
+        is_first = facts.before is None
+        own_commits = [row for row in newest if (row["version"] == 0 if is_first else row["userMetadata"] == batch)]
         if not own_commits and newest[-1]["version"] == facts.before:
             return None
         if [row["version"] for row in own_commits] != [facts.latest]:
@@ -156,8 +163,8 @@ class RowHashTable:
 
     def count_rows(self, version: int) -> int:
         """Return the number of rows of the source."""
-        found = self._read(version).agg(F.sum(GAIN)).first()
-        return int(found[0] or 0) if found else 0
+        total = self._read(version).agg(F.sum(GAIN)).first()
+        return int(total[0] or 0) if total else 0
 
     def needs_compaction(self, version: int) -> bool:
         """Return whether too many complete rows are stored, or there are too many commits."""
@@ -171,23 +178,20 @@ class RowHashTable:
         return differing_rows(self._read(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
-        """Delete files that only old versions need. A failure does no harm.
-
-        Call this method only if the newest record names the newest state: then no record needs a replaced one.
-        """
+        """Try to delete the files of old versions. Call only if the newest record names the newest version."""
         try:
             self.spark.sql(f"VACUUM {self.place.sql}").collect()
         except Exception as error:
             wrap_error(f"Running VACUUM on {self.place}", error)
 
-    def check(self, version: int, at: int) -> None:
-        """Raise `RowHashesLost` if the version that contains this state is certainly gone."""
+    def check(self, version: int, stored_at: int) -> None:
+        """Raise `RowHashesLost` if the version that contains the state of `version` is certainly gone."""
         with self.lost_state_errors(version):
-            _ = self._read(at).schema
+            _ = self._read(stored_at).schema
 
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
-        """Raise `RowHashesLost` for errors that show that a state of this table is gone."""
+        """Convert errors that show that a state is gone to `RowHashesLost`. They name `folder`, the table's folder."""
         try:
             yield
         except Exception as error:
@@ -201,19 +205,6 @@ class RowHashTable:
         return self.spark.read.option("versionAsOf", version).table(self.place.sql)
 
 
-_NTZ = "delta.feature.timestampNtz", "supported"
-"""Table feature, set in advance because a column of this type could not be added later."""
-_GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
-_CONFLICTS = (
-    *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
-    *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
-)
-
-
-COMPARED = "none: all of it is compared each time"
-"""Shown as the state of the source's change data feed."""
-
-
 @dataclass(frozen=True)
 class FullCompare:
     """Source whose versions are those of the table of row hashes. Each comparison creates the next version."""
@@ -225,7 +216,8 @@ class FullCompare:
     upload_from: Literal["driver", "executors"] = "driver"
 
     def facts(self, after: int | None, limit: int) -> CompareFacts:
-        info, before = self.hashes.newest() or (None, None)
+        info = self.hashes.info()
+        before = newest_version(self.spark, self.hashes.place) if info else None
         if after is not None and (before is None or before < after):
             raise RowHashesLost(table=str(self.source), states=str(self.hashes.place), published=after, where=after)
         table_id, latest, folder = uuid.uuid4().hex, 0, ""
@@ -288,8 +280,7 @@ class FullCompare:
     ) -> tuple[int, int] | None:
         """Read the source once, and write its row hashes in one commit. Returns the rows and bytes of the commit.
 
-        Returns None, without a commit, if nothing differs from the published state and the published state is the
-        newest. If an unpublished state is newer, a commit records the current state.
+        Returns None, without a commit, if nothing differs from the published state, and no newer state is stored.
         """
         now = read_full(self.spark, self.source)
         if lost_columns(job.columns, self._columns(now)):  # the columns were read a moment ago
@@ -301,7 +292,7 @@ class FullCompare:
             return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
         found = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
         compacts = all_hashes and facts.published_at == facts.before
-        if compacts and found.where(DIFFERS).isEmpty():  # otherwise all hashes would be rewritten unnecessarily
+        if compacts and found.where(DIFFERS).isEmpty():  # do not rewrite all hashes for nothing
             return None
         return self.hashes.write(found, facts, key, all_hashes=all_hashes)
 
@@ -315,6 +306,6 @@ def full_compare(spark: SparkSession, config: Config, table: Table) -> FullCompa
 
 
 def hash_table_of(config: Config, table: Table) -> Source:
-    if config.ledger is None:  # for example a column that was excluded for one run
+    if config.ledger is None:
         raise LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)
