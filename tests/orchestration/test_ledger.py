@@ -130,11 +130,11 @@ def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
     ids=["equal", "different, without a value of the rows", "not compared"],
 )  # fmt: skip
 def test_verification_result_is_a_ledger_row(found: Comparison | MirrorfeedError, expected: Row) -> None:
-    assert ledger.verified("sales.a", found, NOON) == expected
+    assert ledger.comparison_row("sales.a", found, NOON) == expected
 
 
 def test_archived_share_is_a_ledger_row() -> None:
-    assert ledger.archived(Share("main.a", 4, 100, 3, None), NOON) == Row(
+    assert ledger.archive_row(Share("main.a", 4, 100, 3, None), NOON) == Row(
         NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files archived."
     )
     prices = {
@@ -144,7 +144,7 @@ def test_archived_share_is_a_ledger_row() -> None:
     }
     rates = Prices.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
     gib = 2**30
-    full = ledger.archived(Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}).priced(rates), NOON)
+    full = ledger.archive_row(Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}).priced(rates), NOON)
     assert full == Row(
         NOON,
         "main.a",
@@ -160,9 +160,9 @@ def test_archived_share_is_a_ledger_row() -> None:
         currency="EUR",
         message="3 of 4 files archived, 5.0 GiB of 9.0 GiB; 1 restored.",
     )
-    copied = ledger.archived(Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, copies=True).priced(rates), NOON)
+    copied = ledger.archive_row(Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, copies=True).priced(rates), NOON)
     assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # each GiB costs hot and archive storage
-    assert ledger.archived(Share("main.a", 4, 9, 3, 5).priced(Prices.model_validate(prices)), NOON).currency is None
+    assert ledger.archive_row(Share("main.a", 4, 9, 3, 5).priced(Prices.model_validate(prices)), NOON).currency is None
 
 
 def test_table_without_new_changes_has_no_ledger_row() -> None:

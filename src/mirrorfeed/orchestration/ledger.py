@@ -134,7 +134,7 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """Rows of a table that the ledger already contains."""
+    """Publications of a table that the ledger contains."""
 
     stopped: bool = False
     publications: list[PublicationKey] = field(default_factory=list)
@@ -142,53 +142,53 @@ class Known:
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return the new rows of a run: for each table its publications, then the error that stopped it."""
+    """Return the rows of a run: for each table its publications, then the error that stopped it."""
     found: list[Row] = []
     for result in results:
-        found += [_published(result, record) for record in result.records]
+        found += [_publication_row(result, record) for record in result.records]
         failed = BLOCKED if isinstance(result.error, Finding) else FAILED
-        for kind, error in ((RESEEDED, result.reseeded), (failed, result.error)):
+        for outcome, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
-                found.append(_outcome(result, kind, now, str(error), type(error).__name__))
+                found.append(_state_row(result, outcome, now, str(error), type(error).__name__))
     return found
 
 
-def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:
+def comparison_row(table: str, comparison: Comparison | MirrorfeedError, now: datetime) -> Row:
     """Return the row of a comparison with the mirror, or of its failure.
 
     The row contains only counts, because readers of the ledger may not have access to the compared rows.
     """
-    if isinstance(found, MirrorfeedError):
-        return Row(now, table, UNVERIFIED, error=type(found).__name__, message=str(found))
-    if found.equal:
-        return Row(now, table, VERIFIED, to_version=found.version, message=f"{found}.")
-    message = f"{found}. `mirrorfeed verify {shell_argument(table)}` shows the first of them."
-    return Row(now, table, DIFFERENT, to_version=found.version, message=message)
+    if isinstance(comparison, MirrorfeedError):
+        return Row(now, table, UNVERIFIED, error=type(comparison).__name__, message=str(comparison))
+    if comparison.equal:
+        return Row(now, table, VERIFIED, to_version=comparison.version, message=f"{comparison}.")
+    message = f"{comparison}. `mirrorfeed verify {shell_argument(table)}` shows the first of them."
+    return Row(now, table, DIFFERENT, to_version=comparison.version, message=message)
 
 
-def archived(found: Share, now: datetime) -> Row:
+def archive_row(share: Share, now: datetime) -> Row:
     return Row(
         now,
-        found.table,
+        share.table,
         ARCHIVE,
-        archived_share=found.archived,
-        archived_files=found.archived_files,
-        archived_bytes=found.archived_bytes,
-        restored_bytes=found.restored_bytes,
-        hot_bytes=found.active_bytes,
-        bytes_by_age=dict(found.bytes_by_age) if found.bytes_by_age is not None else None,
-        month_cost=found.month_cost,
-        month_saving=found.month_saving,
-        currency=found.currency,
-        message=f"{found.summary}.",
+        archived_share=share.archived,
+        archived_files=share.archived_files,
+        archived_bytes=share.archived_bytes,
+        restored_bytes=share.restored_bytes,
+        hot_bytes=share.active_bytes,
+        bytes_by_age=dict(share.bytes_by_age) if share.bytes_by_age is not None else None,
+        month_cost=share.month_cost,
+        month_saving=share.month_saving,
+        currency=share.currency,
+        message=f"{share.summary}.",
     )
 
 
-def _outcome(result: TableResult, kind: str, now: datetime, message: str, error: str | None = None) -> Row:
+def _state_row(result: TableResult, outcome: str, now: datetime, message: str, error: str | None = None) -> Row:
     return Row(
         now,
         result.table,
-        kind,
+        outcome,
         from_version=result.published_version,
         lag_versions=result.lag_versions,
         tries=result.tries,
@@ -198,20 +198,20 @@ def _outcome(result: TableResult, kind: str, now: datetime, message: str, error:
 
 
 def recovered_row(result: TableResult, now: datetime) -> Row:
-    return _outcome(result, RECOVERED, now, "The problem is solved, and nothing is new.")
+    return _state_row(result, RECOVERED, now, "The problem is solved, and nothing is new.")
 
 
-def _published(result: TableResult, record: Record) -> Row:
-    found = result.measured.get(record.batch, {})
-    measured = {name: value for name, value in found.items() if name in Row.__dataclass_fields__}
-    counts: dict[str, Any] = {f"{marker}s": record.rows[marker] for marker in MARKERS}
+def _publication_row(result: TableResult, record: Record) -> Row:
+    measured: dict[str, Any] = {f"{marker}s": record.rows[marker] for marker in MARKERS}
+    for name, value in result.measured.get(record.batch, {}).items():
+        if name in Row.__dataclass_fields__:
+            measured[name] = value
     return Row(
         time=record.at,
         table=result.table,
         outcome=PUBLISHED,
         from_version=record.from_version_exclusive,
         to_version=record.to_version_inclusive,
-        **counts,
         files=len(record.files),
         bytes=record.size,
         tries=result.tries,
@@ -225,7 +225,8 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
-        _check(columns)  # otherwise columns would be added to any table that is configured by mistake
+        if missing_names := [name for name in _ALWAYS if name not in columns]:  # another table, configured by mistake
+            raise ValueError(f"it is not a ledger, because it has no column {missing_names[0]!r}")
         if missing := [column for column in COLUMNS if column[0] not in columns]:
             spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(missing)})")
     except Exception as error:
@@ -245,11 +246,6 @@ def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
         raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
-def _check(columns: Sequence[str]) -> None:
-    if missing := [name for name in _ALWAYS if name not in columns]:
-        raise ValueError(f"it is not a ledger, because it has no column {missing[0]!r}")
-
-
 def all_rows_query(spark: SparkSession, ledger: Source) -> str:
     """Return a query for all rows. Columns that a ledger of an older release lacks are NULL."""
     existing = spark.read.table(ledger.sql).columns
@@ -260,29 +256,30 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Read the newest `limit` publications of each table since `since`, and whether the table is stopped."""
+    """Read the newest `limit` publications of each table and all since `since`, and whether the table is stopped."""
     state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
-    of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
-    newest = state_rows.withColumn("nth", row_number().over(of_a_kind)).where(
+    newest_first = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
+    newest = state_rows.withColumn("nth", row_number().over(newest_first)).where(
         (col("nth") <= limit) | (col("time") >= since)
     )
-    return group_known(newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist())
+    return _group_known(
+        newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist()
+    )
 
 
-def group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    """Group rows, which are in ascending order, by table."""
-    found: dict[str, Known] = {}
+def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
+    """Group rows, which are in ascending order of time, by table."""
+    tables: dict[str, Known] = {}
     for row in rows:
-        of_table = found.setdefault(row.pop("table"), Known())
-        of_table.stopped = (outcome := row.pop("outcome")) in STOPPED
+        known = tables.setdefault(row.pop("table"), Known())
+        known.stopped = (outcome := row.pop("outcome")) in STOPPED
         if outcome == PUBLISHED:
-            of_table.publications.append(PublicationKey(**row))
-    return found
+            known.publications.append(PublicationKey(**row))
+    return tables
 
 
 def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
-    """Read a ledger in a local folder like `known`. Returns None if Spark is needed, or if `prepare` would change the
-    ledger."""
+    """Read a ledger in a local folder like `known`. Returns None if the ledger must be read or changed with Spark."""
     names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
         if (table := open_local_table(place)) is None:
@@ -302,15 +299,15 @@ def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
             WHERE nth <= {limit} ORDER BY time""")
             .read_all()
         )
-        return group_known(pa.table(rows).to_pylist())
+        return _group_known(pa.table(rows).to_pylist())
     except Exception:  # Spark reports the error
         return None
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
     """Return the bytes that were published of these tables since `since`, without snapshots."""
-    of_changes = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
-    row = spark.read.table(ledger.sql).where(of_changes & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
+    is_range = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
+    row = spark.read.table(ledger.sql).where(is_range & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0
 
 

@@ -134,7 +134,7 @@ def verify_tables(
             found = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
         except Exception as error:
             found = wrap_error(f"Verifying {name}", error)
-        written.append(ledger.verified(name, found, datetime.now(UTC)))
+        written.append(ledger.comparison_row(name, found, datetime.now(UTC)))
         rows.append(_row(name, position, found))
         if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
             rows[-1] = replace(rows[-1], repair=_auto_repair(spark, config, table, mirrors, on_problem))

@@ -17,7 +17,7 @@ from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.snapshot_or_range import Commit, Range
 
 _LONG_LOOK_UP = 5.0
-"""Seconds from which look-ups are worth a note."""
+"""Seconds from which the look-ups of a publication are worth a remark."""
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
 """Errors that row values cause in a condition. All other expressions of a publication accept every value."""
 
@@ -122,15 +122,14 @@ class TableResult(Row):
 
     @property
     def _long_look_ups(self) -> float:
-        """Seconds for looking up deleted keys, if they are significant and more than half of a publication's time.
-        Otherwise 0."""
-        found = 0.0
+        """Seconds for looking up deleted keys in publications in which this took more than half of the time."""
+        seconds = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
-            looked_up = measured.get("look_up_seconds", 0.0)
+            look_up = measured.get("look_up_seconds", 0.0)
             total = sum(measured.get(f"{phase}_seconds", 0.0) for phase in ("stage", "record", "rename"))
-            if looked_up >= _LONG_LOOK_UP and looked_up > total / 2:
-                found += looked_up
-        return found
+            if look_up >= _LONG_LOOK_UP and look_up > total / 2:
+                seconds += look_up
+        return seconds
 
     @property
     def ok(self) -> bool:
@@ -164,8 +163,7 @@ class TableResult(Row):
         if seconds := self._long_look_ups:
             lines.append(
                 f"looking up deleted keys in the source took {seconds:.0f} s, more than half of the time. If the keys"
-                f" of the"
-                " table are always unique, set `validate_keys: range`."
+                " of the table are always unique, set `validate_keys: range`."
             )
         return [f"{self.table}: {line}" for line in lines]
 
