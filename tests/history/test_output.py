@@ -16,7 +16,7 @@ from mirrorfeed.history.append import AppendProgress
 from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, HistoryEmpty, NoHistory, NotInHistory
 from mirrorfeed.history.replay import resolve
 from mirrorfeed.orchestration import histories
-from mirrorfeed.orchestration.histories import History, select_tables, to_row
+from mirrorfeed.orchestration.histories import History, append_row, select_tables
 from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
@@ -50,19 +50,19 @@ def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(request
 
 def test_run_lists_appended_versions_and_snapshots() -> None:
     assert (
-        to_row("orders", AppendProgress(newest_version=11)).what,
-        to_row("orders", AppendProgress(newest_version=11)).remarks(),
+        append_row("orders", AppendProgress(newest_version=11)).what,
+        append_row("orders", AppendProgress(newest_version=11)).remarks(),
     ) == (
         "nothing new",
         (),
     )
-    failed = to_row("orders", AppendProgress(newest_version=11), AppendConflict(history="h", conflicts=5))
+    failed = append_row("orders", AppendProgress(newest_version=11), AppendConflict(history="h", conflicts=5))
     assert (failed.what, failed.ok) == ("failed", False)
-    several = to_row("orders", AppendProgress(list(BOTH[:2])))
+    several = append_row("orders", AppendProgress(list(BOTH[:2])))
     assert (several.what, several.rows, several.from_version_exclusive, several.to_version_inclusive) == (
         *("versions 3 to 5", 4, 2, 5),
     )
-    again = to_row("orders", AppendProgress([BOTH[4]], 9, [GAP]))
+    again = append_row("orders", AppendProgress([BOTH[4]], 9, [GAP]))
     assert (again.what, again.rows) == ("version 9", 2)
     assert again.remarks() == (
         f"orders: continued with a snapshot, because the versions before it are lost. {GAP.code}: {GAP}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -24,7 +23,7 @@ from mirrorfeed.source.versions import newest_version
 
 @row
 class Append(Row):
-    """Versions that a run appended to the permanent history of a table."""
+    """Result of appending versions to the permanent history of a table."""
 
     table: str = shown("table")
     what: str = shown("appended")
@@ -39,11 +38,8 @@ class Append(Row):
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
-        restart_note = (
-            f"{self.table}: continued with a snapshot, because the versions before it are lost. {with_code(reason)}"
-            for reason in self.began_again
-        )
-        return *restart_note, *Row.remarks(self)
+        what = f"{self.table}: continued with a snapshot, because the versions before it are lost."
+        return *(f"{what} {with_code(reason)}" for reason in self.began_again), *Row.remarks(self)
 
 
 @row
@@ -94,20 +90,16 @@ def append_histories(
 
     def ended(name: str, error: MirrorfeedError | None) -> QueuedTable | None:
         states[name] = state = next_state(states[name], error)
-        return (
-            QueuedTable(name, tables[name].priority, not_before=time.monotonic() + state.pause)
-            if state.remaining
-            else None
-        )
+        if not state.remaining:
+            return None
+        return QueuedTable(name, tables[name].priority, not_before=time.monotonic() + state.pause)
 
     queue = [QueuedTable(name, table.priority) for name, table in tables.items()]
-    run_queue(
-        Scheduler(config.max_parallel_tables or default_max_tables(), queue), lambda name: partial(attempt, name), ended
-    )
-    return [to_row(name, appended[name], state.error) for name, state in states.items()]
+    run_queue(Scheduler(config.max_parallel_tables or default_max_tables(), queue), attempt, ended)
+    return [append_row(name, appended[name], state.error) for name, state in states.items()]
 
 
-def to_row(table: str, progress: AppendProgress, error: MirrorfeedError | None = None) -> Append:
+def append_row(table: str, progress: AppendProgress, error: MirrorfeedError | None = None) -> Append:
     records = [record for record in progress.records if record.commits]
     first, last = (records[0].commits[0].version, records[-1].to_version_inclusive) if records else (None, None)
     nothing = "failed" if error else "nothing new"

@@ -26,9 +26,9 @@ _INTERVAL = 60.0
 
 @dataclass
 class LedgerWriter:
-    """Writes the results of a run that started at `run_started`, and earlier publications that the ledger lacks.
+    """Writes the results of a run, and publications before `run_started` that the ledger lacks.
 
-    Parallel runs write their own rows. Results that could not be written are written with the next ones.
+    Parallel runs write their own rows. Results that could not be written are written together with the next results.
     """
 
     session: Callable[[], SparkSession]
@@ -48,7 +48,7 @@ class LedgerWriter:
         self._written_at = self.clock()
 
     def begin(self) -> None:
-        """Prepare the ledger for readers before a run. Ignores errors, because the later write reports them."""
+        """Create or extend the ledger before a run. Ignores errors, because the later write reports them."""
         self._is_prepared = True
         with suppress(MirrorfeedError):
             ledger.prepare(self.session(), self.place)
@@ -67,10 +67,9 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write results and missing rows, without Spark if nothing is missing. Returns an error instead of raising
-        it."""
+        """Write results and missing rows. Starts no session if there is nothing to write. Returns errors."""
         now = datetime.now(UTC)
-        names, new = {each.table for each in results}, ledger.rows(results, now)
+        names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
         known = None if new else ledger.known_without_spark(self.place, limit)
         if known is not None and not self.rows(results, known, now):
@@ -91,30 +90,27 @@ class LedgerWriter:
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of these results, and missing rows of earlier runs for the same tables.
 
-        A table that was stopped and recovered without a new publication also gets a row.
+        A table that recovered without a new publication also gets a row. Adds the publications to `known`.
         """
-        found: list[Row] = []
+        rows: list[Row] = []
         for result in results:  # a followed table may have several results
             earlier = known.setdefault(result.table, Known())
-            rows = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
-            new = [row.key for row in rows if row.outcome == PUBLISHED]
+            own = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
+            new = [row.key for row in own if row.outcome == PUBLISHED]
             if new and result.first_load and earlier.publications:
                 self.reloaded_tables.add(result.table)
             missing = self._missing(result, earlier.publications, new)
-            found += [*missing, *rows]
+            rows += [*missing, *own]
             earlier.publications += [*(row.key for row in missing), *new]
             if earlier.stopped and result.is_idle:
-                found.append(ledger.recovered_row(result, now))
+                rows.append(ledger.recovered_row(result, now))
                 earlier.stopped = False
-        return found
+        return rows
 
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return publications of earlier runs that the ledger lacks and the table's log still has.
-
-        Reads the log only if the known publications have a gap.
-        """
+        """Return the rows of earlier publications that the ledger lacks. Reads the log only if it may lack any."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
@@ -124,7 +120,7 @@ class LedgerWriter:
             # Records have a precision of milliseconds.
             start = self.run_started.replace(microsecond=self.run_started.microsecond // 1_000 * 1_000)
             records = [each for each in log.records(view) if each.at < start] if view else []
-        except Exception as error:  # does no harm, and the next publication reports the error
+        except Exception as error:  # the next publication reports the error
             wrap_error(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
         before = TableResult(
@@ -135,8 +131,8 @@ class LedgerWriter:
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
     """Return whether each publication begins where the previous one ended, up to the published version."""
-    ends = [each.to_version for each in (*known, *new)]
-    begins = [*(each.from_version for each in (*known, *new)), published]
-    # Publications before the first known one may be missing.
-    before = zip(ends, begins[1:], strict=True) if known else zip([None, *ends], begins, strict=True)
-    return all(begin in (None, end) for end, begin in before)
+    ends = [key.to_version for key in (*known, *new)]
+    starts = [*(key.from_version for key in (*known, *new)), published]
+    # The ledger may lack publications before the first known one.
+    pairs = zip(ends, starts[1:], strict=True) if known else zip([None, *ends], starts, strict=True)
+    return all(start in (None, end) for end, start in pairs)

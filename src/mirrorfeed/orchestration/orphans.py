@@ -1,4 +1,4 @@
-"""Find and drop orphaned targets: published tables that are no longer configured."""
+"""Find and drop orphaned targets: published tables that the configuration no longer selects."""
 
 from __future__ import annotations
 
@@ -29,15 +29,11 @@ def find_orphans(store: Store, config: Config) -> list[Target]:
 
 
 def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
-    """Return a warning about orphaned targets, or None.
-
-    Returns None if the landing zone cannot be read, because publishing reports that error.
-    """
-    try:
-        found = find_orphans(store, config)
-    except MirrorfeedError:
-        return None
-    return OrphanedTables(targets=tuple(map(str, found)), path=config.path) if found else None
+    """Return a warning about orphaned targets, or None. Ignores errors, because publishing reports them."""
+    with suppress(MirrorfeedError):
+        if orphans := find_orphans(store, config):
+            return OrphanedTables(targets=tuple(map(str, orphans)), path=config.path)
+    return None
 
 
 @row
@@ -81,45 +77,38 @@ class DroppedTable(Row):
 
 
 def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = None) -> DroppedTable:
-    """Delete the folder of a table after calling `confirm` with the consequences."""
+    """Delete the folder of a table after calling `confirm` with the consequences.
+
+    Raises an error if the table is configured, or if mirrorfeed did not publish the table.
+    """
     from mirrorfeed.publish.files.staging_area import clear_staging  # imported late: slow to import
 
     target, zone = Target.parse(name), zone_of(config)
-    found = plan_drop(zone, config, target)
-    if confirm:
-        confirm(found.consequences)
-    zone.remove_folder(target.folder)
-    clear_staging(config.staging_path, zone, zone.address(target.folder))
-    return found
-
-
-def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
-    """Return what `drop` deletes. Raises an error if the table is configured, or if mirrorfeed did not publish the
-    table."""
+    address = zone.address(target.folder)
     if target.fold() in {table.target.fold() for table in config.tables}:
         raise StillConfigured(table=str(target), path=config.path)
-    log = TableLog(store, target.folder)
+    log = TableLog(zone, target.folder)
     view = log.read_view()
-    if view is None or not _is_of_mirrorfeed(store, target, view):
-        raise NotPublishedHere(table=str(target), place=store.address(target.folder))
+    if view is None or not _is_of_mirrorfeed(zone, target, view):
+        raise NotPublishedHere(table=str(target), place=address)
     records = list(log.records(view))
     rows = sum(record.rows.total() for record in records)
     was_compared = view.newest and view.newest.read
     hashes = hashes_of(config.ledger, target) if was_compared and config.ledger else None
-    return DroppedTable(
-        str(target), store.address(target.folder), len(view.data), rows, len(records), view.newest, hashes
-    )
+    dropped = DroppedTable(str(target), address, len(view.data), rows, len(records), view.newest, hashes)
+    if confirm:
+        confirm(dropped.consequences)
+    zone.remove_folder(target.folder)
+    clear_staging(config.staging_path, zone, address)
+    return dropped
 
 
-def _is_of_mirrorfeed(store: Store, target: Target, view: View | None) -> bool:
-    """Return whether mirrorfeed wrote the folder.
+def _is_of_mirrorfeed(store: Store, target: Target, view: View) -> bool:
+    """Return whether mirrorfeed wrote the folder with this log.
 
-    The folder must contain a log with a record. After an interrupted first load, the folder has a log without records
-    and at most `_metadata.json`.
+    The log of an interrupted first load has no record. Then the folder contains at most `_metadata.json` besides.
     """
-    if view is None or view.newest:
-        return view is not None
-    return {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
+    return view.newest is not None or {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
 def _folders(store: Store) -> Iterator[Target]:
@@ -137,8 +126,9 @@ def _folders(store: Store) -> Iterator[Target]:
 
 
 def _is_published(store: Store, target: Target) -> bool:
-    """Return whether the content of the folder shows that mirrorfeed wrote it."""
+    """Return whether the content of the folder shows that mirrorfeed wrote the folder."""
     try:
-        return _is_of_mirrorfeed(store, target, TableLog(store, target.folder).read_latest())
+        view = TableLog(store, target.folder).read_latest()
+        return view is not None and _is_of_mirrorfeed(store, target, view)
     except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
         return False

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.model import Config, Table
-from mirrorfeed.display.progress import progress as shown
+from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
@@ -63,7 +63,7 @@ def publish_new(
     if not chosen:
         return (), (), f"No table is in {' or '.join(names)}."
     pauses = {str(table.target): pause for table in chosen if (pause := table.pause_at(now))}
-    shown.info("Reading what is published")
+    progress.info("Reading what is published")
     problems: list[MirrorfeedError] = []
     session = partial(spark, *([] if config.ledger else delta_sources(chosen)))
     done = publish_tables(run_context(session, config, problems, on_step, on_done, stop), names)
@@ -95,7 +95,7 @@ def follow_tables(
 
     def note(problem: MirrorfeedError) -> None:
         notes[with_code(problem)] = None
-        shown.warning("%s", with_code(problem))
+        progress.warning("%s", with_code(problem))
 
     context = run_context(spark, config, [], on_done=on_done, stop=stop)
     results = publish_tables(replace(context, follows=True, written=written, on_problem=note), names)
@@ -189,7 +189,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), left)
     run_queue(
         run.scheduler,
-        lambda name: run.tasks[name].attempt,
+        lambda name: run.tasks[name].attempt(),
         run.ended,
         stop=context.stop,
         clock=context.clock,

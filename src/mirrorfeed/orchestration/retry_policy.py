@@ -1,4 +1,4 @@
-"""Retry policy: decide what follows an attempt for a table (another attempt, a reload, or the end)."""
+"""Retry policy: decide what follows an attempt to publish a table (another attempt, a reload, or the end)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds to wait after a failure. Pauses after transient errors double, up to the longest. `TERMINAL_PAUSE` is for
-terminal errors of a followed table."""
+"""Seconds to wait after a transient error (the pauses double), and after a terminal error of a followed table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryState:
+    """State of a table between two attempts."""
+
     remaining: float
     """Remaining attempts. At 0, the run for the table ends."""
     tries: int = 0
@@ -46,11 +47,11 @@ class RetryState:
 def next_state(
     state: RetryState, error: MirrorfeedError | None, *, reloads: bool = False, attempts: float = ATTEMPTS
 ) -> RetryState:
-    """Return the state after an attempt.
+    """Return the state after an attempt that failed with `error`, or succeeded.
 
-    Transient errors are retried with increasing pauses. `reloads` is True if this error leads to a reload from a
-    snapshot. A table is reloaded at most once, with the same number of attempts again. A followed table has an infinite
-    number.
+    Transient errors are retried with increasing pauses. With `reloads`, a terminal error leads to a reload from a
+    snapshot. A table is reloaded at most once, and then has all its attempts again. A followed table has an infinite
+    number of attempts.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
@@ -72,5 +73,5 @@ def needs_reload(table: Table, error: MirrorfeedError) -> bool:
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):
         return table.on_dropped_column == "reseed"
-    of_schema = isinstance(error, IncompatibleSchema | PartitionsChanged | FeedUnreadable)
-    return of_schema and table.on_schema_change == "reseed"
+    is_schema_change = isinstance(error, IncompatibleSchema | PartitionsChanged | FeedUnreadable)
+    return is_schema_change and table.on_schema_change == "reseed"

@@ -1,7 +1,4 @@
-"""Schedule tables: which table is next, how many run in parallel, and when a followed table is due.
-
-`map_parallel` reads something of all tables in parallel, without a queue.
-"""
+"""Schedule tables: which table is next, how many run in parallel, and when a followed table is due."""
 
 from __future__ import annotations
 
@@ -33,23 +30,22 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class QueuedTable:
+    """A table that waits for its next attempt."""
+
     name: str
     priority: int = 0
     """Tables with higher priority start first."""
     due: float = math.inf
-    """Time at which the publication is wanted, by any clock. Earlier times start first."""
+    """Time until which the table should be published. Tables with earlier times start first."""
     not_before: float = -math.inf
-    """Earliest start, for example after a transient failure."""
+    """Earliest time of the next attempt, for example after a transient error."""
     limit: float = math.inf
-    """Seconds until the table no longer counts as running."""
+    """Seconds after which the running table no longer counts towards `max_parallel_tables`."""
 
 
 @dataclass
 class Scheduler:
-    """Queue of tables. Equal tables start in the order of the queue.
-
-    A table that exceeds its limit continues until it can end, and no longer counts as running.
-    """
+    """Queue of tables, and the running tables. Tables with equal priority and `due` start in the order of the queue."""
 
     max_parallel_tables: int
     waiting: list[QueuedTable]
@@ -68,21 +64,21 @@ class Scheduler:
             self._ends[table.name] = now + table.limit
         return chosen
 
-    def ended(self, name: str, next_place: QueuedTable | None = None) -> None:
-        """Release the place of a table. With `next_place`, add the table to the queue again."""
+    def ended(self, name: str, next_attempt: QueuedTable | None = None) -> None:
+        """Record the end of an attempt. With `next_attempt`, add the table to the queue again."""
         del self._ends[name]
-        if next_place is not None:
-            self.waiting.append(next_place)
+        if next_attempt is not None:
+            self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
         """Return the seconds until a pause or a limit ends."""
-        moments = [*(table.not_before for table in self.waiting), *self._ends.values()]
-        return min((moment - now for moment in moments if moment > now), default=math.inf)
+        times = [*(table.not_before for table in self.waiting), *self._ends.values()]
+        return min((time - now for time in times if time > now), default=math.inf)
 
 
 def run_queue(
     scheduler: Scheduler,
-    attempt: Callable[[str], Callable[[], Result]],
+    attempt: Callable[[str], Result],
     ended: Callable[[str, Result], QueuedTable | None],
     *,
     stop: Callable[[], bool] = lambda: False,
@@ -91,11 +87,10 @@ def run_queue(
     on_pass: Callable[[], None] = lambda: None,
     endless: bool = False,
 ) -> None:
-    """Make attempts until the queue is empty (unless `endless`) or until `stop`. Waits for running attempts at the
-    end.
+    """Make attempts until the queue is empty (unless `endless`) or until `stop`, and wait for running attempts.
 
-    `attempt` returns the attempt for a table, which runs in a separate thread. `ended` receives the result, and returns
-    the table's next place in the queue, or None. The caller's thread calls `ended` and, repeatedly, `on_pass`.
+    `attempt` makes an attempt for a table, in a separate thread. `ended` receives its result, and returns the table's
+    next place in the queue, or None. The caller's thread calls `ended` and, repeatedly, `on_pass`.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -104,42 +99,39 @@ def run_queue(
             on_pass()
             now = max(floor, clock())
             for table in [] if stop() else scheduler.begin(now):
-                running[pool.submit(attempt(table.name))] = table.name
+                running[pool.submit(attempt, table.name)] = table.name
             pause = min(scheduler.seconds_to_wait(now), _LONGEST_SLEEP if endless else math.inf)
             if not running:
                 sleep(pause)
                 floor = now + pause
                 continue
             done, _ = wait(running, min(STOP_CHECK_INTERVAL, pause), FIRST_COMPLETED)
-            for each in done:
-                name = running.pop(each)
-                scheduler.ended(name, ended(name, each.result()))
+            for future in done:
+                name = running.pop(future)
+                scheduler.ended(name, ended(name, future.result()))
 
 
 def is_due(
-    limits: FollowLimits, waiting: PendingCommits | None, since_publication: float | None, since_read: float
+    limits: FollowLimits, pending: PendingCommits | None, since_publication: float | None, since_read: float
 ) -> bool:
     """Return whether to publish a followed table now.
 
-    The times are in seconds. `since_publication` is None if this run has published nothing yet. `waiting` is None if
-    the pending commits could not be read: then the table is published, which reports the error.
+    The times are in seconds. `since_publication` is None if this run has published nothing yet. `pending` is None if
+    the pending commits could not be read: then the publication reports the error.
     """
-    if waiting is None or since_read >= FULL_READ_INTERVAL:
+    if pending is None or since_read >= FULL_READ_INTERVAL:
         return True
-    if waiting.versions == 0:
+    if pending.versions == 0:
         return False
     delay = limits.max_delay_seconds
     if since_publication is None or (delay is not None and since_publication >= delay):
         return True
-    reached = ((limits.max_rows, waiting.rows), (limits.max_bytes, waiting.bytes))
-    return any(limit is not None and (found is None or found >= limit) for limit, found in reached)
+    counts = ((limits.max_rows, pending.rows), (limits.max_bytes, pending.bytes))
+    return any(limit is not None and (count is None or count >= limit) for limit, count in counts)
 
 
 def default_max_tables() -> int:
-    """Return the default number of tables that are published in parallel.
-
-    Two per core of the driver, because tables mostly wait for Spark and storage, and at most two per GiB of memory.
-    """
+    """Return the default number of parallel tables: two per core of the driver, at most two per GiB of memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -149,24 +141,24 @@ def default_max_tables() -> int:
 
 
 def max_tables_for(cores: int, gib: float) -> int:
+    # Tables mostly wait for Spark and storage.
     return max(_MIN_TABLES, min(2 * cores, int(2 * gib), _MAX_TABLES))
 
 
 def map_parallel(
-    one: Callable[[Item], Result],
-    tables: Sequence[Item],
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
-    """Return the results of `one` for all tables, in order. `report` receives new results in this thread, sometimes
-    none."""
+    """Return the results of a function for all items, in order. `report` receives new results, or none, repeatedly."""
     with ThreadPoolExecutor(_READ_THREADS) as pool:
-        futures = [pool.submit(one, table) for table in tables]
+        futures = [pool.submit(function, item) for item in items]
         try:
             left = set(futures)
             while left:
                 done, left = wait(left, STOP_CHECK_INTERVAL, FIRST_COMPLETED)
-                report([each.result() for each in done])
-            return [each.result() for each in futures]
+                report([future.result() for future in done])
+            return [future.result() for future in futures]
         finally:
-            for each in futures:
-                each.cancel()
+            for future in futures:
+                future.cancel()
