@@ -44,8 +44,8 @@ class Following(RunContext):
 
     world: Any = None
 
-    def waiting(self, table: Configured, published: int) -> PendingCommits | None:
-        return self.world.waiting(table, published)  # type: ignore[no-any-return]
+    def pending(self, table: Configured, published: int) -> PendingCommits | None:
+        return self.world.pending(table, published)  # type: ignore[no-any-return]
 
     def expand(self, names: Sequence[str]) -> Sequence[Configured]:
         return self.world.tables()  # type: ignore[no-any-return]
@@ -103,7 +103,7 @@ class World:
     def tables(self) -> Sequence[Configured]:
         return ()
 
-    def waiting(self, table: Configured, published: int) -> PendingCommits | None:
+    def pending(self, table: Configured, published: int) -> PendingCommits | None:
         self.requests += 1
         new = self.table.versions[published + 1 :]
         return PendingCommits(len(new), sum(len(version.changes) for version in new), 0)
@@ -225,7 +225,7 @@ class Fleet:
     def tables(self) -> list[Configured]:
         return self.configured[max(when for when in self.configured if when <= self.now)]
 
-    def waiting(self, table: Configured, published: int) -> PendingCommits:
+    def pending(self, table: Configured, published: int) -> PendingCommits:
         self.requests.append((self.now, str(table.target)))
         return PendingCommits(self.new_commits)
 
@@ -376,4 +376,4 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(spark: SparkSes
 
 def test_unreadable_source_is_left_to_the_run(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    assert RunContext(NO_SPARK, config).waiting(config.tables[0], 0) is None
+    assert RunContext(NO_SPARK, config).pending(config.tables[0], 0) is None

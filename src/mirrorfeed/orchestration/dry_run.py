@@ -1,7 +1,7 @@
-"""What a run would do, without doing it: the tables that it selects, and the next step of each table.
+"""Show what a run would do: the tables that it selects (`mirrorfeed tables`), and the next step of each table.
 
-For `mirrorfeed tables` and `mirrorfeed publish --dry-run`. The first needs no Spark, so the second imports what uses
-Spark when it is called.
+`mirrorfeed tables` needs no Spark. So the functions for `mirrorfeed publish --dry-run` import modules that use Spark
+when they are called.
 """
 
 from __future__ import annotations
@@ -87,10 +87,9 @@ class Decision(Row):
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table, with the keys and columns that can be read without starting Spark, and notes.
+    """Return a row for each table, and notes. Starts no session.
 
-    These are the keys and columns of tables in Unity Catalog and in local folders and, with a session, of all Delta
-    tables.
+    Without a session, keys and columns are read only for tables in Unity Catalog and in local folders.
     """
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
     client = open_workspace(workspace) if in_catalog else None

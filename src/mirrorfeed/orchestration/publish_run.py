@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXPAND_INTERVAL = 300.0
 """Seconds between two expansions of the patterns of followed tables."""
 OnStep = Callable[[str, str], None] | None
-"""Callback with a table and its current step. Called from several threads."""
+"""Called with a table and its current step, from several threads."""
 OnDone = Callable[[TableResult], None] | None
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
 """Results, notes and a summary."""
@@ -54,7 +54,7 @@ def publish_new(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> Published:
-    """Publish new changes. Tables that were not started because of `stop` have a result too.
+    """Publish new changes. Tables that did not start before `stop` have a result too.
 
     `spark` returns the session for the given sources. It is called only if there are new changes.
     """
@@ -87,7 +87,7 @@ def follow_tables(
     stop: Stop,
     on_done: OnDone = None,
 ) -> Published:
-    """Publish tables continuously until `stop`. Returns the newest result of each table, notes and a summary.
+    """Publish tables continuously until `stop`. Returns the newest result of each table.
 
     `written` is the configuration with its patterns, which are expanded again regularly.
     """
@@ -105,16 +105,14 @@ def follow_tables(
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that publishes all configured tables, or only `names`.
 
-    The function does not read the rows of the batch: publication reads its own exact range. A failure fails the batch,
-    and Spark repeats the batch.
+    The function does not read the rows of the batch. A failure fails the batch, and Spark repeats the batch.
     """
 
     def publish_all(rows: DataFrame, _: int) -> None:
         spark = rows.sparkSession
         for result in publish_tables(RunContext(spark, expand_patterns(config, lambda: spark).config), names):
             if result.error:
-                # Spark prints the traceback, including all steps and causes.
-                raise result.error.with_traceback(None) from None
+                raise result.error.with_traceback(None) from None  # Spark would print all steps and causes
 
     return publish_all
 
@@ -132,16 +130,16 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """Return a context that adds problems to a list, and that stops waiting when `stop` returns True."""
-    ends = stop or (lambda: False)
+    """Return a context that appends problems to a list, and that stops waiting when `stop` returns True."""
+    stop = stop or (lambda: False)
     return RunContext(
         spark,
         config,
         on_step=(lambda result: on_step(result.table, result.step)) if on_step else lambda _: None,
         on_problem=problems.append,
         on_done=on_done or (lambda _: None),
-        sleep=partial(sleep_unless, ends),
-        stop=ends,
+        sleep=partial(sleep_unless, stop),
+        stop=stop,
     )
 
 
@@ -264,14 +262,13 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Record results and write new ones to the ledger, but not the same error of a followed table again."""
+        """Record results, and write them to the ledger, except repeated errors of a followed table."""
         new_results: list[TableResult] = []
-        for each in results:
-            if each:
-                before, self.newest[each.table] = self.newest.get(each.table), each
-                self.context.on_done(each)
-                if before is None or each.records or str(each.error) != str(before.error):
-                    new_results.append(each)
+        for result in filter(None, results):
+            before, self.newest[result.table] = self.newest.get(result.table), result
+            self.context.on_done(result)
+            if before is None or result.records or str(result.error) != str(before.error):
+                new_results.append(result)
         if self.ledger:
             self.ledger.add(new_results)
         if self.context.follows:

@@ -40,20 +40,19 @@ def rebuild(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and
-    notes.
+    """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and notes.
 
     `confirm` is called with the consequences first. Raises errors that occur before the publication.
     """
-    chosen, problems = config.select([name]), list[MirrorfeedError]()
+    tables, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
-        for each in chosen:
-            folder = zone_of(config).address(each.target.folder)
+        for table in tables:
+            folder = zone_of(config).address(table.target.folder)
             confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
     context = run_context(spark(), config, problems, on_step, on_done, stop)
     context.dropped_by, context.skips_paused = dropping_by(config, on_step or (lambda *_: None), drop_timeout), False
     rows: list[TableResult] = []
-    for table in chosen:
+    for table in tables:
         if not context.stop():
             source = source_for(context.session, config, table)
             clear_table(context, with_keys(table, lambda: context.client), source)
@@ -75,11 +74,7 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Return a function that makes a context manager for a table.
-
-    The table's folder is deleted inside the context. At its end, it waits until Fabric has dropped the table, if the
-    landing zone is in OneLake.
-    """
+    """Return a context for deleting a table's folder. With OneLake, it waits until Fabric has dropped the table."""
 
     @contextmanager
     def dropping(table: Table) -> Iterator[None]:
@@ -100,13 +95,12 @@ def dropping_by(
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish recorded publications, and delete the table's folder. Raises an error before that if no snapshot could
-    follow.
+    """Finish recorded publications, and delete the table's folder. Deletes nothing if no snapshot could follow.
 
-    The progress of a reload is not stored, because each step reads the state. Until the folder is deleted, publication
-    can simply continue. With the folder its log is gone, so every later run starts with a snapshot. That is correct
-    even before Fabric sees the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the
-    start. Fabric's documentation recommends waiting for the deletion, and the wait shows that the reload worked.
+    The progress of a reload is not stored. Until the folder is deleted, a run can continue to publish changes. The log
+    is in the folder, so every run after the deletion starts with a snapshot. This is correct even before Fabric sees
+    the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the start. Fabric's
+    documentation recommends waiting for the deletion, and the wait shows that the reload worked.
     """
     check_snapshot(source, table)
     folder = table.target.folder
@@ -123,13 +117,13 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
             sleep(_DELETE_PAUSE)
         try:
             store.remove_folder(folder)
-        except StoreUnavailable as caught:  # for example while Fabric reads it
+        except StoreUnavailable as caught:  # for example while Fabric reads the folder
             error = caught
     raise error or ConcurrentChanges(address=store.address(folder))
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise an error if the source cannot be published from the start. Reads its keys if the snapshot checks them."""
+    """Raise an error if a snapshot of the source could not be published. Reads the keys if the snapshot checks them."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision

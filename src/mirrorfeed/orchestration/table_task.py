@@ -1,4 +1,4 @@
-"""Publish one table of a run: its attempts, and the context that all tables share."""
+"""The context that all tables of a run share (`RunContext`), and the attempts to publish one table (`TableTask`)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""Work of a run on one table. Updates the result, reports its steps, and can be stopped."""
+"""What an attempt does, for example `publish`. Updates the result, reports its steps, and can be stopped."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
-"""Context for deleting a table's folder. On exit, waits until Fabric has dropped the table."""
+"""Context in which a table's folder is deleted. At its end, it waits until Fabric has dropped the table."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,8 +52,8 @@ def _warn(error: MirrorfeedError) -> None:
 class RunContext:
     """Settings and resources that the tables of a run share.
 
-    Problems of the ledger and of `_partnerEvents.json` are reported to `on_problem` and stop nothing. After a stop, a
-    run starts no more tables, and ends the running ones between two records.
+    `on_problem` receives problems that stop no table, for example of the ledger. After a stop, a run starts no more
+    tables, and ends the running tables between two records.
     """
 
     spark: SparkSession | Callable[[], SparkSession]
@@ -63,22 +63,21 @@ class RunContext:
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
-    """How to wait until Fabric has dropped a table. None means: as configured."""
+    """How to wait until Fabric has dropped a table. None means that the configuration decides."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
     store: Store | None = None
-    """Landing zone that runs share. None means the configured landing zone."""
+    """Landing zone. None means the configured landing zone."""
     work: Work = publish
     reloads: bool = True
-    """True if tables are reloaded where the configuration says `reseed`."""
+    """True if tables whose configuration says `reseed` may be reloaded."""
     skips_paused: bool = True
     follows: bool = False
-    """True if tables are published continuously until a stop. Remembered state only decides when to read a table. The
-    log in the landing zone decides what is published."""
+    """True if tables are published continuously until a stop."""
     written: Config | None = None
-    """Configuration with its patterns, to expand them again while tables are followed."""
+    """Configuration with its patterns, which are expanded again while tables are followed."""
     renew: Callable[[SparkSession], SparkSession] = renew_session
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
@@ -108,9 +107,8 @@ class RunContext:
             self.store = None
             self.spark = self.renew(self.session)
 
-    def waiting(self, table: Table, published: int) -> PendingCommits | None:
-        """Return the commits after a version, or None if they cannot be read. Then the publication reports the
-        error."""
+    def pending(self, table: Table, published: int) -> PendingCommits | None:
+        """Return the commits after a version. None if they cannot be read: then the publication reports the error."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
@@ -126,9 +124,9 @@ class RunContext:
         before = {str(table.target) for table in self.config.select(names)}
         try:
             config = expand_patterns(self.written, lambda: self.session).config
-            found = config.select(names)
-            removed = before - {str(table.target) for table in found}
-            left = [each for each in map(str, find_orphans(self.zone, config) if removed else ()) if each in removed]
+            tables = config.select(names)
+            removed = before - {str(table.target) for table in tables}
+            orphans = [name for name in map(str, find_orphans(self.zone, config)) if name in removed] if removed else []
         except Exception as caught:
             error = wrap_error("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:
@@ -136,14 +134,14 @@ class RunContext:
             self._expansion_error = str(error)
             return ()
         self._expansion_error, self.config = "", config
-        if left:
-            self.on_problem(OrphanedTables(targets=tuple(left), path=config.path))
-        return found
+        if orphans:
+            self.on_problem(OrphanedTables(targets=orphans, path=config.path))
+        return tables
 
 
 @dataclass
 class TableTask:
-    """Attempts to publish one table in a run."""
+    """Attempts to publish one table of a run. Its state only decides when to publish, and the log what to publish."""
 
     context: RunContext
     table: Table
@@ -168,7 +166,7 @@ class TableTask:
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def attempt_without_spark(self) -> TableResult | None:
-        """Return the result if the table has nothing new, as far as this is known without Spark. Otherwise None."""
+        """Return the result if nothing is new and this can be found out without Spark. Otherwise return None."""
         context, started = self.context, self.context.clock()
         if context.stop() or not needs_no_spark(self.table):
             return None
@@ -192,10 +190,7 @@ class TableTask:
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
     def attempt(self) -> TableResult | None:
-        """Make an attempt.
-
-        Returns a result if the table is done, or if a followed table was published or failed. Otherwise None.
-        """
+        """Make an attempt. Returns a result if the table is done, or a followed table was published or failed."""
         context, table, result = self.context, self.table, self.result
         if context.follows and not self._is_due():
             self.state = replace(self.state, pause=table.follow.poll)
@@ -262,10 +257,10 @@ class TableTask:
         if published is None or self.state.tries:
             return True
         since_publication = None if self._published_at is None else now - self._published_at
-        return is_due(table.follow, self.context.waiting(table, published), since_publication, now - self._read_at)
+        return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result after the last attempt."""
+        """Return the result after the last attempt, and report its note."""
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)
@@ -274,7 +269,7 @@ class TableTask:
 
     @property
     def _lags(self) -> bool:
-        """Return whether something may remain to be published."""
+        """Return whether the source may have versions that are not published."""
         return self.result.latest is None or self.result.published_version != self.result.latest
 
     def _new_result(self, **known: Any) -> TableResult:

@@ -1,7 +1,7 @@
-"""Verify tables against their mirrors, and repair them: publish again the rows that differ.
+"""Verify tables against their mirrors, and repair them: publish the rows again that differ.
 
-The comparison only returns which keys differ. The publisher reads their rows from the source with its own translation,
-so comparison and publisher stay independent.
+The comparison returns only the keys that differ. The publisher reads their rows from the source and converts them, so
+comparison and publisher stay independent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
-from mirrorfeed.publish.table_log.audit import MirrorPosition, mirror_positions
+from mirrorfeed.publish.table_log.audit import mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
@@ -41,7 +41,7 @@ from mirrorfeed.source.reader import apply_selection, read_snapshot
 
 @row
 class Repair(Row):
-    """Rows of a table that were published again."""
+    """Result of publishing rows of a table again."""
 
     table: str = shown("table")
     what: str = shown("repair")
@@ -87,8 +87,8 @@ class Comparison(Row):
         """Return a chart of the number of shown differences in each column."""
         from mirrorfeed.display.html import bars
 
-        found = Counter(each.column or "(whole row)" for each in self.differences)
-        columns = [(column, {"differences": count}) for column, count in found.most_common()]
+        counts = Counter(each.column or "(whole row)" for each in self.differences)
+        columns = [(column, {"differences": count}) for column, count in counts.most_common()]
         return Chart(f"{self.table}: first differences by column", bars(columns, ["differences"], "rows", "column"))
 
     def _repr_html_(self) -> str:
@@ -119,7 +119,7 @@ def verify_tables(
     in the ledger.
     """
     rows: list[Comparison] = []
-    written: list[ledger.Row] = []
+    ledger_rows: list[ledger.Row] = []
     progress.info("Reading the positions of the mirrors")
     positions = mirror_positions(config, names)
     for at, (table, position) in enumerate(positions, 1):
@@ -128,61 +128,56 @@ def verify_tables(
         if position.newest is None:
             rows.append(Comparison(name, "not compared", None, error=NothingPublished(table=name)))
             continue
-        found: row_comparison.Comparison | MirrorfeedError
+        result: row_comparison.Comparison | MirrorfeedError
         try:
             mirror = mirror_of(mirrors, table.target)
-            found = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
+            result = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
         except Exception as error:
-            found = wrap_error(f"Verifying {name}", error)
-        written.append(ledger.comparison_row(name, found, datetime.now(UTC)))
-        rows.append(_row(name, position, found))
-        if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
-            rows[-1] = replace(rows[-1], repair=_auto_repair(spark, config, table, mirrors, on_problem))
-    if lost := ledger.try_append(spark, config.ledger, written):
+            result = wrap_error(f"Verifying {name}", error)
+        ledger_rows.append(ledger.comparison_row(name, result, datetime.now(UTC)))
+        comparison = _row(name, position.newest.to_version_inclusive, position.waiting, result)
+        if comparison.equal is False and table.auto_repair_max_keys and table.changes != "compare":
+            context = RunContext(spark, config, on_problem=on_problem)
+            try:
+                repair = repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
+            except Exception as error:
+                repair = Repair(name, "", error=wrap_error(f"Repairing {name}", error))
+            comparison = replace(comparison, repair=repair)
+        rows.append(comparison)
+    if lost := ledger.try_append(spark, config.ledger, ledger_rows):
         on_problem(lost)
     return rows
 
 
-def _row(name: str, position: MirrorPosition, found: row_comparison.Comparison | MirrorfeedError) -> Comparison:
-    published = position.newest.to_version_inclusive if position.newest else None
-    if isinstance(found, MirrorfeedError):
-        return Comparison(name, "not compared", None, published_version=published, error=found)
-    waiting = 0 if published == found.version else max(1, position.waiting)
-    behind = f"; published up to version {published}, {counted(waiting, 'file')} not consumed" if waiting else ""
+def _row(name: str, published: int, waiting: int, result: row_comparison.Comparison | MirrorfeedError) -> Comparison:
+    if isinstance(result, MirrorfeedError):
+        return Comparison(name, "not compared", None, published_version=published, error=result)
+    waiting = 0 if published == result.version else max(1, waiting)
+    lag = f"; published up to version {published}, {counted(waiting, 'file')} not consumed" if waiting else ""
     return Comparison(
         name,
-        f"{found}{behind}",
-        found.equal,
-        found.version,
+        f"{result}{lag}",
+        result.equal,
+        result.version,
         published,
         waiting,
-        found.source_rows,
-        found.mirror_rows,
-        found.differing,
-        found.first,
+        result.source_rows,
+        result.mirror_rows,
+        result.differing,
+        result.first,
     )
-
-
-def _auto_repair(
-    spark: SparkSession, config: Config, table: Table, mirrors: str, on_problem: Callable[[MirrorfeedError], None]
-) -> Repair:
-    try:
-        context = RunContext(spark, config, on_problem=on_problem)
-        return repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
-    except Exception as error:
-        return Repair(str(table.target), "", error=wrap_error(f"Repairing {table.target}", error))
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingKeys:
-    """Number of keys to publish again."""
+    """Number of keys whose rows differ."""
 
     keys: int
     """Number of keys without NULL."""
     duplicated: int = 0
-    """Number of these keys that the mirror has more than once. These keys are deleted first."""
+    """Number of these keys that the mirror has more than once. A repair deletes these keys first."""
     null_keys: int = 0
-    """Number of rows with a NULL in the key. No delete or upsert can address them."""
+    """Number of rows with a NULL in the key. No delete or upsert can change these rows."""
 
 
 def count_repairable(
@@ -193,11 +188,11 @@ def count_repairable(
     If Fabric reads files by time (`by_time`), keys that need a delete and an upsert are left out, because the two could
     be in different files with the same time.
     """
-    left_out = differing.duplicated if by_time else 0
-    keys, reasons = differing.keys - left_out, []
-    if left_out:
+    skipped = differing.duplicated if by_time else 0
+    keys, reasons = differing.keys - skipped, []
+    if skipped:
         reasons.append(
-            f"the mirror has duplicates of {counted(left_out, 'key')}, and the order of its files does not put a delete"
+            f"the mirror has duplicates of {counted(skipped, 'key')}, and the order of its files does not put a delete"
             " first"
         )
     if differing.null_keys:
@@ -226,34 +221,30 @@ def repair_table(
         raise NothingPublished(table=name)
     if not newest.keys:
         raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
-    found: row_comparison.Comparison | None = None
+    comparison: row_comparison.Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), lossless_settings(spark):
         if mirror is None:
             keys = _keys_of_source(spark, table, newest, where)
         else:
             try:
-                found, keys = _keys_of_mirror(spark, table, mirror, position.candidates, where)
+                comparison, keys = _keys_of_mirror(spark, table, mirror, position.candidates, where)
             except MirrorColumns as error:
                 raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
-            if found is not None and found.equal:
-                return Repair(name, f"nothing to repair, {found}", published_version=newest.to_version_inclusive)
-        wrong = _count_keys(keys, newest.keys)
+            if comparison is not None and comparison.equal:
+                return Repair(name, f"nothing to repair, {comparison}", published_version=newest.to_version_inclusive)
+        differing = _count_keys(keys, newest.keys)
     by_time = table.file_order == "modified_time"
-    count, unrepaired = count_repairable(name, wrong, by_time=by_time, max_keys=max_keys)
+    count, unrepaired = count_repairable(name, differing, by_time=by_time, max_keys=max_keys)
     if count == 0:
         what = "" if unrepaired else "nothing to repair"
         return Repair(name, what, published_version=newest.to_version_inclusive, error=unrepaired)
-    chosen = _keys_to_publish(keys, newest.keys)
+    columns = [F.col(quote(column)) for column in newest.keys]
+    repairable = keys.where(~_has_null(newest.keys)).select(*columns, (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
     if by_time:
-        chosen = chosen.where(f"NOT {DELETE_FIRST}")
-    repairs = replace(
-        context,
-        work=partial(publish, repair_keys=chosen),
-        reloads=False,
-        skips_paused=False,
-    )
-    (done,) = publish_tables(repairs, [name])
+        repairable = repairable.where(f"NOT {DELETE_FIRST}")
+    work = partial(publish, repair_keys=repairable)
+    (done,) = publish_tables(replace(context, work=work, reloads=False, skips_paused=False), [name])
     rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
     what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
     return Repair(
@@ -273,14 +264,15 @@ def _keys_of_mirror(
     """Return the comparison, or None with a condition, and the keys with their number of rows on both sides."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
-    record, chosen = candidates[0], table.selection
-    found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
-    version = found.version if found else record.to_version_inclusive
+    record, selection, comparison = candidates[0], table.selection, None
+    if where is None:
+        comparison = verify_at(spark, table.source, mirror, candidates, selection=selection)
+    version = comparison.version if comparison else record.to_version_inclusive
     as_text = record.extension != PARQUET
     keys = find_differing_keys(
-        spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen
+        spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=selection
     )
-    return found, keys
+    return comparison, keys
 
 
 def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
@@ -289,8 +281,8 @@ def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: st
     )
     names = [quote(name) for name in newest.keys]
     try:
-        chosen = rows if where is None else rows.where(where)
-        return chosen.groupBy(*names).agg(F.count(F.lit(1)).alias(IN_SOURCE)).withColumn(IN_MIRROR, F.lit(0))
+        matching = rows if where is None else rows.where(where)
+        return matching.groupBy(*names).agg(F.count(F.lit(1)).alias(IN_SOURCE)).withColumn(IN_MIRROR, F.lit(0))
     except Exception as error:
         raise ConditionUnreadable(
             table=str(table.source), condition=where or "", reason=first_line(str(error))
@@ -306,11 +298,6 @@ def _count_keys(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
     ).first()
     assert counts is not None
     return DifferingKeys(*(int(value or 0) for value in counts))
-
-
-def _keys_to_publish(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    chosen = keys.where(~_has_null(names))
-    return chosen.select(*(F.col(quote(name)) for name in names), (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
 
 
 def _has_null(names: tuple[str, ...]) -> Column:
