@@ -20,13 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote
 
 from mirrorfeed.errors import MirrorfeedError, first_line, innermost_cause
-from mirrorfeed.publish.errors import (
-    StagingFilesLost,
-    StagingNotInVolume,
-    StagingNotVisible,
-    StagingUnreadable,
-    StagingUnusable,
-)
+from mirrorfeed.publish import errors
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
@@ -72,7 +66,7 @@ class StagingArea:
         for uri in written.inputFiles():
             name = unquote(uri).rpartition("/")[2]
             if not (part := _PART.fullmatch(name)):
-                raise StagingFilesLost(place=folder, reason=f"{name} in it does not belong to this publication")
+                raise errors.StagingFilesLost(place=folder, reason=f"{name} in it does not belong to this publication")
             parts.append((int(part[1]), int(part[2] or 0), name))
         return [name for *_, name in sorted(parts)]
 
@@ -88,14 +82,14 @@ class StagingArea:
             if self._is_volume:  # Spark runs on another machine
                 return self._volume(root).open_read(below)
         except VolumeUnusable as error:
-            raise StagingUnreadable(root=self.root, reason=error.reason) from error
+            raise errors.StagingUnreadable(root=self.root, reason=error.reason) from error
         except (NotThere, StoreUnavailable) as error:
-            raise StagingFilesLost(place=path, reason=first_line(error.problem).rstrip(".")) from error
+            raise errors.StagingFilesLost(place=path, reason=first_line(error.problem).rstrip(".")) from error
         except PermissionError as error:
-            raise StagingUnreadable(root=self.root, reason=error.strerror or "permission denied") from error
+            raise errors.StagingUnreadable(root=self.root, reason=error.strerror or "permission denied") from error
         except OSError as error:
-            raise StagingFilesLost(place=path, reason=error.strerror or str(error)) from error
-        raise StagingNotVisible(root=self.root)
+            raise errors.StagingFilesLost(place=path, reason=error.strerror or str(error)) from error
+        raise errors.StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
         """Try to delete a folder. Remaining files do no harm, and the next publication of the table tries again."""
@@ -159,10 +153,10 @@ class StagingArea:
             spark.range(1).write.parquet(probe)
         except Exception as second_error:
             if _DISK_FULL not in str(second_error):
-                return StagingUnusable(root=self.root, reason=innermost_cause(second_error))
+                return errors.StagingUnusable(root=self.root, reason=innermost_cause(second_error))
         finally:
             self.remove(probe)
-        return StagingFilesLost(place=folder, reason=innermost_cause(error))
+        return errors.StagingFilesLost(place=folder, reason=innermost_cause(error))
 
 
 def staging_area_for(
@@ -179,7 +173,7 @@ def staging_area_for(
         return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
     if staging_path is not None and not (is_local and staging_path.startswith(VOLUMES)):
         if databricks and not staging_path.startswith(VOLUMES):
-            raise StagingNotInVolume(path=staging_path)
+            raise errors.StagingNotInVolume(path=staging_path)
         return StagingArea(staging_path)
     return StagingArea(_temporary_folder()) if is_local else None
 
@@ -190,7 +184,7 @@ def clear_staging(staging_path: str | None, store: Store, table: str) -> None:
     areas = [StagingArea(staging_path)] if staging_path else []
     if Path(zone).is_absolute():
         areas.append(StagingArea(f"{zone}/{IN_ZONE}", in_zone=True))
-    with suppress(StagingUnusable):
+    with suppress(errors.StagingUnusable):
         areas.append(StagingArea(_temporary_folder()))
     for area in areas:
         area.clear_table(table)
@@ -207,7 +201,7 @@ def _temporary_folder() -> str:
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise StagingUnusable(root=str(folder), reason="it belongs to another user")
+        raise errors.StagingUnusable(root=str(folder), reason="it belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise StagingUnusable(root=str(folder), reason="other users can write to it")
+        raise errors.StagingUnusable(root=str(folder), reason="other users can write to it")
     return str(folder)

@@ -24,14 +24,7 @@ from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
-from mirrorfeed.publish.errors import (
-    ColumnsChanged,
-    FeedRequired,
-    LedgerRequired,
-    NotRowHashes,
-    RowHashesChanged,
-    RowHashesLost,
-)
+from mirrorfeed.publish import errors
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
@@ -102,7 +95,7 @@ class RowHashTable:
         except (SourceMissing, NoTableAtPath):
             return None
         if _ID not in info.properties:
-            raise NotRowHashes(states=str(self.place), table=self.table)
+            raise errors.NotRowHashes(states=str(self.place), table=self.table)
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
@@ -149,7 +142,7 @@ class RowHashTable:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
             if find_condition(error, _CONFLICTS):
-                raise RowHashesChanged(states=str(self.place), table=self.table) from error
+                raise errors.RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
         newest = read_history(self.spark, self.place, 16)
         is_first = facts.before is None
@@ -157,7 +150,7 @@ class RowHashTable:
         if not own_commits and newest[-1]["version"] == facts.before:
             return None
         if [row["version"] for row in own_commits] != [facts.latest]:
-            raise RowHashesChanged(states=str(self.place), table=self.table)
+            raise errors.RowHashesChanged(states=str(self.place), table=self.table)
         metrics = own_commits[0]["operationMetrics"]
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
@@ -196,7 +189,7 @@ class RowHashTable:
             yield
         except Exception as error:
             if version is not None and find_condition(error, _GONE) and folder in str(error):
-                raise RowHashesLost(
+                raise errors.RowHashesLost(
                     table=self.table, states=str(self.place), published=version, where=version
                 ) from error
             raise
@@ -219,7 +212,8 @@ class FullCompare:
         info = self.hashes.info()
         before = newest_version(self.spark, self.hashes.place) if info else None
         if after is not None and (before is None or before < after):
-            raise RowHashesLost(table=str(self.source), states=str(self.hashes.place), published=after, where=after)
+            states = str(self.hashes.place)
+            raise errors.RowHashesLost(table=str(self.source), states=states, published=after, where=after)
         table_id, latest, folder = uuid.uuid4().hex, 0, ""
         if info is not None and before is not None:
             table_id, latest, folder = info.properties[_ID], before + 1, info.location.rstrip("/").rpartition("/")[2]
@@ -245,7 +239,7 @@ class FullCompare:
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, Repair):
-            raise FeedRequired(table=str(self.source), operation="Repairing a mirror")
+            raise errors.FeedRequired(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
         published = what.from_version_exclusive if isinstance(what, Range) else None
         is_newest = published is not None and facts.published_at == facts.before
@@ -284,7 +278,7 @@ class FullCompare:
         """
         now = read_full(self.spark, self.source)
         if lost_columns(job.columns, self._columns(now)):  # the columns were read a moment ago
-            raise ColumnsChanged(table=str(self.source))
+            raise errors.ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
         if published is None:
@@ -307,5 +301,5 @@ def full_compare(spark: SparkSession, config: Config, table: Table) -> FullCompa
 
 def hash_table_of(config: Config, table: Table) -> Source:
     if config.ledger is None:
-        raise LedgerRequired(table=str(table.source))
+        raise errors.LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)

@@ -13,31 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing import names
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.log_record import Record, missing_files, parse
-from mirrorfeed.landing.names import (
-    LOG,
-    LOG_ID,
-    PROCESSED,
-    data_number,
-    is_ignored,
-    is_log_id,
-    is_start_marker,
-    log_folder,
-    record_name,
-    record_number,
-    staged_record_number,
-    start_marker_name,
-)
 from mirrorfeed.landing.strict_json import parse_json
-from mirrorfeed.publish.errors import (
-    ConcurrentChanges,
-    EqualFileTimes,
-    FilesLost,
-    LastFileMissing,
-    LogIdMissing,
-    TooManyFiles,
-)
+from mirrorfeed.publish import errors
 from mirrorfeed.publish.table_log import metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import discard
 from mirrorfeed.publish.table_log.view import View, check, published_names
@@ -69,7 +49,7 @@ class TableLog:
             view = self._view(log_id) if log_id else None
             if view or log_id is None:
                 return view
-        raise ConcurrentChanges(address=self._address())
+        raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """Read the log again, and return the view with the staged files and, with `data`, the published files.
@@ -82,10 +62,10 @@ class TableLog:
             processed = () if view.newest else self._processed(entries)
             view = replace(view, data=published_names(entries), processed=processed)
         # Use the staged files of the second listing: at that time, the log was certainly valid.
-        names = self.entries(view.log_id)
-        if _etags(names) != view.records or self.current_id() != view.log_id:
+        entries = self.entries(view.log_id)
+        if _etags(entries) != view.records or self.current_id() != view.log_id:
             return None
-        confirmed = replace(view, staged=_staged(names), confirmed=True)
+        confirmed = replace(view, staged=_staged(entries), confirmed=True)
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
@@ -94,7 +74,7 @@ class TableLog:
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
                 return view
-        raise ConcurrentChanges(address=self._address())
+        raise errors.ConcurrentChanges(address=self._address())
 
     def create_log(self) -> View:
         """Create the log if no other publisher uses the folder. Call this method only if a read has shown no log.
@@ -105,14 +85,14 @@ class TableLog:
         for _ in range(_ATTEMPTS):
             if view := retry_new(self.store, self._create_log):
                 return view
-        raise ConcurrentChanges(address=self._address())
+        raise errors.ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
         """Create `log.json` once. Returns None if another publisher's log existed first and is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
-        failure = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", content)
+        failure = try_write(self.store.create_once, f"{self.folder}/{names.LOG_ID}", content)
         if failure is None:
             return View(log_id)  # if the response is wrong, `confirm` fails
         view = self.read_latest()
@@ -127,20 +107,20 @@ class TableLog:
         if not files or self.current_id() is not None or self._files() != files:
             return
         if lost := self._find_lost_log():
-            raise LogIdMissing(folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time)
+            raise errors.LogIdMissing(folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time)
         data = tuple(path for path, _ in files if "/" not in path)
         processed = tuple(path for path, _ in files if "/" in path)
         check(View("", data=data, processed=processed), self._address())
 
-    def check(self, view: View) -> LastFileMissing | None:
+    def check(self, view: View) -> errors.LastFileMissing | None:
         """Raise an error if the files do not match the log. Returns a warning that does not stop the publication."""
         check(view, self._address())
         lost = self.find_lost_files(view)
-        if isinstance(lost, FilesLost):
+        if isinstance(lost, errors.FilesLost):
             raise lost
         return lost
 
-    def find_lost_files(self, view: View) -> FilesLost | LastFileMissing | None:
+    def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
         """Find published files that are missing although Fabric may not have consumed them.
 
         Makes requests only if the confirmed view suggests missing files. A listing is not a snapshot, so a second read
@@ -152,17 +132,18 @@ class TableLog:
         second = self.read_view()
         if second is None or second.log_id != view.log_id:
             return None
-        entries = [entry for place in PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
+        entries = [entry for place in names.PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
         found = missing_files(
             view.last_renamed,
             second.numbers,
-            [number for entry in entries if (number := data_number(entry.name, None))],
+            [number for entry in entries if (number := names.data_number(entry.name, None))],
             newest_first=self.records(second),
             by_time=metadata_files.is_read_by_time(self.store, self.folder),
         )
         if not found.numbers:
             return None
-        return (FilesLost if found.lost else LastFileMissing)(address=self._address(), numbers=found.numbers)
+        error = errors.FilesLost if found.lost else errors.LastFileMissing
+        return error(address=self._address(), numbers=found.numbers)
 
     def add_record(self, view: View, new: Record) -> View | None:
         """Create the record, which is the commit, and read the state to see which publisher's record is the newest.
@@ -172,8 +153,8 @@ class TableLog:
         """
         if len(new.to_json()) > READ_LIMIT:
             discard(self, view, new.batch)
-            raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
-        path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
+            raise errors.TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
+        path = f"{self.folder}/{names.log_folder(view.log_id)}/{names.record_name(new.number)}"
         failure = try_write(self._create_record, view.log_id, path, new)
         # The log id was read before the request. `confirm` reads the id again.
         latest = self._view(view.log_id)
@@ -181,7 +162,7 @@ class TableLog:
         if (after := after or self.read_view()) is None:
             return None
         if after.log_id == view.log_id and after.number < new.number:
-            raise failure or ConcurrentChanges(address=self._address())
+            raise failure or errors.ConcurrentChanges(address=self._address())
         self.check(after)
         return after
 
@@ -190,8 +171,8 @@ class TableLog:
 
         If the folder is deleted later, the record is invalid, even if a repeated request restores `log.json`.
         """
-        folder = f"{self.folder}/{log_folder(view.log_id)}"
-        path, file = open_new(self.store, lambda: f"{folder}/{start_marker_name(uuid.uuid4().hex)}")
+        folder = f"{self.folder}/{names.log_folder(view.log_id)}"
+        path, file = open_new(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}")
         file.close()
         return path.rpartition("/")[2].partition(".")[0]
 
@@ -222,18 +203,18 @@ class TableLog:
         staged files. A rename keeps the time or makes it later.
         """
         entries = self.store.list(self.folder)
-        published = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
+        published = [entry.modified for entry in entries if not entry.is_folder and not names.is_ignored(entry.name)]
         new = {entry.name: entry.modified for entry in self.entries(view.log_id) if entry.name in staged}
         later = [new.pop(name) for name in corrections]
         for before, after in ((published, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
-                raise EqualFileTimes(address=self._address())
+                raise errors.EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
         """Return the view of a log from one listing, or None if its newest records were deleted in the meantime."""
         entries = self.entries(log_id)
         etags, newest, is_linked = _etags(entries), None, True
-        start_markers = tuple(entry.name for entry in entries if is_start_marker(entry.name))
+        start_markers = tuple(entry.name for entry in entries if names.is_start_marker(entry.name))
         if etags:
             number, etag = max(etags.items())
             try:
@@ -251,7 +232,7 @@ class TableLog:
     def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], start_markers: Collection[str]) -> bool:
         before = newest.follows
         if before is None:
-            return start_marker_name(newest.batch) in start_markers
+            return names.start_marker_name(newest.batch) in start_markers
         etag = etags.get(before.number)
         if etag is None:
             return False
@@ -259,7 +240,7 @@ class TableLog:
 
     def _record(self, log_id: str, number: int, etag: str) -> Record:
         if (log_id, number, etag) not in self._known:
-            path = f"{self.folder}/{log_folder(log_id)}/{record_name(number)}"
+            path = f"{self.folder}/{names.log_folder(log_id)}/{names.record_name(number)}"
             record = parse(self.store.read(path), self.store.address(path))
             if record.number != number:
                 raise DamagedFile(address=self.store.address(path), reason=f"it is record {record.number}")
@@ -269,8 +250,8 @@ class TableLog:
     def _find_lost_log(self) -> tuple[str, Record] | None:
         """Return the id and the newest record of the log with the latest publication. For a missing `log.json`."""
         found: list[tuple[str, Record]] = []
-        for entry in self.store.list(f"{self.folder}/{LOG}"):
-            if entry.is_folder and is_log_id(entry.name):
+        for entry in self.store.list(f"{self.folder}/{names.LOG}"):
+            if entry.is_folder and names.is_log_id(entry.name):
                 with suppress(Terminal):  # skip logs that cannot be read
                     if (view := self._view(entry.name)) and view.newest:
                         found.append((entry.name, view.newest))
@@ -279,18 +260,18 @@ class TableLog:
     def _files(self) -> list[tuple[str, str]]:
         """Return names and ETags of the files that Fabric reads, and paths of the files that Fabric has processed."""
         entries = self.store.list(self.folder)
-        data = [(entry.name, entry.etag) for entry in entries if not is_ignored(entry.name)]
+        data = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
         return [*data, *((path, "") for path in self._processed(entries))]
 
     def _processed(self, entries: list[Entry]) -> tuple[str, ...]:
         """Return the paths, below the table's folder, of the data files that Fabric has moved after processing."""
-        places = [entry.name for entry in entries if entry.is_folder and entry.name in PROCESSED]
+        places = [entry.name for entry in entries if entry.is_folder and entry.name in names.PROCESSED]
         paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
-        return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
+        return tuple(path for path in paths if names.data_number(path.rpartition("/")[2], None))
 
     def current_id(self) -> str | None:
         """Return the id in `log.json`, or None if there is no log."""
-        path = f"{self.folder}/{LOG_ID}"
+        path = f"{self.folder}/{names.LOG_ID}"
         try:
             value = parse_json(self.store.read(path))
         except NotThere:
@@ -298,21 +279,21 @@ class TableLog:
         except ValueError as error:
             raise DamagedFile(address=self.store.address(path), reason=str(error)) from error
         log_id = value.get("log_id") if isinstance(value, dict) else None
-        if not (isinstance(log_id, str) and is_log_id(log_id)):
+        if not (isinstance(log_id, str) and names.is_log_id(log_id)):
             raise DamagedFile(address=self.store.address(path), reason="it does not contain a log id")
         return log_id
 
     def entries(self, log_id: str) -> list[Entry]:
         """Return the records, staged files and start markers in the folder of a log."""
-        return [entry for entry in self.store.list(f"{self.folder}/{log_folder(log_id)}") if not entry.is_folder]
+        return [entry for entry in self.store.list(f"{self.folder}/{names.log_folder(log_id)}") if not entry.is_folder]
 
     def _address(self) -> str:
         return self.store.address(self.folder)
 
 
 def _etags(entries: list[Entry]) -> dict[int, str]:
-    return {number: entry.etag for entry in entries if (number := record_number(entry.name)) is not None}
+    return {number: entry.etag for entry in entries if (number := names.record_number(entry.name)) is not None}
 
 
 def _staged(entries: list[Entry]) -> dict[str, int]:
-    return {entry.name: entry.size for entry in entries if staged_record_number(entry.name)}
+    return {entry.name: entry.size for entry in entries if names.staged_record_number(entry.name)}

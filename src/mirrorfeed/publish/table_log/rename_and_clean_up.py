@@ -10,16 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.names import (
-    LOG,
-    is_log_file,
-    is_log_id,
-    log_folder,
-    published_name,
-    record_name,
-    staged_batch,
-    start_marker_name,
-)
+from mirrorfeed.landing import names
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.storage.request_retries import WRITE_ERRORS
 
@@ -42,9 +33,9 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
         left = tuple(file.staged for file in view.unfinished)
         if left == before:
             raise failure or ConcurrentChanges(address=log.store.address(log.folder))
-        before, failure, log_path = left, None, f"{log.folder}/{log_folder(view.log_id)}"
+        before, failure, log_path = left, None, f"{log.folder}/{names.log_folder(view.log_id)}"
         for file in view.unfinished:
-            final = f"{log.folder}/{published_name(file.number, file.staged)}"
+            final = f"{log.folder}/{names.published_name(file.number, file.staged)}"
             try:
                 log.store.rename(f"{log_path}/{file.staged}", final)
             except WRITE_ERRORS as error:
@@ -59,8 +50,8 @@ def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: b
 
     Returns the first error instead of raising it.
     """
-    names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
-    failure = _remove(log, view.log_id, names)
+    old_records = map(names.record_name, view.old_records(log_retention_records))
+    failure = _remove(log, view.log_id, [*view.leftovers(), *old_records])
     try:
         if others:
             _remove_other_logs(log, view.log_id)
@@ -72,28 +63,28 @@ def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: b
 def discard(log: TableLog, view: View, batch: str) -> None:
     """Try to delete the staged files of a record that was never sent."""
     with suppress(MirrorfeedError):
-        found = [entry.name for entry in log.entries(view.log_id)]
-        names = [name for name in found if staged_batch(name) == batch or name == start_marker_name(batch)]
-        _remove(log, view.log_id, names)
+        files = [entry.name for entry in log.entries(view.log_id)]
+        start_marker = names.start_marker_name(batch)
+        _remove(log, view.log_id, [name for name in files if name == start_marker or names.staged_batch(name) == batch])
 
 
-def _remove(log: TableLog, log_id: str, names: Sequence[str]) -> MirrorfeedError | None:
+def _remove(log: TableLog, log_id: str, files: Sequence[str]) -> MirrorfeedError | None:
     failure: MirrorfeedError | None = None
-    for name in names:
+    for name in files:
         try:
-            log.store.remove(f"{log.folder}/{log_folder(log_id)}/{name}")
+            log.store.remove(f"{log.folder}/{names.log_folder(log_id)}/{name}")
         except MirrorfeedError as error:
             failure = failure or error
     return failure
 
 
 def _remove_other_logs(log: TableLog, log_id: str) -> None:
-    names = [entry.name for entry in log.store.list(f"{log.folder}/{LOG}") if entry.is_folder]
-    others = [name for name in names if is_log_id(name) and name != log_id]
+    folders = [entry.name for entry in log.store.list(f"{log.folder}/{names.LOG}") if entry.is_folder]
+    others = [name for name in folders if names.is_log_id(name) and name != log_id]
     # If the table's folder was deleted and created again since the read, one of them is the valid log. A log that
     # existed before `log.json` named this one never becomes valid again.
     if others and log.current_id() == log_id:
         for name in others:
-            folder = f"{log.folder}/{log_folder(name)}"
-            if all(is_log_file(entry.name) and not entry.is_folder for entry in log.store.list(folder)):
+            folder = f"{log.folder}/{names.log_folder(name)}"
+            if all(names.is_log_file(entry.name) and not entry.is_folder for entry in log.store.list(folder)):
                 log.store.remove_folder(folder)

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mirrorfeed.landing import names
 from mirrorfeed.landing.log_record import File, PreviousRecord, Record, last_renamed
-from mirrorfeed.landing.names import (
-    data_number,
-    is_ignored,
-    log_folder,
-    published_name,
-    staged_record_number,
-    start_marker_name,
-)
-from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
+from mirrorfeed.publish import errors
 from mirrorfeed.storage import Entry
 
 _MIN_RECORDS = 2
@@ -92,7 +85,7 @@ class View:
     @property
     def numbers(self) -> list[int]:
         """Numbers of the data files that still exist."""
-        return [number for name in self.data if (number := data_number(name, self.extension))]
+        return [number for name in self.data if (number := names.data_number(name, self.extension))]
 
     def leftovers(self) -> list[str]:
         """Return files that can never be published, because a record has their number but does not name them."""
@@ -100,8 +93,8 @@ class View:
             return []
         needed = {file.staged for file in self.unfinished}
         if self.number == 1:
-            needed.add(start_marker_name(self.newest.batch))
-        staged = [name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number]
+            needed.add(names.start_marker_name(self.newest.batch))
+        staged = [name for name in self.staged if (names.staged_record_number(name) or self.number + 1) <= self.number]
         return [name for name in (*staged, *self.start_markers) if name not in needed]
 
     def old_records(self, keep: int) -> list[int]:
@@ -110,27 +103,28 @@ class View:
 
 def published_names(entries: list[Entry]) -> tuple[str, ...]:
     """Return the names that Fabric does not ignore."""
-    return tuple(entry.name for entry in entries if not is_ignored(entry.name))
+    return tuple(entry.name for entry in entries if not names.is_ignored(entry.name))
 
 
 def check(view: View, address: str) -> None:
     """Raise an error if the files in the folder do not match the log. `address` is the folder's address."""
     if view.newest and not view.is_linked:
-        raise RecordsMissing(
-            table=view.newest.source, number=view.newest.number, address=f"{address}/{log_folder(view.log_id)}"
+        raise errors.RecordsMissing(
+            table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
         )
     for name in view.data:
-        number = data_number(name, view.extension)
+        number = names.data_number(name, view.extension)
         if number is None:
-            raise ForeignFile(address=f"{address}/{name}")
+            raise errors.ForeignFile(address=f"{address}/{name}")
         if number >= view.next_file_number:
-            raise FileNumberConflict(address=f"{address}/{name}", expected=view.next_file_number)
+            raise errors.FileNumberConflict(address=f"{address}/{name}", expected=view.next_file_number)
     # Fabric would skip new files with these numbers, because it has consumed these numbers.
     for path in view.processed:
-        raise FileNumberConflict(address=f"{address}/{path}", expected=view.next_file_number)
+        raise errors.FileNumberConflict(address=f"{address}/{path}", expected=view.next_file_number)
     for file in view.unfinished:
-        staged, final = f"{address}/{log_folder(view.log_id)}/{file.staged}", published_name(file.number, file.staged)
+        staged = f"{address}/{names.log_folder(view.log_id)}/{file.staged}"
+        final = names.published_name(file.number, file.staged)
         if final in view.data:
-            raise FinalNameTaken(address=f"{address}/{final}", staged=staged)
+            raise errors.FinalNameTaken(address=f"{address}/{final}", staged=staged)
         if view.staged[file.staged] != file.bytes:
-            raise StagedFileDamaged(address=staged, found=view.staged[file.staged], expected=file.bytes)
+            raise errors.StagedFileDamaged(address=staged, found=view.staged[file.staged], expected=file.bytes)
