@@ -118,7 +118,7 @@ class World:
             return read_view(log)
 
         self.monkeypatch.setattr(ledger, "known", known)
-        self.monkeypatch.setattr(ledger, "try_append", append_rows)
+        self.monkeypatch.setattr(ledger, "append", append_rows)
         self.monkeypatch.setattr(TableLog, "read_view", counted)
 
     def writer(self) -> LedgerWriter:

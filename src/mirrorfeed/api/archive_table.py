@@ -26,7 +26,7 @@ from mirrorfeed.archive.restore_planner import plan_feed, plan_query
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
 from mirrorfeed.errors import with_code, wrap_error
-from mirrorfeed.orchestration.ledger import archive_row, try_append
+from mirrorfeed.orchestration.ledger import append, archive_row
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
@@ -270,6 +270,6 @@ def report_shares(
         except Exception as error:
             share = Share(str(source), error=wrap_error(f"Reading how much of {source} is archived", error))
         rows.append(share.priced(rates))
-        if share.ok and (problem := try_append(spark, ledger, [archive_row(rows[-1], datetime.now(UTC))])):
+        if share.ok and (problem := append(spark, ledger, [archive_row(rows[-1], datetime.now(UTC))])):
             notes.append(with_code(problem))
     return Result(tuple(rows), tuple(notes), "" if rows else "No configured table has an archive.")

@@ -106,7 +106,7 @@ def check_alerts(
 
     progress.info("Checking all tables")
     check, facts = check_all(spark, config, mirror)
-    lost = ledger.try_append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
+    lost = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
     store, path = state_of(config)
     rows = notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, datetime.now(UTC))
     return tuple(rows), (with_code(lost),) if lost else (), summary_of(rows)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mirrorfeed.config.expansion import Candidate, Expansion
 from mirrorfeed.display.progress import progress
@@ -110,12 +110,8 @@ def _row(client: WorkspaceClient | None, spark: SparkSession | None, candidate: 
             return replace(row, why=f"{candidate.why}; {_NO_WORKSPACE}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))
 
-    def opened() -> WorkspaceClient:
-        assert client  # called for tables in Unity Catalog only
-        return client
-
     try:
-        keys = with_keys(table, opened).target_keys
+        keys = with_keys(table, lambda: cast("WorkspaceClient", client)).target_keys
         _check_columns(client, spark, table, keys)
     except Exception as error:
         return replace(row, error=wrap_error(f"Reading the keys and columns of {source}", error))
@@ -129,8 +125,8 @@ def _check_columns(
     name, source = str(table.source), table.source
     if source.is_in_unity_catalog:
         if client and table.keys:  # other keys come from Unity Catalog
-            found = read_catalog_table(client, source).columns or ()
-            check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in found])
+            columns = read_catalog_table(client, source).columns or ()
+            check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in columns])
     elif table.changes != "compare" and (schema := newest_schema(source, spark)):
         if table.selection:
             selection.check_names(name, table.selection, selection.source_types(schema))
@@ -175,12 +171,12 @@ def plan_next_steps(
     context, tables = RunContext(spark, config), config.select(names)
     progress.info("Reading what is published")
     _ = context.zone  # an error here affects all tables
-    found = {step.table: step for step in map_parallel(partial(known_step, context), tables) if step}
-    if left := [table for table in tables if str(table.target) not in found]:
+    steps = {step.table: step for step in map_parallel(partial(known_step, context), tables) if step}
+    if left := [table for table in tables if str(table.target) not in steps]:
         if callable(spark):
             context.spark = spark(*delta_sources(left))
-        found |= {step.table: step for step in map_parallel(partial(_next_step, context), left)}
-    return [found[str(table.target)] for table in tables]
+        steps |= {step.table: step for step in map_parallel(partial(_next_step, context), left)}
+    return [steps[str(table.target)] for table in tables]
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
@@ -219,7 +215,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     if isinstance(decision, MirrorfeedError):
         return Decision(name, BLOCKED, decision)
     check_decision(source, context.zone, table, view, facts, decision)
-    waiting = len(view.unfinished) if view else 0
-    notes = [", by comparison"] if facts.is_comparison else [", from its history"] if bridge else []
-    notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
-    return Decision(name, f"{decision}{''.join(notes)}")
+    step = f"{decision}{', by comparison' if facts.is_comparison else ', from its history' if bridge else ''}"
+    if view and view.unfinished:
+        step += f", after renaming {len(view.unfinished)} recorded files"
+    return Decision(name, step)

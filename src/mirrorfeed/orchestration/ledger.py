@@ -233,17 +233,20 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
         raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
-def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
-    """Append the rows in one commit, with this build's version. Raises `LedgerNotWritten`."""
-    if not new:
-        return
-    prepare(spark, ledger)
+def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> LedgerNotWritten | None:
+    """Append the rows in one commit, if there is a ledger. Returns an error instead of raising it."""
+    if ledger is None or not new:
+        return None
     try:
+        prepare(spark, ledger)
         # Append by name, because a ledger of a later release may have more columns.
         frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
         frame.writeTo(ledger.sql).append()
+    except LedgerNotWritten as error:
+        return error
     except Exception as error:
-        raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
+        return LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error)))
+    return None
 
 
 def all_rows_query(spark: SparkSession, ledger: Source) -> str:
@@ -309,14 +312,3 @@ def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], si
     is_range = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(is_range & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0
-
-
-def try_append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
-    """Append the rows if there is a ledger. Returns an error instead of raising it."""
-    if ledger is None:
-        return None
-    try:
-        append(spark, ledger, new)
-    except MirrorfeedError as error:
-        return error
-    return None

@@ -84,8 +84,8 @@ class LedgerWriter:
             known = ledger.known(spark, self.place, names, limit, min((row.time for row in new), default=now))
         except Exception as error:
             reason = first_line(str(error))
-            return ledger.try_append(spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
-        return ledger.try_append(spark, self.place, self.rows(results, known, now))
+            return ledger.append(spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
+        return ledger.append(spark, self.place, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of these results, and missing rows of earlier runs for the same tables.

@@ -144,7 +144,7 @@ def verify_tables(
                 repair = Repair(name, "", error=wrap_error(f"Repairing {name}", error))
             comparison = replace(comparison, repair=repair)
         rows.append(comparison)
-    if lost := ledger.try_append(spark, config.ledger, ledger_rows):
+    if lost := ledger.append(spark, config.ledger, ledger_rows):
         on_problem(lost)
     return rows
 

@@ -68,13 +68,11 @@ def shown_text(data: bytes) -> str:
 def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
     """Return name and text of the first column of a row that contains invalid UTF-8."""
     for place, field in enumerate(rows.schema):
-        value = rows.column(place)[at]
-        if pa.types.is_string(field.type) and value.is_valid:
-            data = value.as_buffer().to_pybytes()
+        if pa.types.is_string(field.type):
             try:
-                data.decode()
-            except UnicodeDecodeError:
-                return f"column {field.name!r}: {shown_text(data)}"
+                rows.column(place)[at].as_py()
+            except UnicodeDecodeError as error:
+                return f"column {field.name!r}: {shown_text(error.object)}"
     return ""
 
 

@@ -40,7 +40,7 @@ class ChangeSource(Protocol):
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        """Stage the landing rows of a range, of a snapshot at a version, or of a repair.
+        """Stage the landing rows of a range, of the snapshot at a version, or of a repair.
 
         An empty snapshot has one file. Returns None if a comparison found no difference.
         """
@@ -52,18 +52,19 @@ class ChangeSource(Protocol):
 
 
 NO_SPARK: Any = None
-"""In place of a session: reading facts raises `SparkRequired` if Spark is needed."""
+"""Used instead of a session. Then reading facts raises `SparkRequired` if Spark is needed."""
 
 
 def needs_no_spark(table: Table) -> bool:
-    """Return whether the table may be read without Spark, because it is in a local folder."""
+    """Return whether the facts of the source can be read without Spark, because the source is in a local folder."""
     return table.changes != "compare" and is_in_local_folder(table.source)
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
     """Return the source that the setting `changes` selects."""
     if table.changes == "compare":
-        from mirrorfeed.publish.sources.full_compare import full_compare  # imported late: few tables need it
+        from mirrorfeed.publish.sources import full_compare  # imported late: few tables need it
 
-        return full_compare(spark, config, table)
+        hashes = full_compare.RowHashTable(spark, full_compare.hash_table_of(config, table), str(table.source))
+        return full_compare.FullCompare(spark, table.source, hashes, config.staging_path, config.upload_from)
     return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection)

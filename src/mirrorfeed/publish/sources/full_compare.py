@@ -294,11 +294,6 @@ class FullCompare:
         return columns_of(str(self.source), json.loads(rows.schema.json()))
 
 
-def full_compare(spark: SparkSession, config: Config, table: Table) -> FullCompare:
-    hashes = RowHashTable(spark, hash_table_of(config, table), str(table.source))
-    return FullCompare(spark, table.source, hashes, config.staging_path, config.upload_from)
-
-
 def hash_table_of(config: Config, table: Table) -> Source:
     if config.ledger is None:
         raise errors.LedgerRequired(table=str(table.source))
