@@ -7,7 +7,7 @@ import pytest
 from mirrorfeed.errors import Unexpected
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.publish.result import operations_in, range_errors
+from mirrorfeed.publish.table_publisher import operations_in, range_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range
 from mirrorfeed.storage.errors import NotThere
 

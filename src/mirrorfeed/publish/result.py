@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorfeed.display.rows import MARKERS, Row, by_marker, counted, duration, nonzero, shown, size
-from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
-from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
-from mirrorfeed.landing.selection import Selection
-from mirrorfeed.source.snapshot_or_range import Commit, Range
 
 _LONG_LOOK_UP = 5.0
 """Seconds from which the look-ups of a publication are worth a remark."""
-_VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
-"""Errors that row values cause in a condition. All other expressions of a publication accept every value."""
 
 
 @dataclass(slots=True)
@@ -177,32 +169,3 @@ def add_record(result: TableResult, record: Record) -> None:
     result.bytes += record.size
     for marker, count in record.rows.items():
         setattr(result, f"{marker}s", getattr(result, f"{marker}s") + count)
-
-
-@contextmanager
-def range_errors(
-    table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
-) -> Iterator[None]:
-    """Convert unexpected errors to a `MirrorfeedError` with the range, its operations and a fix."""
-    try:
-        yield
-    except MirrorfeedError:
-        raise
-    except Exception as error:
-        where = selection.where if selection else None
-        if where is not None and (match := _VALUE_ERROR.search(str(error))):
-            raise BadCondition(
-                table=table, condition=where, reason=match.group().partition(" SQLSTATE")[0].rstrip(".")
-            ) from error
-        if isinstance(what, int):
-            raise wrap_error(f"Publishing version {what} of {table}", error) from error
-        doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"
-        helps = "`mirrorfeed rebuild` reloads the table from a snapshot, without reading these changes."
-        raise wrap_error(doing, error, helps) from error
-
-
-def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
-    """Return the operations in the order of their first commit, with counts above 1."""
-    inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
-    counts = Counter(commit.operation for commit in commits if commit.version in inside)
-    return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())

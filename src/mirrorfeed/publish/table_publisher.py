@@ -6,17 +6,22 @@ Steps: finish an earlier publication, clean up, decide, stage files, add a recor
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.errors import KeysChanged
+from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.landing.errors import BadCondition, KeysChanged
 from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import METADATA, log_folder
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.next_publication import (
@@ -28,13 +33,14 @@ from mirrorfeed.publish.next_publication import (
     next_columns,
     repair_columns,
 )
-from mirrorfeed.publish.result import TableResult, add_record, range_errors
+from mirrorfeed.publish.result import TableResult, add_record
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
+    Commit,
     Decision,
     Facts,
     NothingNew,
@@ -49,6 +55,10 @@ from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.sources import ChangeSource
+
+
+_VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
+"""Errors that row values cause in a condition. All other expressions of a publication accept every value."""
 
 
 def publish(
@@ -116,10 +126,7 @@ def publish(
                 what = decision
         reads = what.version if isinstance(what, Repair) else what
         with range_errors(str(table.source), reads, facts.commits, table.selection):
-            try:
-                staged = run.stage(view, facts, what)
-            except BadRows as error:
-                raise RowsRefused(table=str(table.source), range=reads, rows=error.rows) from None
+            staged = run.stage(view, facts, what)
         if isinstance(staged, NothingNew):
             result.latest, result.decision = staged.version, str(staged)
             return result
@@ -287,3 +294,34 @@ class _Run:
         if not isinstance(what, Repair):
             measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
         return view, record
+
+
+@contextmanager
+def range_errors(
+    table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
+) -> Iterator[None]:
+    """Convert bad rows and unexpected errors to a `MirrorfeedError` that names the range, its operations and a fix."""
+    try:
+        yield
+    except MirrorfeedError:
+        raise
+    except BadRows as error:
+        raise RowsRefused(table=table, range=what, rows=error.rows) from None
+    except Exception as error:
+        where = selection.where if selection else None
+        if where is not None and (match := _VALUE_ERROR.search(str(error))):
+            raise BadCondition(
+                table=table, condition=where, reason=match.group().partition(" SQLSTATE")[0].rstrip(".")
+            ) from error
+        if isinstance(what, int):
+            raise wrap_error(f"Publishing version {what} of {table}", error) from error
+        doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"
+        helps = "`mirrorfeed rebuild` reloads the table from a snapshot, without reading these changes."
+        raise wrap_error(doing, error, helps) from error
+
+
+def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
+    """Return the operations in the order of their first commit, with counts above 1."""
+    inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
+    counts = Counter(commit.operation for commit in commits if commit.version in inside)
+    return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())
