@@ -120,18 +120,18 @@ def read_histories(spark: Callable[[], SparkSession], config: Config, names: Seq
 
     def read(table: Table) -> History:
         assert table.history is not None
-        name, place = str(table.target), str(table.history.table)
+        name, location = str(table.target), str(table.history.table)
         try:
             newest = newest_version(session, table.source)
             history = HistoryTable(session, table.history.table)
             view = history.read_view()
             if view is None or view.newest is None:
-                return History(name, place, newest_version=newest)
+                return History(name, location, newest_version=newest)
             is_other = read_table_info(session, table.source).table_id != view.newest.source_id
             segments = [first_and_last_commit(segment) for segment in split_segments(history.read_records(view))]
             return History(
                 name,
-                place,
+                location,
                 segments[0][0].timestamp.isoformat(),
                 tuple((first.version, last.version) for first, last in segments),
                 newest,
@@ -139,7 +139,7 @@ def read_histories(spark: Callable[[], SparkSession], config: Config, names: Seq
                 view.newest.total - view.newest.number,
             )
         except Exception as error:
-            return History(name, place, error=wrap_error(f"Reading the history of {name}", error))
+            return History(name, location, error=wrap_error(f"Reading the history of {name}", error))
 
     tables = select_tables(config, names)
     session = spark()

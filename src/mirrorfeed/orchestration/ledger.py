@@ -143,14 +143,14 @@ class Known:
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
     """Return the rows of a run: for each table its publications, then the error that stopped it."""
-    found: list[Row] = []
+    new: list[Row] = []
     for result in results:
-        found += [_publication_row(result, record) for record in result.records]
+        new += [_publication_row(result, record) for record in result.records]
         failed = BLOCKED if isinstance(result.error, Finding) else FAILED
         for outcome, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
-                found.append(_state_row(result, outcome, now, str(error), type(error).__name__))
-    return found
+                new.append(_state_row(result, outcome, now, str(error), type(error).__name__))
+    return new
 
 
 def comparison_row(table: str, comparison: Comparison | MirrorfeedError, now: datetime) -> Row:
@@ -281,11 +281,11 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
     return tables
 
 
-def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
+def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
     """Read a ledger in a local folder like `known`. Returns None if the ledger must be read or changed with Spark."""
     names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
-        if (table := open_local_table(place)) is None:
+        if (table := open_local_table(ledger)) is None:
             return None
         if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
             return None

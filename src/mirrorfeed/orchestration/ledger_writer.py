@@ -32,7 +32,7 @@ class LedgerWriter:
     """
 
     session: Callable[[], SparkSession]
-    place: Source
+    location: Source
     zone: Callable[[], Store]
     """Return the landing zone with the tables' logs."""
     table: Callable[[str], Table]
@@ -51,7 +51,7 @@ class LedgerWriter:
         """Create or extend the ledger before a run. Ignores errors, because the later write reports them."""
         self._is_prepared = True
         with suppress(MirrorfeedError):
-            ledger.prepare(self.session(), self.place)
+            ledger.prepare(self.session(), self.location)
 
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
@@ -71,21 +71,21 @@ class LedgerWriter:
         now = datetime.now(UTC)
         names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
-        known = None if new else ledger.known_without_spark(self.place, limit)
+        known = None if new else ledger.known_without_spark(self.location, limit)
         if known is not None and not self.rows(results, known, now):
             return None
         try:
             spark = self.session()
         except Exception as error:
-            return LedgerNotWritten(ledger=str(self.place), reason=first_line(str(error)))
+            return LedgerNotWritten(ledger=str(self.location), reason=first_line(str(error)))
         if not self._is_prepared:
             self.begin()
         try:
-            known = ledger.known(spark, self.place, names, limit, min((row.time for row in new), default=now))
+            known = ledger.known(spark, self.location, names, limit, min((row.time for row in new), default=now))
         except Exception as error:
-            reason = first_line(str(error))
-            return ledger.append(spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
-        return ledger.append(spark, self.place, self.rows(results, known, now))
+            unreadable = LedgerNotWritten(ledger=str(self.location), reason=first_line(str(error)))
+            return ledger.append(spark, self.location, new) or unreadable
+        return ledger.append(spark, self.location, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of these results, and missing rows of earlier runs for the same tables.

@@ -66,8 +66,8 @@ def publish_new(
     progress.info("Reading what is published")
     problems: list[MirrorfeedError] = []
     session = partial(spark, *([] if config.ledger else delta_sources(chosen)))
-    done = publish_tables(run_context(session, config, problems, on_step, on_done, stop), names)
-    rows = {row.table: row for row in done}
+    context = run_context(session, config, problems, on_step, on_done, stop)
+    rows = {row.table: row for row in publish_tables(context, names)}
     for name in (str(table.target) for table in chosen):
         if name not in rows and name not in pauses:
             rows[name] = TableResult(name, stopped=True)
@@ -152,8 +152,8 @@ def stop_after(minutes: float | None, stop: Stop | None, clock: Callable[[], flo
 def sleep_unless(stop: Stop, seconds: float) -> None:
     """Sleep for `seconds`, or until `stop` returns True."""
     end = time.monotonic() + seconds
-    while not stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(STOP_CHECK_INTERVAL, left))
+    while not stop() and (remaining := end - time.monotonic()) > 0:
+        time.sleep(min(STOP_CHECK_INTERVAL, remaining))
 
 
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
@@ -177,14 +177,14 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if publishes and not follows:
         map_parallel(TableTask.attempt_without_spark, list(run.tasks.values()), run.add)
-    left = [task for name, task in run.tasks.items() if name not in run.newest]
-    if left and not context.stop():
+    tasks = [task for name, task in run.tasks.items() if name not in run.newest]
+    if tasks and not context.stop():
         _ = context.session  # starts in this thread, and fails for all tables
         if run.ledger:
             run.ledger.begin()
     # If all tables start at once, their order does not matter.
-    ordered = publishes and not follows and len(left) > run.scheduler.max_parallel_tables
-    run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), left)
+    ordered = publishes and not follows and len(tasks) > run.scheduler.max_parallel_tables
+    run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), tasks)
     run_queue(
         run.scheduler,
         lambda name: run.tasks[name].attempt(),
@@ -207,7 +207,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
 
 
 class _Run:
-    """The tables of a run: tasks, newest results, queue and ledger."""
+    """State of a run: tasks, newest results, queue and ledger writer."""
 
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
@@ -215,12 +215,12 @@ class _Run:
         self.current: Sequence[str] = ()
         """Names of the tables to publish. Tables that patterns no longer match are left unchanged."""
         self.ledger: LedgerWriter | None = None
-        if place := context.config.ledger:
+        if location := context.config.ledger:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
             self.ledger = LedgerWriter(
                 lambda: context.session,
-                place,
+                location,
                 lambda: context.zone,
                 lambda name: self.tasks[name].table,
                 context.clock,
@@ -247,8 +247,8 @@ class _Run:
             self.ledger.add([])
         if context.follows and context.clock() - self.expanded_at >= EXPAND_INTERVAL:
             self.expanded_at = context.clock()
-            if found := context.expand(self.names):
-                new = self.set_tables(found)
+            if tables := context.expand(self.names):
+                new = self.set_tables(tables)
                 self.scheduler.waiting = [each for each in self.scheduler.waiting if each.name in self.current]
                 self.scheduler.waiting += [task.queued() for task in new]
 

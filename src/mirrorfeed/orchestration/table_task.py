@@ -272,11 +272,11 @@ class TableTask:
         """Return whether the source may have versions that are not published."""
         return self.result.latest is None or self.result.published_version != self.result.latest
 
-    def _new_result(self, **known: Any) -> TableResult:
+    def _new_result(self, **facts: Any) -> TableResult:
         table = self.table
         return TableResult(
             self.name,
             keys_checked=table.validate_keys != "none",
             freshness_target_minutes=table.freshness_target_minutes,
-            **known,
+            **facts,
         )

@@ -47,8 +47,8 @@ def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
         return F.coalesce(~F.is_valid_utf8(value), F.lit(False))
     match type_["type"]:
         case "array":
-            found = F.exists(value, lambda item: _has_invalid_text(item, type_["elementType"]))
-            return F.coalesce(found, F.lit(False))
+            invalid = F.exists(value, lambda item: _has_invalid_text(item, type_["elementType"]))
+            return F.coalesce(invalid, F.lit(False))
         case "struct":
             fields = type_["fields"]
             return reduce(or_, (_has_invalid_text(value.getField(each["name"]), each["type"]) for each in fields))

@@ -45,15 +45,15 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
         from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
 
         try:
-            found = read_catalog_table(workspace(), table.source)
+            catalog_table = read_catalog_table(workspace(), table.source)
         except (CatalogRefused, CatalogUnavailable, ValueError):
             if keys is None:
                 raise
             # With configured keys, no workspace is needed. Then the engine reports row filters and column masks.
         else:
             if table.changes != "compare":
-                check_policies(table.source, found)
-            keys = primary_key(found) if keys is None else keys
+                check_policies(table.source, catalog_table)
+            keys = primary_key(catalog_table) if keys is None else keys
     if not target_keys(source, table.selection, keys or ()) and table.changes == "compare":
         raise KeysRequired(table=source)
     return table.model_copy(update={"keys": keys or ()})

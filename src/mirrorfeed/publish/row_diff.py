@@ -52,10 +52,10 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
     current = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
-    known = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
+    previous = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
     same = reduce(and_, (F.col(name) == F.col(f"__before{name}") for name in key))
     null = " OR ".join(f"{name} IS NULL" for name in key)
-    joined = current.join(known, same, "full_outer")
+    joined = current.join(previous, same, "full_outer")
     return joined.selectExpr(
         *(f"coalesce({name}, __before{name}) AS {name}" for name in key),
         *payload,
@@ -67,16 +67,16 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     )
 
 
-def differing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
+def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
     """Return the landing rows of all differences. A missing column is NULL.
 
     With exact markers, a row with a new key is an insert, and any other row an update.
     """
-    names = set(found.columns)
+    names = set(rows.columns)
     values = [
         (F.col(position_name(at)) if position_name(at) in names else F.lit(None)).cast(column.form).alias(column.name)
         for at, column in enumerate(columns)
     ]
     present = f"IF({GAIN} > 0, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else Marker.UPSERT.value
     markers = [F.expr(f"IF({HASH} IS NULL, {Marker.DELETE.value}, {present}) AS {MARKER}")] if with_marker else []
-    return found.select(*values, *markers, F.col(ROW_PROBLEM).alias(PROBLEM))
+    return rows.select(*values, *markers, F.col(ROW_PROBLEM).alias(PROBLEM))

@@ -186,9 +186,9 @@ def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
     metadata, counts = file.metadata, Counter[int | None]()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        known = group.column(metadata.num_columns - 1).statistics
-        if known is not None and known.has_min_max and known.min == known.max and known.null_count == 0:
-            counts[known.min] += group.num_rows
+        marker = group.column(metadata.num_columns - 1).statistics
+        if marker is not None and marker.has_min_max and marker.min == marker.max and marker.null_count == 0:
+            counts[marker.min] += group.num_rows
         else:
             counts.update(count_markers(file.read_row_group(number, columns=[MARKER])))
     return counts
@@ -198,18 +198,17 @@ def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
     """Return the first difference from the schema in words, or an empty text."""
     sample = io.BytesIO()
     pq.ParquetWriter(sample, wanted).close()
-    found, expected = _columns(file), _columns(pq.ParquetFile(sample))
-    if [name for name, _ in found] != [name for name, _ in expected]:
+    columns, expected = _columns(file), _columns(pq.ParquetFile(sample))
+    if [name for name, _ in columns] != [name for name, _ in expected]:
         return "the columns"
-    pairs = zip(found, expected, strict=True)
+    pairs = zip(columns, expected, strict=True)
     return next((f"column {name!r} as {has}" for (name, has), (_, should) in pairs if has != should), "")
 
 
 def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
     """Return the name and the Parquet type of each column."""
     columns = []
-    for place in range(len(file.schema)):
-        column = file.schema.column(place)
+    for column in map(file.schema.column, range(len(file.schema))):
         rule = "OPTIONAL" if column.max_definition_level == 1 else "REQUIRED"
         length = f"({column.length})" if column.length else ""
         logical = json.loads(column.logical_type.to_json())

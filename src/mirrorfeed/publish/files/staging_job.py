@@ -165,18 +165,18 @@ def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
 
 def combine_staged(parts: Iterable[Staged]) -> Staged:
     """Combine the files of several parts without corrections."""
-    found = list(parts)
-    differed = next((part.differed for part in found if part.differed), "")
-    files = [file for part in found for file in part.files]
-    return Staged(files, retries=sum(part.retries for part in found), differed=differed)
+    parts = list(parts)
+    differed = next((part.differed for part in parts if part.differed), "")
+    files = [file for part in parts for file in part.files]
+    return Staged(files, retries=sum(part.retries for part in parts), differed=differed)
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
     """Return the first rows that cannot be published. `problem` is the column with the problem of each row."""
-    found = rows.column(problem)
-    if found.null_count == len(found):
+    problems = rows.column(problem)
+    if problems.null_count == len(problems):
         return []
-    bad = rows.filter(pc.not_equal(found, Problem.REPLACED_TEXT.value)).slice(0, PROBLEMS_SHOWN)
+    bad = rows.filter(pc.not_equal(problems, Problem.REPLACED_TEXT.value)).slice(0, PROBLEMS_SHOWN)
     shown = []
     for at, each in enumerate(bad.column(problem).to_pylist()):
         parts = [row_text(bad.select(keys), at)]

@@ -193,9 +193,9 @@ class DeltaFeed:
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
         key, names_before = row_diff.key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in names_before else replace(column, dropped=True) for column in job.columns]
-        known = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
-        found = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), known, key)
-        differing = found.where(row_diff.DIFFERS)
+        hashes = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
+        compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), hashes, key)
+        differing = compared.where(row_diff.DIFFERS)
         return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
 
     def _existing_rows(
@@ -217,14 +217,14 @@ class DeltaFeed:
             return self._existing_rows(facts.latest, facts, job, deleted)
         if few_keys is not None and not few_keys.num_rows:
             return None
-        found = keys if few_keys is None else few_keys
-        return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, found)
+        wanted = keys if few_keys is None else few_keys
+        return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
         """Return the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
-        found = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
+        keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         if not archive.has_interval(facts.properties):
-            return found
+            return keys
         from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive  # few tables need it
 
         if isinstance(deleted, pa.Table):
@@ -235,12 +235,12 @@ class DeltaFeed:
                 files = [file for each in archived for file in each.files]
                 return LookUpNeedsArchive(table=str(self.source), version=version, files=files)
 
-            return guarded_rows(self.spark, found, tiers_at, datetime.now(UTC), refusal)
+            return guarded_rows(self.spark, keys, tiers_at, datetime.now(UTC), refusal)
         try:
             archive.check(self.spark, self.source, version, facts.properties)
         except ArchivedFilesNeeded as error:
             raise LookUpNeedsArchive(table=str(self.source), version=version, files=error.files) from error
-        return found
+        return keys
 
     def _rows_at(self, version: int) -> DataFrame:
         return apply_selection(str(self.source), reader.read_snapshot(self.spark, self.source, version), self.selection)

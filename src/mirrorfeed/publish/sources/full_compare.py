@@ -84,25 +84,25 @@ class RowHashTable:
     """The table of row hashes of one source."""
 
     spark: SparkSession
-    place: Source
+    location: Source
     table: str
     """Name of the source, for messages."""
 
     def info(self) -> TableInfo | None:
         """Return None if the table does not exist. Raises `NotRowHashes` if mirrorfeed did not create the table."""
         try:
-            info = read_table_info(self.spark, self.place)
+            info = read_table_info(self.spark, self.location)
         except (SourceMissing, NoTableAtPath):
             return None
         if _ID not in info.properties:
-            raise errors.NotRowHashes(states=str(self.place), table=self.table)
+            raise errors.NotRowHashes(states=str(self.location), table=self.table)
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
         """Return the newest version if it contains the same state as `version`, otherwise `version`."""
         if newest == version:
             return version
-        later = read_commits(self.spark, self.place, version)
+        later = read_commits(self.spark, self.location, version)
         maintenance = {each.version for each in later if each.operation in _MAINTENANCE}
         return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
 
@@ -113,16 +113,16 @@ class RowHashTable:
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
 
     def write(
-        self, found: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
+        self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
     ) -> tuple[int, int] | None:
         """Write the next version in one commit: the rows that differ and, with `all_hashes`, all other hashes.
 
         Returns the rows and bytes of the commit. Returns None, without a commit, if there is nothing to write. Raises
         `RowHashesChanged` if another process made a commit.
         """
-        batch, known = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
-        payload = [name for name in found.columns if name not in known]
-        rows = found.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
+        batch, own_columns = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
+        payload = [name for name in rows.columns if name not in own_columns]
+        rows = rows.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
             *key,
             *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
             HASH,
@@ -132,7 +132,7 @@ class RowHashTable:
         )
         if all_hashes:  # write one empty row, because Delta commits nothing without rows
             rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
-        writer = rows.writeTo(self.place.sql).option("userMetadata", batch)
+        writer = rows.writeTo(self.location.sql).option("userMetadata", batch)
         try:
             if facts.before is None:
                 writer.using("delta").tableProperty(_ID, facts.table_id).tableProperty(*_NTZ).create()
@@ -142,15 +142,15 @@ class RowHashTable:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
             if find_condition(error, _CONFLICTS):
-                raise errors.RowHashesChanged(states=str(self.place), table=self.table) from error
+                raise errors.RowHashesChanged(states=str(self.location), table=self.table) from error
             raise
-        newest = read_history(self.spark, self.place, 16)
+        history = read_history(self.spark, self.location, 16)
         is_first = facts.before is None
-        own_commits = [row for row in newest if (row["version"] == 0 if is_first else row["userMetadata"] == batch)]
-        if not own_commits and newest[-1]["version"] == facts.before:
+        own_commits = [row for row in history if (row["version"] == 0 if is_first else row["userMetadata"] == batch)]
+        if not own_commits and history[-1]["version"] == facts.before:
             return None
         if [row["version"] for row in own_commits] != [facts.latest]:
-            raise errors.RowHashesChanged(states=str(self.place), table=self.table)
+            raise errors.RowHashesChanged(states=str(self.location), table=self.table)
         metrics = own_commits[0]["operationMetrics"]
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
@@ -173,9 +173,9 @@ class RowHashTable:
     def vacuum(self) -> None:
         """Try to delete the files of old versions. Call only if the newest record names the newest version."""
         try:
-            self.spark.sql(f"VACUUM {self.place.sql}").collect()
+            self.spark.sql(f"VACUUM {self.location.sql}").collect()
         except Exception as error:
-            wrap_error(f"Running VACUUM on {self.place}", error)
+            wrap_error(f"Running VACUUM on {self.location}", error)
 
     def check(self, version: int, stored_at: int) -> None:
         """Raise `RowHashesLost` if the version that contains the state of `version` is certainly gone."""
@@ -190,12 +190,12 @@ class RowHashTable:
         except Exception as error:
             if version is not None and find_condition(error, _GONE) and folder in str(error):
                 raise errors.RowHashesLost(
-                    table=self.table, states=str(self.place), published=version, where=version
+                    table=self.table, states=str(self.location), published=version, where=version
                 ) from error
             raise
 
     def _read(self, version: int) -> DataFrame:
-        return self.spark.read.option("versionAsOf", version).table(self.place.sql)
+        return self.spark.read.option("versionAsOf", version).table(self.location.sql)
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,9 @@ class FullCompare:
 
     def facts(self, after: int | None, limit: int) -> CompareFacts:
         info = self.hashes.info()
-        before = newest_version(self.spark, self.hashes.place) if info else None
+        before = newest_version(self.spark, self.hashes.location) if info else None
         if after is not None and (before is None or before < after):
-            states = str(self.hashes.place)
+            states = str(self.hashes.location)
             raise errors.RowHashesLost(table=str(self.source), states=states, published=after, where=after)
         table_id, latest, folder = uuid.uuid4().hex, 0, ""
         if info is not None and before is not None:
@@ -284,11 +284,11 @@ class FullCompare:
         if published is None:
             no_hashes = self.spark.createDataFrame([], rows.select(*key, HASH).schema)
             return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
-        found = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
+        compared = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
         compacts = all_hashes and facts.published_at == facts.before
-        if compacts and found.where(DIFFERS).isEmpty():  # do not rewrite all hashes for nothing
+        if compacts and compared.where(DIFFERS).isEmpty():  # do not rewrite all hashes for nothing
             return None
-        return self.hashes.write(found, facts, key, all_hashes=all_hashes)
+        return self.hashes.write(compared, facts, key, all_hashes=all_hashes)
 
     def _columns(self, rows: DataFrame) -> tuple[Column, ...]:
         return columns_of(str(self.source), json.loads(rows.schema.json()))

@@ -38,15 +38,15 @@ class SnapshotDiff(DeltaFeed):
         if after is None:
             return super().facts(after, limit)
         table = read_table_info(self.spark, self.source, counted=True)
-        known = versions.read_commits(self.spark, self.source, after)
-        times = {commit.version: commit.timestamp for commit in known}
+        remaining = versions.read_commits(self.spark, self.source, after)
+        times, latest = {commit.version: commit.timestamp for commit in remaining}, remaining[-1].version
         commits = tuple(
-            Commit(version, times.get(version, known[0].timestamp), COMPARISON)
-            for version in range(after + 1, known[-1].version + 1)
+            Commit(version, times.get(version, remaining[0].timestamp), COMPARISON)
+            for version in range(after + 1, latest + 1)
         )
         return Facts(
             table.table_id,
-            known[-1].version,
+            latest,
             commits,
             properties=table.properties,
             partitions=table.partition_columns,
@@ -103,10 +103,10 @@ class HistorySource(DeltaFeed):
 
     def facts(self, after: int | None, limit: int) -> Facts:
         live = super().facts(after, limit)
-        found = segment_after(self.spark, self.history, after, live.table_id)
-        if after is None or found is None:
+        history_segment = segment_after(self.spark, self.history, after, live.table_id)
+        if after is None or history_segment is None:
             return live
-        (history, segment), schemas = found, dict(live.schemas)
+        (history, segment), schemas = history_segment, dict(live.schemas)
         for record in segment[1:]:
             schemas |= dict.fromkeys((commit.version for commit in record.commits), record.schema)
         return HistoryFacts(

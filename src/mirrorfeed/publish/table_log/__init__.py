@@ -133,17 +133,17 @@ class TableLog:
         if second is None or second.log_id != view.log_id:
             return None
         entries = [entry for place in names.PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
-        found = missing_files(
+        missing = missing_files(
             view.last_renamed,
             second.numbers,
             [number for entry in entries if (number := names.data_number(entry.name, None))],
             newest_first=self.records(second),
             by_time=metadata_files.is_read_by_time(self.store, self.folder),
         )
-        if not found.numbers:
+        if not missing.numbers:
             return None
-        error = errors.FilesLost if found.lost else errors.LastFileMissing
-        return error(address=self._address(), numbers=found.numbers)
+        error = errors.FilesLost if missing.lost else errors.LastFileMissing
+        return error(address=self._address(), numbers=missing.numbers)
 
     def add_record(self, view: View, new: Record) -> View | None:
         """Create the record, which is the commit, and read the state to see which publisher's record is the newest.
@@ -183,9 +183,9 @@ class TableLog:
             return False
         if newest.number == sent.number:
             return newest.batch == sent.batch
-        for each in self.records(view):
-            if each.number == sent.number + 1:
-                return each.follows is not None and each.follows.batch == sent.batch
+        for record in self.records(view):
+            if record.number == sent.number + 1:
+                return record.follows is not None and record.follows.batch == sent.batch
         return False  # the next record was pruned, so a record with this number was created too late
 
     def records(self, view: View) -> Iterator[Record]:
@@ -249,13 +249,13 @@ class TableLog:
 
     def _find_lost_log(self) -> tuple[str, Record] | None:
         """Return the id and the newest record of the log with the latest publication. For a missing `log.json`."""
-        found: list[tuple[str, Record]] = []
+        logs: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{names.LOG}"):
             if entry.is_folder and names.is_log_id(entry.name):
                 with suppress(Terminal):  # skip logs that cannot be read
                     if (view := self._view(entry.name)) and view.newest:
-                        found.append((entry.name, view.newest))
-        return max(found, key=lambda each: each[1].at, default=None)
+                        logs.append((entry.name, view.newest))
+        return max(logs, key=lambda log: log[1].at, default=None)
 
     def _files(self) -> list[tuple[str, str]]:
         """Return names and ETags of the files that Fabric reads, and paths of the files that Fabric has processed."""

@@ -30,7 +30,7 @@ class MirrorPosition:
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
     """Read the mirror position of each table from its log."""
-    store, found = zone_of(config), []
+    store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)
         position = MirrorPosition()
@@ -39,8 +39,8 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
                 log.records(view), view.numbers, by_time=table.file_order == "modified_time"
             )
             position = MirrorPosition(view.newest, candidates, max(0, len(view.numbers) - 1))
-        found.append((table, position))
-    return found
+        positions.append((table, position))
+    return positions
 
 
 _BLOCK = 2**20

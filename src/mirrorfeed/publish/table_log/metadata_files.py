@@ -31,21 +31,21 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
         if error is None:
             return
     for _ in range(_ATTEMPTS):
-        found = _read(store, folder)
-        if found is not None and output_format.is_up_to_date(found, wanted, store.address(path)):
+        current = _read(store, folder)
+        if current is not None and output_format.is_up_to_date(current, wanted, store.address(path)):
             return
         if isinstance(error, StoreUnavailable):
             raise error
         # Replace the file instead of deleting and creating it: a delayed deletion would delete the new file.
-        write = store.create if found is None else store.replace
-        error = try_write(write, path, output_format.to_json({**(found or {}), **wanted}))
+        write = store.create if current is None else store.replace
+        error = try_write(write, path, output_format.to_json({**(current or {}), **wanted}))
     raise ConcurrentChanges(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
     """Return whether `_metadata.json` has all wanted settings. Raises an error if one of them differs."""
-    found = _read(store, folder)
-    return found is not None and output_format.is_up_to_date(found, wanted, store.address(f"{folder}/{METADATA}"))
+    current = _read(store, folder)
+    return current is not None and output_format.is_up_to_date(current, wanted, store.address(f"{folder}/{METADATA}"))
 
 
 def is_read_by_time(store: Store, folder: str) -> bool:
@@ -76,13 +76,13 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
         return True
     except AlreadyThere:
         try:
-            found = store.read(PARTNER_EVENTS)
+            current = store.read(PARTNER_EVENTS)
         except NotThere:  # deleted in between: the next run creates the file
-            found = b""
-    if has_content(found, wanted):
+            current = b""
+    if has_content(current, wanted):
         return False
     if not force:
-        content = " ".join(found.decode(errors="replace").split())[:200]
+        content = " ".join(current.decode(errors="replace").split())[:200]
         raise ForeignPartnerEvents(address=store.address(PARTNER_EVENTS), content=content)
     store.replace(PARTNER_EVENTS, data)
     return True

@@ -30,10 +30,10 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
             view = log.confirm(view)
             continue
         log.check(view)
-        left = tuple(file.staged for file in view.unfinished)
-        if left == before:
+        staged = tuple(file.staged for file in view.unfinished)
+        if staged == before:
             raise failure or ConcurrentChanges(address=log.store.address(log.folder))
-        before, failure, log_path = left, None, f"{log.folder}/{names.log_folder(view.log_id)}"
+        before, failure, log_path = staged, None, f"{log.folder}/{names.log_folder(view.log_id)}"
         for file in view.unfinished:
             final = f"{log.folder}/{names.published_name(file.number, file.staged)}"
             try:
