@@ -156,7 +156,6 @@ FIRST_LOAD = advice(
 
 
 def check_columns(table: Table) -> Iterator[Finding]:
-    """Check the columns of each data file, in the order in which Fabric applies the files."""
     settings = table.settings
     # Some publishers declare the row marker, which is not a column of the table.
     declared = {fold(column.name): column for column in settings.declared or () if column.name != MARKER}
@@ -261,7 +260,6 @@ def _check_changes(
 
 
 def check_markers(table: Table) -> Iterator[Finding]:
-    """Check the row marker in each data file."""
     published = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set[str]()
     for file in table.files:
         if isinstance(file.content, Contents):

@@ -90,8 +90,6 @@ class Unsplittable(Exception):
 
 
 class UnreadableText(OSError):
-    """Raised if a text file cannot be decompressed."""
-
     def __init__(self, kind: ReadFailure, reason: str) -> None:
         super().__init__(reason)
         self.kind = kind

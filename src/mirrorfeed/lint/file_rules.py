@@ -138,7 +138,6 @@ def apply_order(settings: Settings) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def check_files(table: Table) -> Iterator[Finding]:
-    """Check each data file, and the numbers of all data files."""
     settings = table.settings
     for file in table.files:
         path = f"{table.folder}/{file.name}"

@@ -144,7 +144,6 @@ def find_tables(root: Folder) -> list[Folder]:
 
 
 def check_folders(root: Folder) -> Iterator[Finding]:
-    """Check the folders and names of schemas and tables."""
     yield from _check_loose(root)
     for folder in root.folders:
         inner = folder.folders if _is_schema(folder) else (folder,)
@@ -183,7 +182,6 @@ def _is_schema(folder: Folder) -> bool:
 
 
 def _check_loose(folder: Folder) -> Iterator[Finding]:
-    """Check the files of a folder that contains tables or schemas."""
     for name in folder.files:
         path = f"{folder.path}/{name}" if folder.path else name
         if _is_partner_events(name):

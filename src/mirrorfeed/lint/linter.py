@@ -20,20 +20,10 @@ from mirrorfeed.landing.names import (
     record_number,
     staged_record_number,
 )
+from mirrorfeed.lint import folder_rules
 from mirrorfeed.lint.column_rules import check_columns, check_markers
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.file_rules import PARQUET, apply_order, check_files, form_of, number_of
-from mirrorfeed.lint.folder_rules import (
-    IN_SCRATCH,
-    LOG_FAULT,
-    MISNAMED,
-    MISSING,
-    TOO_NEW,
-    check_folders,
-    check_leftovers,
-    check_partner_events,
-    find_tables,
-)
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable
 from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
@@ -84,7 +74,7 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     root = _read_folder(store, "")
     partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
     findings, unchecked = check_root(root, partner_events, _names(store, SCRATCH)), list[str]()
-    folders = find_tables(root)
+    folders = folder_rules.find_tables(root)
     with IsolatedParquetReader() as parquet:
         for folder in folders:
             table = _read_table(store, folder.path, parquet, check_keys)
@@ -105,13 +95,13 @@ def check_root(root: Folder, partner_events: bytes | None = None, scratch: Itera
 
     `partner_events` is the content of `_partnerEvents.json`, and `scratch` has the names of the files in `_scratchPad`.
     """
-    staged = [IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
-    return [*check_partner_events(partner_events), *staged, *check_folders(root)]
+    staged = [folder_rules.IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
+    return [*folder_rules.check_partner_events(partner_events), *staged, *folder_rules.check_folders(root)]
 
 
 def check_table(table: Table) -> list[Finding]:
     """Return the findings in the folder of a table, sorted by file."""
-    rules = check_files, check_columns, check_markers, check_leftovers
+    rules = check_files, check_columns, check_markers, folder_rules.check_leftovers
     findings = [*table.metadata_findings, *chain.from_iterable(check(table) for check in rules)]
     return sorted(findings, key=lambda finding: finding.file)
 
@@ -173,10 +163,10 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
 def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Settings, tuple[Finding, ...]]:
     data = _read(store, f"{folder}/{name}") if name else None
     if name is None or data is None:
-        return Settings(), (MISSING.finding(f"{folder}/{METADATA}"),)
+        return Settings(), (folder_rules.MISSING.finding(f"{folder}/{METADATA}"),)
     path = f"{folder}/{name}"
     settings, deviations = read_metadata(data, path)
-    misnamed = [MISNAMED.finding(path, name=name)] if name != METADATA else []
+    misnamed = [folder_rules.MISNAMED.finding(path, name=name)] if name != METADATA else []
     return settings, (*misnamed, *(deviation.finding for deviation in deviations))
 
 
@@ -208,20 +198,24 @@ def _read_file(
 
 
 def _read_log(store: Store, folder: str) -> Log:
+    def unreadable(path: str, reason: object) -> Log:
+        return Log(None, folder_rules.LOG_FAULT.finding(path, reason=reason))
+
     entries = _entries(store, f"{folder}/{LOG}")
     folders = tuple(entry.name for entry in entries if entry.is_folder)
-    data = _read(store, f"{folder}/{LOG_ID}")
+    id_path = f"{folder}/{LOG_ID}"
+    data = _read(store, id_path)
     if data is None:
-        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason="it is missing") if folders else None)
+        return unreadable(id_path, "it is missing") if folders else Log(None)
     try:
         log_id = load_object(data).get("log_id")
     except ValueError as error:
-        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason=error))
+        return unreadable(id_path, error)
     if not isinstance(log_id, str) or not is_log_id(log_id):
-        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason="it has no id of a log"))
+        return unreadable(id_path, "it has no id of a log")
     path = f"{folder}/{log_folder(log_id)}"
     if log_id not in folders and any(entry.name == log_id for entry in entries):
-        return Log(None, LOG_FAULT.finding(path, reason="it is not a folder"))
+        return unreadable(path, "it is not a folder")
     newest, finding = _newest_record(store, path)
     staged = tuple(name for name in _names(store, path) if staged_record_number(name))
     return Log(log_id, finding, newest, staged, tuple(name for name in folders if name != log_id))
@@ -237,9 +231,9 @@ def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | 
     try:
         return records.parse(data, path), None
     except DamagedFile as fault:
-        return None, LOG_FAULT.finding(path, reason=fault.reason)
+        return None, folder_rules.LOG_FAULT.finding(path, reason=fault.reason)
     except RecordTooNew as newer:
-        return None, TOO_NEW.finding(path, format=newer.found)
+        return None, folder_rules.TOO_NEW.finding(path, format=newer.found)
 
 
 def _names(store: Store, folder: str) -> tuple[str, ...]:

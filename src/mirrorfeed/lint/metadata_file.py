@@ -151,8 +151,6 @@ MANY_KEYS = advice(
 
 
 class Deviation(NamedTuple):
-    """A deviation of `_metadata.json` from the specification."""
-
     finding: Finding
     is_clear: bool
     """True if the file still has only one possible meaning, which the settings have."""

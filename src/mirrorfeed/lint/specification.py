@@ -157,8 +157,6 @@ class ReadFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A lint rule. Each finding has a rule."""
-
     severity: Severity
     code: str
     what: str

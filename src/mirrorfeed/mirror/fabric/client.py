@@ -190,8 +190,6 @@ class FabricItem:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """Response of a failed call."""
-
     status: int
     code: str = ""
     message: str = ""

@@ -15,14 +15,8 @@ from pathlib import Path
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.lint.specification import SCHEMA_SUFFIX
 from mirrorfeed.mirror.errors import NotOurs, SamePlace
+from mirrorfeed.mirror.local_replica import mirrored_table
 from mirrorfeed.mirror.local_replica.landing_zone import find_table_folders
-from mirrorfeed.mirror.local_replica.mirrored_table import (
-    delete_dropped,
-    drop,
-    find_delta_tables,
-    mirror_path,
-    open_mirror,
-)
 from mirrorfeed.mirror.local_replica.table_cycle import State, TableCycle, TableReport, failed_report
 from mirrorfeed.storage import Store
 
@@ -42,10 +36,12 @@ class Replica:
 
     def step(self) -> list[TableReport]:
         """Make one pass over all tables. A failed table is reported and does not stop the other tables."""
-        delete_dropped(self.target)
-        folders = [(folder, mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)]
+        mirrored_table.delete_dropped(self.target)
+        folders = [
+            (folder, mirrored_table.mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)
+        ]
         places = Counter(place for _, place in folders)
-        dropped = [place for place in find_delta_tables(self.target) if place not in places]
+        dropped = [place for place in mirrored_table.find_delta_tables(self.target) if place not in places]
         reports = [report for place in dropped if (report := self._drop(place))]
         for folder, place in folders:
             if places[place] > 1:
@@ -58,11 +54,11 @@ class Replica:
         """Drop a mirrored table whose folder was deleted. Returns None for a table of another program."""
         table = f"{place.parent.name}.{place.name}"
         try:
-            mirror = open_mirror(place)
+            mirror = mirrored_table.open_mirror(place)
             if mirror is None:
                 return None
             table = mirror.folder.replace(f"{SCHEMA_SUFFIX}/", ".")
-            drop(place, self.target)
+            mirrored_table.drop(place, self.target)
         except NotOurs:
             return None
         except MirrorfeedError as error:

@@ -30,8 +30,6 @@ from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Rows of a data file."""
-
     rows: pa.Table
     markers: pa.ChunkedArray | None
     """One marker per row, as int32 and never NULL. None if every row is an insert."""

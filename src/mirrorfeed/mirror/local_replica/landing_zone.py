@@ -28,8 +28,6 @@ _PROCESSED_TIMES = "_replica/processed.json"
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """Folder of a table in the landing zone."""
-
     schema: str | None
     name: str
     etag: str
@@ -49,7 +47,6 @@ class TableFolder:
 
 
 def find_table_folders(zone: Store) -> list[TableFolder]:
-    """Return all table folders of a landing zone."""
     root = zone.list("")
     names = [entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX)]
     folders = tables_in(root, None)
@@ -70,16 +67,12 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Data files of a table folder, in the order in which they are applied."""
+    """Data files in order: applied files (`done`), files to apply now, and files after the first missing number."""
 
     done: list[Entry]
-    """Files that were applied."""
     ready: list[Entry]
-    """Files to apply now."""
     missing: int | None = None
-    """Number of the first missing file, or None."""
     waiting: Sequence[Entry] = ()
-    """Files after the missing file."""
 
 
 def read_settings(zone: Store, folder: str) -> Settings:

@@ -36,8 +36,6 @@ from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The effect of a data file on its table."""
-
     remaining: pa.Array
     """For each row of the table, in order: True if the row remains."""
     added: pa.Table

@@ -16,33 +16,10 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, Settings
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
-from mirrorfeed.mirror.local_replica.file_reader import (
-    FileRows,
-    align_columns,
-    new_columns,
-    read_rows,
-    without_untyped,
-)
-from mirrorfeed.mirror.local_replica.landing_zone import (
-    Queue,
-    TableFolder,
-    data_files,
-    delete_processed,
-    move_processed,
-    queue_by_number,
-    queue_by_time,
-    read_settings,
-    tables_in,
-)
-from mirrorfeed.mirror.local_replica.mirrored_table import (
-    Mirror,
-    check_values,
-    create_mirror,
-    drop,
-    mirror_path,
-    net_change,
-    open_mirror,
-)
+from mirrorfeed.mirror.local_replica import landing_zone, mirrored_table
+from mirrorfeed.mirror.local_replica.file_reader import FileRows, align_columns, new_columns, read_rows, without_untyped
+from mirrorfeed.mirror.local_replica.landing_zone import Queue, TableFolder
+from mirrorfeed.mirror.local_replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import resolve
 
@@ -104,28 +81,30 @@ class TableCycle:
             return self._report(State.FAILED, str(error), error)
 
     def _run(self, now: datetime) -> tuple[State, str]:
-        place = mirror_path(self._target, self._folder)
+        place = mirrored_table.mirror_path(self._target, self._folder)
         resolve("write", self._target, f"{place.parent.name}/{place.name}")
-        mirror = open_mirror(place)
+        mirror = mirrored_table.open_mirror(place)
         if mirror is not None and mirror.etag != self._folder.etag:
-            drop(place, self._target)
+            mirrored_table.drop(place, self._target)
             mirror = None
             self._notes.append(
                 "The folder was created again, so the mirrored table was dropped and is replicated again."
             )
         if mirror is not None and mirror.stopped:
             return State.FAILED, mirror.stopped
-        settings = read_settings(self._zone, self._folder.path)
+        settings = landing_zone.read_settings(self._zone, self._folder.path)
         if mirror is not None:
             if mirror.keys and mirror.keys != settings.keys:
                 raise KeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
             if settings.keys and not mirror.keys:
                 mirror.set_keys(settings.keys)
-        files = data_files(self._zone.list(self._folder.path))
+        files = landing_zone.data_files(self._zone.list(self._folder.path))
         if settings.by_time:
-            queue = queue_by_time(files, mirror.processed(file.name for file in files) if mirror else frozenset())
+            processed = mirror.processed(file.name for file in files) if mirror else frozenset[str]()
+            queue = landing_zone.queue_by_time(files, processed)
         else:
-            queue = queue_by_number(files, mirror.applied() if mirror else 0, self._zone.address(self._folder.path))
+            applied = mirror.applied() if mirror else 0
+            queue = landing_zone.queue_by_number(files, applied, self._zone.address(self._folder.path))
         done = list(queue.done)
         failure: MirrorfeedError | None = None
         for file in queue.ready:
@@ -139,9 +118,9 @@ class TableCycle:
         with suppress(*([MirrorfeedError] if failure else [])):
             if mirror is not None:
                 self._confirm_folder()
-                for name in move_processed(self._zone, self._folder.path, done):
+                for name in landing_zone.move_processed(self._zone, self._folder.path, done):
                     self._notes.append(f"{name} was already applied, so it was not read again.")
-                delete_processed(self._zone, self._folder.path, mirror.place, now)
+                landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
         if failure is not None:
             raise failure
         if queue.missing is not None:
@@ -164,7 +143,7 @@ class TableCycle:
             )
             return None
         if mirror is None:
-            mirror = create_mirror(place, self._folder, schema, settings.keys)
+            mirror = mirrored_table.create_mirror(place, self._folder, schema, settings.keys)
         else:
             try:
                 new = new_columns(mirror.schema, content.rows.schema, self._folder.table, address)
@@ -176,11 +155,11 @@ class TableCycle:
         rows = align_columns(mirror.schema, content.rows)
         markers = content.markers
         written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
-        check_values(mirror.schema, written, address)
+        mirrored_table.check_values(mirror.schema, written, address)
         if markers is None:
             mirror.append(rows, file.name, settings.by_time)
         else:
-            change = net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
+            change = mirrored_table.net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
             if change.removes:
                 mirror.replace(change.remaining, change.added, file.name, settings.by_time)
             else:
@@ -192,7 +171,7 @@ class TableCycle:
     def _confirm_folder(self) -> None:
         """Raise `FolderReplaced` if the folder was deleted or created again, because its files may belong to another
         table."""
-        if self._folder not in tables_in(self._zone.list(self._folder.parent), self._folder.schema):
+        if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
     def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:

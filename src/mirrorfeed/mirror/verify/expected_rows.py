@@ -10,30 +10,12 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    DataType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VariantType,
-    YearMonthIntervalType,
-)
+from pyspark.sql import types as T
 
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.identifier import quote
 
-NESTED = (ArrayType, MapType, StructType, VariantType)
+NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _ROW = "__row__"
 
 
@@ -59,30 +41,30 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
     )
 
 
-def _in_condition(field: StructField) -> Column:
+def _in_condition(field: T.StructField) -> Column:
     """Return a column in the form in which conditions compare it: text without collation, and times in UTC."""
-    if isinstance(field.dataType, TimestampType):
+    if isinstance(field.dataType, T.TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
     value = F.col(quote(field.name))
-    if isinstance(field.dataType, FloatType | DoubleType):
+    if isinstance(field.dataType, T.FloatType | T.DoubleType):
         # With the column itself, Spark skips a file that has -0.0 and no +0.0 when a condition compares with 0.
         return F.nanvl(value, value)
-    return F.collate(value, "UTF8_BINARY") if isinstance(field.dataType, StringType) else value
+    return F.collate(value, "UTF8_BINARY") if isinstance(field.dataType, T.StringType) else value
 
 
-def _as_cast(value: Column, type_: DataType, cast: str | None) -> Column:
+def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
     if cast is None:
         return value
     name, _, length = cast.strip().lower().partition("(")
     if name == "string" and length:
         return F.left(value, F.lit(int(length.rstrip(")"))))
-    if name == "string" and isinstance(type_, DecimalType):
+    if name == "string" and isinstance(type_, T.DecimalType):
         return value.try_cast("string")  # in some sessions, a plain cast writes small values with an exponent
     return value.cast(cast.strip())
 
 
-def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
+def column_fault(field: T.StructField, mirror: T.StructType, *, as_text: bool) -> str | None:
     """Return the difference between a column of the source and its column in the mirror, or None."""
     expected = _mirror_type(field.dataType)
     actual = next((column.dataType for column in mirror if column.name == field.name), None)
@@ -93,30 +75,30 @@ def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> st
     return None
 
 
-def _mirror_type(type_: DataType) -> DataType:
+def _mirror_type(type_: T.DataType) -> T.DataType:
     """Return the type of a source column in its mirror."""
-    if isinstance(type_, (*NESTED, StringType, DayTimeIntervalType, YearMonthIntervalType)):
-        return StringType()
-    return BinaryType() if _is_geo_type(type_) else type_
+    if isinstance(type_, (*NESTED, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)):
+        return T.StringType()
+    return T.BinaryType() if _is_geo_type(type_) else type_
 
 
-def _text_types(type_: DataType) -> tuple[DataType, ...]:
+def _text_types(type_: T.DataType) -> tuple[T.DataType, ...]:
     """Return the types that a mirror can have instead of `type_` if files are text, which has fewer types."""
-    wider: dict[DataType, DataType] = {ByteType(): ShortType(), TimestampType(): TimestampNTZType()}
-    return StringType(), wider.get(type_, type_)
+    wider: dict[T.DataType, T.DataType] = {T.ByteType(): T.ShortType(), T.TimestampType(): T.TimestampNTZType()}
+    return T.StringType(), wider.get(type_, type_)
 
 
-def _is_geo_type(type_: DataType) -> bool:
+def _is_geo_type(type_: T.DataType) -> bool:
     return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for these types
 
 
-def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
+def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return an expression for a column of the source and one for its mirror, with equal values if both are equal.
 
     `mirror_type` is the type of the column in the mirror.
     """
     value, type_ = F.col(quote(field.name)), field.dataType
-    if isinstance(type_, VariantType):
+    if isinstance(type_, T.VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
     source = _comparable(value, type_, from_text=False)
     if isinstance(type_, NESTED):
@@ -124,13 +106,13 @@ def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Colum
     expected = _mirror_type(type_)
     if mirror_type == expected:
         return source, value
-    if mirror_type == StringType():  # text that cannot be parsed is compared unchanged, so it differs
+    if mirror_type == T.StringType():  # text that cannot be parsed is compared unchanged, so it differs
         return _as_text(source, expected), F.coalesce(_as_text(_from_text(value, expected), expected), value)
     # The mirror has shorts for bytes, or timestamps in UTC without a zone.
-    return (source, _instant(value)) if isinstance(expected, TimestampType) else (source.cast(mirror_type), value)
+    return (source, _instant(value)) if isinstance(expected, T.TimestampType) else (source.cast(mirror_type), value)
 
 
-def key_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
+def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return a column of the source, which is not nested, and its column in the mirror, both with the mirror's type.
 
     Text that cannot be parsed becomes NULL.
@@ -139,58 +121,58 @@ def key_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Colu
     source = _plain(value, field.dataType)
     if mirror_type == expected:
         return source, value
-    if mirror_type == StringType():
+    if mirror_type == T.StringType():
         return source, _from_text(value, expected)
-    return source, (_instant(value) if isinstance(expected, TimestampType) else value).cast(expected)
+    return source, (_instant(value) if isinstance(expected, T.TimestampType) else value).cast(expected)
 
 
-def _as_text(value: Column, type_: DataType) -> Column:
-    if isinstance(type_, TimestampType):  # text with a time zone can be ambiguous
+def _as_text(value: Column, type_: T.DataType) -> Column:
+    if isinstance(type_, T.TimestampType):  # text with a time zone can be ambiguous
         value = F.unix_micros(value)
-    return F.hex(value) if isinstance(type_, BinaryType) else value.cast("string")
+    return F.hex(value) if isinstance(type_, T.BinaryType) else value.cast("string")
 
 
-def _from_text(text: Column, type_: DataType) -> Column:
-    if isinstance(type_, TimestampType):
+def _from_text(text: Column, type_: T.DataType) -> Column:
+    if isinstance(type_, T.TimestampType):
         return _instant(text)
-    return F.try_to_binary(text, F.lit("base64")) if isinstance(type_, BinaryType) else text.try_cast(type_)
+    return F.try_to_binary(text, F.lit("base64")) if isinstance(type_, T.BinaryType) else text.try_cast(type_)
 
 
 def _instant(in_utc: Column) -> Column:
     return F.concat(in_utc.cast("string"), F.lit("Z")).try_cast("timestamp")
 
 
-def _parsed(text: Column, type_: DataType) -> Column:
-    return F.parse_json(text) if isinstance(type_, VariantType) else F.from_json(text, _json_type(type_).json())
+def _parsed(text: Column, type_: T.DataType) -> Column:
+    return F.parse_json(text) if isinstance(type_, T.VariantType) else F.from_json(text, _json_type(type_).json())
 
 
-def _json_type(type_: DataType) -> Any:
+def _json_type(type_: T.DataType) -> Any:
     """Return the type of a value in JSON, in which all keys are text."""
-    if isinstance(type_, StructType):
-        return StructType([StructField(field.name, _json_type(field.dataType)) for field in type_])
-    if isinstance(type_, ArrayType):
-        return ArrayType(_json_type(type_.elementType))
-    if isinstance(type_, MapType):
-        return MapType(StringType(), _json_type(type_.valueType))
-    return type_ if isinstance(type_, VariantType) else _mirror_type(type_)
+    if isinstance(type_, T.StructType):
+        return T.StructType([T.StructField(field.name, _json_type(field.dataType)) for field in type_])
+    if isinstance(type_, T.ArrayType):
+        return T.ArrayType(_json_type(type_.elementType))
+    if isinstance(type_, T.MapType):
+        return T.MapType(T.StringType(), _json_type(type_.valueType))
+    return type_ if isinstance(type_, T.VariantType) else _mirror_type(type_)
 
 
-def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
+def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
     """Return a value in a form that Spark can compare: maps as arrays of entries sorted by key, and variants as text.
 
     A variant null becomes NULL, because JSON has the same text for both inside other values.
     """
-    if isinstance(type_, VariantType):
+    if isinstance(type_, T.VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))
-    if isinstance(type_, StructType):
+    if isinstance(type_, T.StructType):
         fields = [
             _comparable(value.getField(field.name), field.dataType, from_text=from_text).alias(field.name)
             for field in type_
         ]
         return F.when(value.isNotNull(), F.struct(*fields)) if fields else value
-    if isinstance(type_, ArrayType):
+    if isinstance(type_, T.ArrayType):
         return F.transform(value, lambda item: _comparable(item, type_.elementType, from_text=from_text))
-    if isinstance(type_, MapType):
+    if isinstance(type_, T.MapType):
         return F.array_sort(
             F.transform(
                 F.map_entries(value),
@@ -203,19 +185,19 @@ def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
     return value if from_text else _plain(value, type_)
 
 
-def _plain(value: Column, type_: DataType) -> Column:
+def _plain(value: Column, type_: T.DataType) -> Column:
     """Return a source value, which is not nested, in the form that the mirror should have."""
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
-    if isinstance(type_, StringType):  # compare bytes, independent of the collation
+    if isinstance(type_, T.StringType):  # compare bytes, independent of the collation
         return F.collate(value, "UTF8_BINARY")
     expected = _mirror_type(type_)
     return value if expected == type_ else value.cast(expected)
 
 
-def _key(key: Column, type_: DataType, *, from_text: bool) -> Column:
+def _key(key: Column, type_: T.DataType, *, from_text: bool) -> Column:
     if isinstance(type_, NESTED):
         return _comparable(_parsed(key, type_) if from_text else key, type_, from_text=from_text)
     if not from_text:
         return key
-    return F.unbase64(key) if isinstance(type_, BinaryType) else key.cast(type_)
+    return F.unbase64(key) if isinstance(type_, T.BinaryType) else key.cast(type_)

@@ -21,7 +21,6 @@ from mirrorfeed.mirror.verify.expected_rows import NESTED, column_fault, compara
 from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
-"""Default number of differences to collect."""
 IN_SOURCE, IN_MIRROR = "__n_source__", "__n_mirror__"
 """Columns with the number of rows on each side."""
 _BYTES_AROUND = 8
