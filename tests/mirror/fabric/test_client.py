@@ -44,7 +44,7 @@ RESPONSES: dict[str, Any] = {
 }
 
 
-class Answering(FabricClient):
+class FixedResponse(FabricClient):
     """A transport that returns the same body for each call."""
 
     def __init__(self, body: bytes) -> None:
@@ -55,11 +55,11 @@ class Answering(FabricClient):
         return SimpleNamespace(status_code=200, headers={}, body=lambda: self.body)
 
 
-def ask(name: str, body: bytes) -> object:
+def call_api(name: str, body: bytes) -> object:
     if name == "content":
         parts = [{"path": "mirroring.json", "payload": base64.b64encode(body).decode()}]
         body = json.dumps({"definition": {"parts": parts}}).encode()
-    api = Answering(body)
+    api = FixedResponse(body)
     match name:
         case "tables":
             return [str(each) for each in MirroredDatabase(api, PLACE).tables()]
@@ -72,7 +72,7 @@ def ask(name: str, body: bytes) -> object:
 
 def check(name: str, body: bytes) -> None:
     with suppress(ResponseInvalid, DefinitionUnreadable, OtherMirror, NoSqlEndpoint, NotListed):
-        ask(name, body)
+        call_api(name, body)
 
 
 @pytest.mark.parametrize("name", RESPONSES)
@@ -101,5 +101,5 @@ def test_many_damaged_responses_are_one_error(name: str, data: st.DataObject) ->
 )
 def test_response_with_wrong_types_is_one_error(body: dict[str, Any], reason: str) -> None:
     with pytest.raises(ResponseInvalid) as caught:
-        ask("tables", json.dumps(body).encode())
+        call_api("tables", json.dumps(body).encode())
     assert reason in caught.value.problem

@@ -42,7 +42,7 @@ def fail(onelake: OneLake, verb: str, how: How, times: int = 1, **facts: object)
     return onelake.server.faults.add(Fault(f"fabric {verb}", how, times, **facts))  # type: ignore[arg-type]
 
 
-def nothing(_: str) -> None: ...
+def ignore_status(_: str) -> None: ...
 
 
 # Create
@@ -147,7 +147,7 @@ def test_running_mirroring_is_not_started_again(
     onelake: OneLake, database: MirroredDatabase, requests: Requests
 ) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
-    database.start(nothing, 60)
+    database.start(ignore_status, 60)
 
     assert requests() == ["getMirroringStatus"]
 
@@ -157,7 +157,7 @@ def test_mirroring_is_stopped_only_if_running(
     onelake: OneLake, database: MirroredDatabase, requests: Requests, status: str, stops: int
 ) -> None:
     onelake.fabric.databases[DATABASE].status = status
-    database.stop(nothing, 60)
+    database.stop(ignore_status, 60)
 
     assert requests().count("stopMirroring") == stops
     assert database.status() in ("Stopped", "Initialized")
@@ -168,7 +168,7 @@ def test_start_without_effect_is_reported_after_the_wait(
 ) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
     with pytest.raises(NotReached) as error:
-        database.start(nothing, 60)
+        database.start(ignore_status, 60)
 
     assert (error.value.verb, error.value.seconds, error.value.status) == ("startMirroring", 60, "Starting")
     assert time.now == 60
@@ -229,7 +229,7 @@ def test_dropping_a_table_is_awaited(onelake: OneLake, database: MirroredDatabas
 def test_stopped_database_drops_nothing_and_is_not_awaited(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].status = "Stopped"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Stopped"}}
-    database.wait_until_dropped(Target("sales", "orders"), nothing, 60)
+    database.wait_until_dropped(Target("sales", "orders"), ignore_status, 60)
 
     assert len(database.tables()) == 1
 
@@ -239,7 +239,7 @@ def test_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, 
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = MANY
     with pytest.raises(NotDropped) as error:
-        database.wait_until_dropped(Target("sales", "orders"), nothing, 60)
+        database.wait_until_dropped(Target("sales", "orders"), ignore_status, 60)
 
     assert (error.value.table, error.value.seconds, error.value.state) == ("sales.orders", 60, "Replicating")
 
@@ -251,7 +251,7 @@ def test_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, 
 @pytest.mark.parametrize("verb", ["getMirroringStatus", "getTablesMirroringStatus", "startMirroring"])
 def test_failed_call_is_retried(onelake: OneLake, database: MirroredDatabase, verb: str, how: How) -> None:
     fail(onelake, verb, how)
-    database.start(nothing, 60)
+    database.start(ignore_status, 60)
 
     assert database.tables() == []
 

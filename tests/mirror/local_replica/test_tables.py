@@ -175,8 +175,8 @@ class MissingAtFirst(FolderStore):
     calls: tuple[str, ...] = ()
 
     def list(self, folder: str) -> list[Entry]:
-        if not Path(self.root, "here").exists():
-            Path(self.root, "here").touch()
+        if not Path(self.root, "listed before").exists():
+            Path(self.root, "listed before").touch()
             raise StoreUnavailable(action="list", address=self.address(folder), reason="it sleeps")
         return super().list(folder)
 

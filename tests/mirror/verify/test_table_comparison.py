@@ -270,18 +270,18 @@ def test_only_a_missing_source_file_counts_as_a_missing_version(of: str) -> None
     )
     source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
     expected = VersionGone if of == "source" else RuntimeError
-    requested: Any = Answering()
+    requested: Any = SessionWithAllTables()
     with pytest.raises(expected), version_gone_errors(requested, source, 1, mirror):
         raise RuntimeError(missing.format(of))
 
 
-class Answering:
+class SessionWithAllTables:
     """A session in which every table exists."""
 
-    def sql(self, _: str) -> Answering:
+    def sql(self, _: str) -> SessionWithAllTables:
         return self
 
-    def first(self) -> Answering:
+    def first(self) -> SessionWithAllTables:
         return self
 
     def asDict(self) -> dict[str, str]:
