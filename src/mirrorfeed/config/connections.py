@@ -20,7 +20,7 @@ from mirrorfeed.runtime.credentials import (
 )
 
 
-class _WithPrincipal(values.Form):
+class _WithPrincipal(values.ConfigModel):
     service_principal: ServicePrincipal
 
 
@@ -52,7 +52,7 @@ def _check_schema(value: str) -> str:
     return value
 
 
-class FabricOptions(values.Form):
+class FabricOptions(values.ConfigModel):
     """Settings of the mirrored database. A setting that is None is not changed."""
 
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
@@ -88,7 +88,7 @@ def _check_channel_name(value: str) -> str:
 MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 
 
-class MaxLagMinutes(values.Form):
+class MaxLagMinutes(values.ConfigModel):
     """Maximum wait for each step, in minutes. None means no limit."""
 
     published: values.Minutes = 120.0
@@ -97,13 +97,13 @@ class MaxLagMinutes(values.Form):
     queryable: values.Minutes = 60.0
 
 
-class Webhook(values.Form):
+class Webhook(values.ConfigModel):
     name: Annotated[str, AfterValidator(_check_channel_name)]
     kind: Literal["teams", "slack"]
     url: SecretLocation
 
 
-class Mail(values.Form):
+class Mail(values.ConfigModel):
     server: Annotated[str, AfterValidator(_check_server)]
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
     tls: Literal["starttls", "implicit"] = "starttls"
@@ -119,7 +119,7 @@ class Mail(values.Form):
         return self
 
 
-class Alerts(values.Form):
+class Alerts(values.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
     """Hours after which a lasting problem is sent again. The maximum also limits how long a forged alert state can

@@ -76,7 +76,7 @@ class Sources(Entry):
         return self
 
 
-class ArchiveOptions(values.Form):
+class ArchiveOptions(values.ConfigModel):
     prices: Prices
 
 

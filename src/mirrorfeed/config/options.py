@@ -18,7 +18,7 @@ from mirrorfeed.source.identifier import MAX_PARTS, Source
 from mirrorfeed.source.table_info import parse_days
 
 
-class FollowLimits(values.Form):
+class FollowLimits(values.ConfigModel):
     """Limits of followed tables. New commits are published when the first limit is reached. None means no limit."""
 
     # Fabric merges at most every 15 seconds.
@@ -53,7 +53,7 @@ def _parse_time(value: object) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-class Pause(values.Form):
+class Pause(values.ConfigModel):
     reason: Annotated[str, AfterValidator(partial(values.check_not_empty, hint=": write a reason"))]
     until: Annotated[datetime, PlainValidator(_parse_time)]
     """End of the pause."""
@@ -62,7 +62,7 @@ class Pause(values.Form):
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
 
 
-class Partner(values.Form):
+class Partner(values.ConfigModel):
     """Content of `_partnerEvents.json`."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -71,7 +71,7 @@ class Partner(values.Form):
     information: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
-class Options(values.Form):
+class Options(values.ConfigModel):
     """Options that can be set at the top level for all tables, or in the entry of a table."""
 
     format: Literal["parquet", "delimited"] = "parquet"
@@ -236,7 +236,7 @@ def _parse_days(value: object) -> int:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
-class HistoryLocation(values.Form):
+class HistoryLocation(values.ConfigModel):
     """Location of a history, or the schema or folder of several histories."""
 
     table: Annotated[Source, PlainValidator(values.parse_source)] = Field(alias="location")

@@ -35,13 +35,13 @@ _FABRIC_ADDRESS = re.compile(r"https://onelake\.dfs\.fabric\.microsoft\.com/([^/
 """Address of a landing zone, as Fabric shows it."""
 
 
-class Form(BaseModel):
+class ConfigModel(BaseModel):
     """Base class of all models of the configuration."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-def _size(value: object) -> int:
+def _parse_size(value: object) -> int:
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         count = int(match[1]) * _UNITS[match[2].lower()]
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -264,7 +264,7 @@ def resolve_path(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
 
 
-Size = Annotated[int, PlainValidator(_size)]
+Size = Annotated[int, PlainValidator(_parse_size)]
 """Size in bytes."""
 Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]
 Minutes = Annotated[float | None, _number_validator("minutes", 1, 525_600)]
