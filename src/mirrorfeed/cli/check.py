@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,16 +43,13 @@ if TYPE_CHECKING:
 )
 @click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
 @click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also show when each was updated.")
-def status(
-    tables: tuple[str, ...], behind: bool, every: bool, fabric: bool, mirror: str | None
-) -> Result[results.Status]:
+def status(tables: tuple[str, ...], every: bool, **options: Any) -> Result[results.Status]:
     """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
 
     The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
     Exits with 1 if a table has an error.
     """
-    result = feed().status(*tables, behind=behind, fabric=fabric, mirror=mirror)
-    return replace(result, every=every or bool(tables))
+    return replace(feed().status(*tables, **options), every=every or bool(tables))
 
 
 @main.command()

@@ -308,15 +308,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_set: bool) -> 
     help="Log messages of this level and higher levels to standard error.",
 )
 @click.pass_context
-def main(
-    context: click.Context,
-    landing_zone: str | None,
-    ledger: str | None,
-    staging_path: str | None,
-    secret_scope: str | None,
-    verbose: bool,
-    log_level: str | None,
-) -> None:
+def main(context: click.Context, /, verbose: bool, log_level: str | None, **overrides: str | None) -> None:
     """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once.
 
     TABLE is the target or the source of a configured table, such as sales.orders or main.sales.orders.
@@ -326,9 +318,4 @@ def main(
         logger.setLevel(level.upper())
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.handlers = [handler]
-    context.obj = {
-        "landing_zone": landing_zone,
-        "ledger": ledger,
-        "staging_path": staging_path or None,
-        "secret_scope": secret_scope,
-    }
+    context.obj = {**overrides, "staging_path": overrides["staging_path"] or None}

@@ -13,42 +13,34 @@ from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
 from mirrorfeed.config.values import shorten
 
+_MESSAGES = {
+    "value_error": "{error}",
+    "missing": "is missing",
+    "literal_error": "must be {expected}, not {value}",
+    "bool_type": "must be true or false, not {value}",
+    "int_type": "must be a whole number, not {value}",
+    **dict.fromkeys(["float_type", "float_parsing", "finite_number"], "must be a number, not {value}"),
+    "string_type": "must be text, not {value}: put it in quotes",
+    "greater_than_equal": "must be at least {ge:g}, not {value}",
+    "less_than_equal": "must be at most {le}, not {value}",
+    **dict.fromkeys(["list_type", "tuple_type"], "must be a list, not {value}"),
+    **dict.fromkeys(["too_short", "string_too_short"], "is empty"),
+    **dict.fromkeys(["model_type", "dataclass_type"], "must be a map of fields and values, not {value}"),
+}
+"""Message for each type of error of pydantic."""
+
 
 def message(model: type[BaseModel], fault: dict[str, Any], *, is_secret: bool) -> str:
     """Return the message for an error of pydantic. The message does not contain the rejected value if `is_secret`."""
-    facts, value = fault.get("ctx", {}), "this value" if is_secret else shorten(fault["input"])
-    match fault["type"]:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden" | "unexpected_keyword_argument":
-            *place, name = fault["loc"]
-            return _unknown_field("" if is_secret else str(name), _model_at(model, place))
-        case "value_error":
-            return str(facts["error"])
-        case "literal_error":
-            return f"must be {facts['expected'].replace(chr(39), '')}, not {value}"
-        case "bool_type":
-            return f"must be true or false, not {value}"
-        case "int_type":
-            return f"must be a whole number, not {value}"
-        case "float_type" | "float_parsing" | "finite_number":
-            return f"must be a number, not {value}"
-        case "string_type":
-            return f"must be text, not {value}: put it in quotes"
-        case "greater_than_equal":
-            return f"must be at least {facts['ge']:g}, not {value}"
-        case "less_than_equal":
-            return f"must be at most {facts['le']}, not {value}"
-        case "list_type" | "tuple_type":
-            return f"must be a list, not {value}"
-        case "too_short" | "string_too_short":
-            return "is empty"
-        case "model_type" | "dataclass_type" if fault["loc"]:
-            return f"must be a map of fields and values, not {value}"
-        case "model_type":
-            return f"must be a table with a source and a target, not {value}"
-        case _:
-            return str(fault["msg"])
+    kind, place, facts = fault["type"], fault["loc"], dict(fault.get("ctx", {}))
+    value = "this value" if is_secret else shorten(fault["input"])
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return _unknown_field("" if is_secret else str(place[-1]), _model_at(model, place[:-1]))
+    if kind == "model_type" and not place:
+        return f"must be a table with a source and a target, not {value}"
+    if kind == "literal_error":
+        facts["expected"] = facts["expected"].replace("'", "")
+    return _MESSAGES[kind].format(**facts, value=value) if kind in _MESSAGES else str(fault["msg"])
 
 
 def _model_at(model: Any, place: Sequence[Any]) -> Any:
