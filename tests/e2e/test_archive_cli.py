@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.restore import follow
+from mirrorfeed.archive.restore import request_and_wait
 from mirrorfeed.cli import main
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
@@ -128,8 +128,8 @@ def test_restored_rows_are_copied_into_another_table(
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in orders_table.files("1", "2"))
     monkeypatch.setattr("mirrorfeed.archive.restore.tiers_at", lambda location: tiers)
-    passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
-    monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
+    passing = partial(request_and_wait, sleep=lambda seconds: clock.pass_(seconds / 3600))
+    monkeypatch.setattr("mirrorfeed.archive.restore.request_and_wait", passing)
     monkeypatch.chdir(tmp_path)
     price = {"per_gib": 2**30, "per_10k_files": 0}
     prices = {"currency": "EUR", "standard": price, "high": price}
