@@ -106,10 +106,10 @@ def check_alerts(
 
     progress.info("Checking all tables")
     check, facts = check_all(spark, config, mirror)
-    lost = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
+    ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
     store, path = state_of(config)
     rows = notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, datetime.now(UTC))
-    return tuple(rows), (with_code(lost),) if lost else (), summary_of(rows)
+    return tuple(rows), (with_code(ledger_error),) if ledger_error else (), summary_of(rows)
 
 
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:

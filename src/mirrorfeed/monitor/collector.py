@@ -75,7 +75,7 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        """Return the facts about each table, in order. A problem while reading is one of the facts, and not raised."""
+        """Return the facts about each table, in order. Errors are facts, and are not raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in collected:
@@ -233,6 +233,7 @@ class Collector:
 
 
 def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
+    """Return the facts about the folder of a table and about a view of its log. `view` is None without a log."""
     store, folder = log.store, log.folder
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
