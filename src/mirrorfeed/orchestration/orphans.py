@@ -106,7 +106,7 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
 def _is_of_mirrorfeed(store: Store, target: Target, view: View) -> bool:
     """Return whether mirrorfeed wrote the folder with this log.
 
-    The log of an interrupted first load has no record. Then the folder contains at most `_metadata.json` besides.
+    After an interrupted first load, the log has no record, and the folder contains only the log and `_metadata.json`.
     """
     return view.newest is not None or {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 

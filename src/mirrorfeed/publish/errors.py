@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.names import LOG_ID
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.source.errors import Finding, Gap, GapReason
+from mirrorfeed.source.errors import Finding
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
@@ -268,69 +268,6 @@ class NothingPublished(Terminal):
     fix = "Run `mirrorfeed publish`. The first run publishes a snapshot."
 
 
-class ReadFromHistory(Transient):
-    code = "MF3406"
-    what = "{gap.problem} mirrorfeed read these changes from the history {history} instead."
-    fix = "No data is lost. To prevent this, publish more often, or increase the retention of the source."
-    is_warning = True
-    gap: Gap
-
-
-class HistoryUnusable(Transient):
-    code = "MF3407"
-    what = "The changes of {gap.table} cannot be read from its history {history} either: {error.problem}"
-    fix = "{error.solution}"
-    meaning = (
-        "The change data feed has a gap, and the permanent history of the table cannot fill the gap. The message"
-        " includes the error of the history: correct its cause and publish again, or run `mirrorfeed rebuild`."
-    )
-    is_warning = True
-    gap: Gap
-    error: MirrorfeedError
-
-
-class RowHashesLost(Gap):
-    code = "MF3501"
-    what = "The row hashes of {table} at version {published} are missing in {states}."
-    fix = (
-        "If the table with the row hashes was deleted or replaced, restore it. Otherwise reload {table} with"
-        " `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically."
-    )
-    meaning = (
-        "The row hashes of the published version are missing, so the rows that changed since then cannot be found."
-        " Nothing was published."
-    )
-    states: str
-    reason: str = "its row hashes are gone"
-
-
-class RowHashesChanged(Transient):
-    code = "MF3502"
-    what = "Another process wrote to {states} while {table} was compared. Nothing was published."
-    fix = "Publish again, and run only one publisher at a time for this table."
-
-
-class NotRowHashes(Terminal):
-    code = "MF3503"
-    what = "The row hashes of {table} belong in {states}, but this table exists and was not created by mirrorfeed."
-    fix = "Move or delete that table, or choose a `ledger` in another schema or folder."
-
-
-class ColumnsChanged(Transient):
-    code = "MF3504"
-    what = "The columns of {table} changed during the comparison. Nothing was published."
-    fix = "Publish again."
-
-
-class LedgerRequired(Terminal):
-    code = "MF3505"
-    what = (
-        "{table} is published by comparison (`changes: compare`). This stores row hashes next to the ledger, but no"
-        " ledger is configured."
-    )
-    fix = "Set `ledger`, for example `ledger: main.ops.mirror_ledger`."
-
-
 class KeysRequired(Terminal):
     code = "MF3506"
     what = "{table} is published by comparison (`changes: compare`), but has no keys."
@@ -341,44 +278,3 @@ class FeedRequired(Terminal):
     code = "MF3507"
     what = "{operation} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
     fix = "Run `mirrorfeed publish` to compare and publish the table, or `mirrorfeed rebuild` to reload it."
-
-
-class NotComparable(Gap):
-    code = "MF3509"
-    what = (
-        "The change data feed of {table} has a gap, and the published version {published} can no longer be read, so it"
-        " cannot be compared with the newest version."
-    )
-    fix = "Reload the table with `mirrorfeed rebuild`."
-    meaning = (
-        "The change data feed has a gap. `on_gap: compare` cannot close the gap, because the published version can no"
-        " longer be read: VACUUM deleted its files, or its log is gone."
-    )
-    reason: str = "its files or its log are gone"
-
-
-class RangeCompared(Transient):
-    code = "MF3510"
-    what = (
-        "{cause.problem} The rows that differ between versions {range.from_version_exclusive} and"
-        " {range.to_version_inclusive} were published instead."
-    )
-    fix = {
-        "the columns changed": "No data is lost, and no action is needed.",
-        "a deletion vector is large": (
-            "No data is lost. To prevent this, run `REORG TABLE … APPLY (PURGE)`: it rewrites files that have large"
-            " deletion vectors."
-        ),
-        "the feed has a gap": (
-            "No data is lost. To prevent this, publish more often, or increase the retention of the source."
-        ),
-    }
-    is_warning = True
-    cause: Finding
-
-    @property
-    def case(self) -> str:
-        if not isinstance(self.cause, Gap):
-            return "the columns changed"
-        large = self.cause.reason == GapReason.LARGE_VECTOR
-        return "a deletion vector is large" if large else "the feed has a gap"

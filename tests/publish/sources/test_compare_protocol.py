@@ -28,12 +28,13 @@ from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
-from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
+from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.sources import NO_SPARK, full_compare
+from mirrorfeed.publish.sources.errors import LedgerRequired, RowHashesLost
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source

@@ -21,15 +21,9 @@ from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysCh
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.reload import clear
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.errors import (
-    ColumnsChanged,
-    FeedRequired,
-    NotRowHashes,
-    RowHashesChanged,
-    RowHashesLost,
-    RowsRefused,
-)
+from mirrorfeed.publish.errors import FeedRequired, RowsRefused
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.sources.errors import ColumnsChanged, NotRowHashes, RowHashesChanged, RowHashesLost
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing

@@ -17,7 +17,6 @@ from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.row_diff import (
     DIFFERS,
@@ -29,6 +28,7 @@ from mirrorfeed.publish.row_diff import (
     with_hashes,
 )
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.sources.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.sources.gap_sources import SnapshotDiff, bridge_gap
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import Range

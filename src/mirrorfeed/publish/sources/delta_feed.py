@@ -17,7 +17,6 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
 from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.errors import RangeCompared
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import ExistingRows, FindInvalidText
@@ -125,6 +124,8 @@ class DeltaFeed:
 
         Raises `cause` if one of the two ends cannot be read either.
         """
+        from mirrorfeed.publish.sources.errors import RangeCompared  # imported late: few ranges are compared
+
         try:
             with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):

@@ -24,7 +24,7 @@ from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
-from mirrorfeed.publish import errors
+from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
@@ -40,6 +40,7 @@ from mirrorfeed.publish.row_diff import (
     key_positions,
     with_hashes,
 )
+from mirrorfeed.publish.sources import errors
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
@@ -239,7 +240,7 @@ class FullCompare:
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, Repair):
-            raise errors.FeedRequired(table=str(self.source), operation="Repairing a mirror")
+            raise FeedRequired(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
         published = what.from_version_exclusive if isinstance(what, Range) else None
         is_newest = published is not None and facts.published_at == facts.before
