@@ -55,7 +55,7 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return ask
 
-    for room, name in ((change_feed, "schema_at"), (change_feed, "is_feed_on")):
+    for room, name in ((change_feed, "read_schema_at"), (change_feed, "is_feed_on")):
         monkeypatch.setattr(room, name, counted(getattr(room, name)))
     return found
 
@@ -70,7 +70,7 @@ def test_commits_with_metadata_are_found(spark: SparkSession, written: Source) -
 def test_delta_checks_only_metadata_changes_among_many_writes(
     spark: SparkSession, written: Source, listings: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(change_feed, "_MAX_DOUBTFUL", 8)
+    monkeypatch.setattr(change_feed, "_MAX_CANDIDATES", 8)
     found = read_facts(spark, written, after, limit=100)
     changed = {10, 15, 16, 20, 22} - set(range(after))
     assert set(listings) == {after, after + 1, *changed}

@@ -77,8 +77,8 @@ def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
 
 
 def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
-    """Return whether the feed was on at a version. Reads the changes of this version alone, because only Delta
-    knows."""
+    """Return whether the feed was on at a version. Reads the changes of the version, because the properties of a table
+    show only whether the feed is on now."""
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", version)
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
