@@ -127,7 +127,7 @@ _NO_DATA = "<p>No data yet.</p>"
 
 
 def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
-    """Return a line chart over time, with a line for each series: its values by time, sorted by time."""
+    """Return a line chart over time. `series` has the values of each line by time, sorted by time."""
     times = [time for points in series.values() for time in points]
     if not times:
         return _NO_DATA

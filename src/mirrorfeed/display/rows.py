@@ -64,7 +64,7 @@ class Row:
 
     @property
     def quiet(self) -> bool:
-        """True if the row need not be listed when there are many."""
+        """True if the row need not be listed when there are many such rows."""
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _too_long_in_old_table(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return two rules for a retention: it is shorter than the lag, or a change might wait longer if one run fails."""
+    """Return the rules for a retention that is too short for the current lag, or for a wait with one failed run."""
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
     def exceeded(facts: TableFacts) -> Values | None:
