@@ -58,7 +58,7 @@ class Zone:
         return re.sub(r"[\s│┃]+", " ", out.file.getvalue())  # type: ignore[attr-defined]
 
     def replicate(self) -> TableReport:
-        (report,) = Replica(self._store, str(self._target)).step()
+        (report,) = Replica(self._store, str(self._target)).run_pass()
         return report
 
     @property

@@ -106,7 +106,7 @@ class Way:
             self.publish(self.disturbance if disturbed else None)
 
     def mirror(self) -> list[Row]:
-        (report,) = Replica(FolderStore(str(self.place / "zone")), str(self.place / "mirror")).step()
+        (report,) = Replica(FolderStore(str(self.place / "zone")), str(self.place / "mirror")).run_pass()
         assert report.state is State.REPLICATING, report
         rows: list[Row] = DeltaTable(str(self.place / "mirror/s/t")).to_pyarrow_table().to_pylist()
         return rows

@@ -64,7 +64,7 @@ def test_public_api_covers_all_steps_from_first_publish_to_repair(
     with pytest.raises(MirrorNotNamed):
         feed.verify()
     mirror = str(tmp_path / "mirror")
-    Replica(FolderStore(str(tmp_path / "zone")), mirror).step()
+    Replica(FolderStore(str(tmp_path / "zone")), mirror).run_pass()
     feed.verify(mirror=mirror).check()
     spark.sql(f"UPDATE delta.`{mirror}/sales/orders` SET v = 'lost'")
     (different,) = feed.verify("sales.orders", mirror=mirror)

@@ -52,7 +52,7 @@ def test_replica_equals_the_mirror_after_a_fault(
 
     def end(take: Take) -> None:
         publish(take.feed, take.zone, take.plan)
-        (report,) = Replica(take.zone, str(tmp_path)).step()
+        (report,) = Replica(take.zone, str(tmp_path)).run_pass()
         assert report.state is State.REPLICATING, report
         mirror = DeltaTable(str(tmp_path / "sales" / "orders")).to_pyarrow_table().to_pylist()
         assert canonical(mirror) == canonical(take.table.at(take.table.latest))

@@ -280,7 +280,7 @@ def test_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, out
     three_commits(table)
     publish(TableFeed(table, rows_per_batch=2), store, chosen)
 
-    (report,) = Replica(store, str(tmp_path / "mirror")).step()
+    (report,) = Replica(store, str(tmp_path / "mirror")).run_pass()
 
     assert report.message == ""
     assert lint(store).findings == ()

@@ -184,7 +184,7 @@ def test_next_run_completes_a_publication_whose_later_changes_were_refused(
         _publish(api, table.copy())
 
         mirror = tmp_path / str(first_refused)
-        (report,) = Replica(VolumeStore(api.volume, api.workspace), str(mirror)).step()
+        (report,) = Replica(VolumeStore(api.volume, api.workspace), str(mirror)).run_pass()
         assert report.state is State.REPLICATING, report
         rows = DeltaTable(str(mirror / "sales" / "orders")).to_pyarrow_table().to_pylist()
         assert canonical(rows) == canonical(table.at(table.latest)), (

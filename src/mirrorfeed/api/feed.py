@@ -291,7 +291,11 @@ class Feed:
             raise ReplicaMissing(module=error.name or "") from error
         service = local_replica.Replica(self._zone, str(Path(folder).resolve()))
         result: Result[results.TableReport] = Result(())
-        passes = [service.step()] if poll_seconds is None else local_replica.passes(service, poll_seconds, stop or bool)
+        passes = (
+            [service.run_pass()]
+            if poll_seconds is None
+            else local_replica.run_passes(service, poll_seconds, stop or bool)
+        )
         for outcome in passes:
             reports = () if isinstance(outcome, MirrorfeedError) else tuple(outcome)
             notes = (with_code(outcome),) if isinstance(outcome, MirrorfeedError) else ()

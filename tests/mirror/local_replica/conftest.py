@@ -74,7 +74,7 @@ class World:
 
     def step(self) -> TableReport:
         """Run one pass over a landing zone with one table."""
-        (report,) = self.replica.step()
+        (report,) = self.replica.run_pass()
         return report
 
     def delta(self, table: str = "dbo/orders") -> DeltaTable:

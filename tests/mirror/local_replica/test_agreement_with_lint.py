@@ -60,7 +60,7 @@ def test_lint_reports_the_tables_that_fail_because_of_null(world: World) -> None
         world.metadata(f"t{at}", keyColumns=["id"], isUpsertDefaultRowMarker=True)
         for number, rows in enumerate(files, 1):
             world.put(f"t{at}", number, rows)
-    failed = {report.table for report in world.replica.step() if not report.ok}
+    failed = {report.table for report in world.replica.run_pass() if not report.ok}
     assert 10 < len(failed) < len(cases) - 10
     assert _lint_errors(world) == failed
 
@@ -77,7 +77,7 @@ def test_lint_reports_the_texts_that_fail_because_of_null(world: World) -> None:
             SchemaDefinition={"Columns": columns},
         )
         world.put(table, f"{1:020}.csv", text.encode())
-    failed = {report.table for report in world.replica.step() if not report.ok}
+    failed = {report.table for report in world.replica.run_pass() if not report.ok}
     assert len(failed) == 2
     assert _lint_errors(world) == failed
 

@@ -79,7 +79,7 @@ def test_crash_at_any_store_call_neither_loses_nor_duplicates_rows(tmp_path: Pat
         prepare(world)
         store = DyingStore(str(world.zone), dies_at=number, after=after)
         try:
-            Replica(store, str(world.target)).step()
+            Replica(store, str(world.target)).run_pass()
         except Killed:
             pass
         else:

@@ -63,7 +63,7 @@ def test_names_with_an_underscore_are_ignored_everywhere(world: World) -> None:
     world.put("orders", f"_{name(1)}", b"staged")
     world.put("orders/_mirrorfeed", 1, b"staged")
     world.put("", "_partnerEvents.json", b"{}")
-    assert [report.table for report in world.replica.step()] == ["orders"]
+    assert [report.table for report in world.replica.run_pass()] == ["orders"]
     assert not world.target.exists()
 
 

@@ -57,12 +57,12 @@ def test_unsupported_year_stops_only_its_table(world: World, days: int, applied:
     due = pa.array([0, days], pa.int32()).cast(pa.date32())
     file = world.put("orders", 1, plain((1, "a"), (2, "b")).append_column("due", due))
     world.put("others", 1, plain((1, "a")))
-    orders, others = world.replica.step()
+    orders, others = world.replica.run_pass()
     assert (orders.state, others.state) == (State.REPLICATING if applied else State.FAILED, State.REPLICATING)
     if not applied:
         assert is_error(orders, YearNotHeld, address=str(file), column="due")
     world.put("orders", 1 if not applied else 2, marked((1, "c", 4)))
-    assert world.replica.step()[0].state is State.REPLICATING
+    assert world.replica.run_pass()[0].state is State.REPLICATING
 
 
 @pytest.mark.parametrize("place", ["first", "last"])

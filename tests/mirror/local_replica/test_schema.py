@@ -78,7 +78,7 @@ def test_changed_type_stops_only_its_table_until_the_folder_is_recreated(world: 
     world.put("orders", 1, plain((1, "a")))
     path = world.put("orders", 2, plain((2, "b")).set_column(1, "name", pa.array([2], pa.int32())))
     world.put("items", 1, plain((1, "a")))
-    items, orders = world.replica.step()
+    items, orders = world.replica.run_pass()
     assert (items.table, items.state) == ("items", State.REPLICATING)
     assert (orders.table, orders.state, orders.files) == ("orders", State.FAILED, 1)
     assert is_error(orders, TypeChanged, table="orders", address=str(path), changed={"name": ("string", "int32")})
@@ -86,13 +86,13 @@ def test_changed_type_stops_only_its_table_until_the_folder_is_recreated(world: 
 
     world.put("orders", 2, plain((2, "b")))  # a file with correct types comes too late
     world.put("items", 2, plain((2, "b")))
-    items, orders = world.replica.step()
+    items, orders = world.replica.run_pass()
     assert (items.files, orders.files, orders.message) == (1, 0, message)
     assert world.rows() == [(1, "a")]
 
     world.recreate(keyColumns=["id"])
     world.put("orders", 1, pa.table({"id": [1], "name": pa.array([2], pa.int32())}))
-    _, orders = world.replica.step()
+    _, orders = world.replica.run_pass()
     assert orders.state is State.REPLICATING
     assert world.rows() == [(1, 2)]
 

@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, PathNotSupported, SamePlace
-from mirrorfeed.mirror.local_replica import Replica, State, TableReport, mirrored_table, passes
+from mirrorfeed.mirror.local_replica import Replica, State, TableReport, mirrored_table, run_passes
 from mirrorfeed.mirror.local_replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry
 from mirrorfeed.storage.errors import StoreUnavailable
@@ -27,7 +27,7 @@ def test_tables_in_schema_folders_and_at_the_top_are_mirrored(world: World) -> N
     world.put("orders", 1, plain((1, "top")))
     world.put("sales.schema/orders", 1, plain((1, "sales")))
     world.put("hr.schema/people", 1, plain((1, "hr")))
-    reports = world.replica.step()
+    reports = world.replica.run_pass()
     assert [report.table for report in reports] == ["hr.people", "orders", "sales.orders"]
     assert world.rows("dbo/orders") == [(1, "top")]
     assert world.rows("sales/orders") == [(1, "sales")]
@@ -37,14 +37,14 @@ def test_tables_in_schema_folders_and_at_the_top_are_mirrored(world: World) -> N
 def test_deleted_folder_drops_the_table(world: World) -> None:
     world.put("sales.schema/orders", 1, plain((1, "a")))
     world.put("orders", 1, plain((1, "a")))
-    world.replica.step()
+    world.replica.run_pass()
     shutil.rmtree(world.zone / "sales.schema")
-    unchanged, dropped = world.replica.step()
+    unchanged, dropped = world.replica.run_pass()
     assert (unchanged.table, unchanged.state) == ("orders", State.REPLICATING)
     assert dropped == TableReport("sales.orders", State.DROPPED, message="Its folder was deleted.")
     assert not (world.target / "sales/orders").exists()
     assert list((world.target / "_dropped").iterdir()) == []
-    assert [report.table for report in world.replica.step()] == ["orders"]
+    assert [report.table for report in world.replica.run_pass()] == ["orders"]
 
 
 def test_recreated_folder_drops_the_table_and_starts_again(world: World) -> None:
@@ -72,7 +72,7 @@ def test_failure_of_one_table_does_not_stop_the_others(world: World) -> None:
     world.put("b", 1, plain((1, "b")))
     world.put("c", "_metadata.json", b"broken")
     world.put("d", 1, plain((1, "d")))
-    states = {report.table: report.state for report in world.replica.step()}
+    states = {report.table: report.state for report in world.replica.run_pass()}
     assert states == {
         "a": State.FAILED,
         "b": State.REPLICATING,
@@ -85,7 +85,7 @@ def test_failure_of_one_table_does_not_stop_the_others(world: World) -> None:
 def test_two_folders_for_one_mirror_are_refused(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.put("dbo.schema/orders", 1, plain((1, "b")))
-    one, two = world.replica.step()
+    one, two = world.replica.run_pass()
     assert (one.table, one.state, two.table, two.state) == ("dbo.orders", State.FAILED, "orders", State.FAILED)
     assert is_error(two, SamePlace, table="orders", place=str(world.target / "dbo/orders"))
 
@@ -96,7 +96,7 @@ def test_foreign_delta_table_is_not_changed(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     assert is_error(world.step(), NotOurs, place=str(place))
     shutil.rmtree(world.zone / "orders")
-    assert world.replica.step() == []
+    assert world.replica.run_pass() == []
     assert world.rows() == [(7, "theirs")]
 
 
@@ -122,10 +122,10 @@ def test_unexpected_error_stops_only_its_table(world: World, monkeypatch: pytest
 
     for table in ("others", "orders"):
         world.put(table, 1, plain((1, "a")))
-    world.replica.step()
+    world.replica.run_pass()
     world.put("orders", 2, plain((2, "b")))
     monkeypatch.setattr(Mirror, "append", fails)
-    orders, others = world.replica.step()
+    orders, others = world.replica.run_pass()
     assert (orders.state, others.state) == (State.FAILED, State.REPLICATING)
     assert orders.message.startswith("Replicating orders failed with RuntimeError: of the engine No data is lost")
     assert orders.error is not None
@@ -149,7 +149,7 @@ class RecreatedWhileRead(FolderStore):
 def test_file_of_a_deleted_folder_is_not_applied(world: World) -> None:
     path = world.put("orders", 1, plain((1, "old")))
     replica = Replica(RecreatedWhileRead(str(world.zone)), str(world.target))
-    (report,) = replica.step()
+    (report,) = replica.run_pass()
     assert (report.state, report.files) == (State.FAILED, 0)
     assert is_error(report, FolderReplaced, table="orders", address=str(path.parent))
     assert not (world.target / "dbo/orders").exists()
@@ -163,7 +163,7 @@ def test_follow_repeats_passes_until_stopped(world: World) -> None:
         waits.append(seconds)
         world.put("orders", len(waits), plain((len(waits), "a")))
 
-    for reports in passes(world.replica, 2.5, lambda: len(seen) == 4, wait):
+    for reports in run_passes(world.replica, 2.5, lambda: len(seen) == 4, wait):
         assert isinstance(reports, list)
         seen.append(reports[0].files)
     assert seen == [0, 1, 1, 1]
@@ -184,7 +184,7 @@ class MissingAtFirst(FolderStore):
 def test_follow_continues_after_an_unavailable_landing_zone(world: World) -> None:
     seen: list[str] = []
     replica = Replica(MissingAtFirst(str(world.zone)), str(world.target))
-    for outcome in passes(replica, 1, lambda: len(seen) == 2, lambda _: None):
+    for outcome in run_passes(replica, 1, lambda: len(seen) == 2, lambda _: None):
         seen.append(outcome[0].state if isinstance(outcome, list) else str(outcome))
     assert seen == [
         f"Cannot list {world.zone}: it sleeps. Check that the storage can be reached and that this identity can write"

@@ -20,7 +20,7 @@ from mirrorfeed.mirror.local_replica.landing_zone import find_table_folders
 from mirrorfeed.mirror.local_replica.table_cycle import State, TableCycle, TableReport, failed_report
 from mirrorfeed.storage import Store
 
-__all__ = ["Replica", "State", "TableReport", "passes"]
+__all__ = ["Replica", "State", "TableReport", "run_passes"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Replica:
     target: str
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def step(self) -> list[TableReport]:
+    def run_pass(self) -> list[TableReport]:
         """Make one pass over all tables. A failed table is reported and does not stop the other tables."""
         mirrored_table.delete_dropped(self.target)
         folders = [
@@ -66,7 +66,7 @@ class Replica:
         return TableReport(table, State.DROPPED, message="Its folder was deleted.")
 
 
-def passes(
+def run_passes(
     replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
 ) -> Iterator[list[TableReport] | Transient]:
     """Make a pass every `poll` seconds until `stop` returns True.
@@ -75,7 +75,7 @@ def passes(
     """
     while not stop():
         try:
-            yield replica.step()
+            yield replica.run_pass()
         except Transient as error:
             yield error
         if not stop():
