@@ -67,7 +67,7 @@ def test_no_output_log_or_file_of_a_run_contains_the_secret(onelake: OneLake, tm
     assert ended.returncode == 0, output.decode()
     printed = " ".join(output.decode().split())
     assert "snapshot to 1" in printed
-    assert "Executors cannot send files to" in printed
+    assert "Executors cannot upload files to" in printed
     assert "OneLake does not allow this identity to write" in printed
 
     contents = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
