@@ -58,7 +58,7 @@ class FabricOptions(values.ConfigModel):
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
     """Days for which Fabric stores replaced and deleted data."""
     change_data_feed: bool | None = None
-    """Whether the mirrored tables have a change data feed."""
+    """True to turn on the change data feed of the mirrored tables, False to turn it off."""
     default_schema: Annotated[str, Field(min_length=1), AfterValidator(_check_schema)] | None = None
 
 
@@ -129,7 +129,7 @@ class Alerts(values.ConfigModel):
     state_path: values.StatePath | None = None
     """Folder of the alert state. None means the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
-    """Whether each check refreshes the SQL endpoint. Without a refresh its lag is unknown."""
+    """With `refresh`, each check refreshes the SQL endpoint. Otherwise the lag of the SQL endpoint is unknown."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Alerts:

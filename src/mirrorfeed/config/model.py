@@ -89,7 +89,7 @@ class Config(Options):
     fabric_endpoint: Annotated[str, AfterValidator(values.parse_endpoint)] | None = None
     """Endpoint of Fabric's REST API, with the same default."""
     private_link: bool = False
-    """Whether the workspace has a separate private link. The names of its endpoints then contain the workspace id."""
+    """True if the workspace has a separate private link. The names of its endpoints then contain the workspace id."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.parse_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(values.resolve_folder)] | None = None

@@ -160,7 +160,7 @@ def _parse_casts(value: object) -> Pairs:
 class Entry(Options):
     """Options of one entry under `tables`, which is a table or a pattern.
 
-    All column names are those of the source, except for the new names in `rename`.
+    All column names are names in the source, except the new names in `rename`.
     """
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
