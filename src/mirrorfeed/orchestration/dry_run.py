@@ -24,6 +24,7 @@ from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import (
     decide_next,
     deselected_columns,
+    first_publication,
     last_version,
     metadata_of,
     next_columns,
@@ -143,7 +144,7 @@ def check_decision(
     else:
         log.check_unclaimed()
     if isinstance(decision, PublishRanges | TakeSnapshot):
-        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+        what = first_publication(decision)
         columns = next_columns(source, table, view.newest if view else None, facts, last_version(what))
         source.check(what, facts)
     elif view is not None and view.newest is not None:

@@ -24,8 +24,10 @@ from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     PublishedVersion,
+    PublishRanges,
     Range,
     Repair,
+    TakeSnapshot,
     decide,
     find_recreation,
 )
@@ -123,6 +125,11 @@ def decide_repair(
     facts = source.facts(published.version, 0)
     other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)
     return facts, other_table or Repair(published.version, keys)
+
+
+def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
+    """Return the first range of a decision, or the version of its snapshot."""
+    return decision.version if isinstance(decision, TakeSnapshot) else decision.ranges[0]
 
 
 def last_version(what: Range | int | Repair) -> int:

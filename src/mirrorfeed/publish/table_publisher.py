@@ -28,6 +28,7 @@ from mirrorfeed.publish.next_publication import (
     decide_next,
     decide_repair,
     deselected_columns,
+    first_publication,
     last_version,
     metadata_of,
     next_columns,
@@ -44,10 +45,8 @@ from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     NothingNew,
-    PublishRanges,
     Range,
     Repair,
-    TakeSnapshot,
 )
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
@@ -116,14 +115,7 @@ def publish(
         if isinstance(decision, Finding):
             raise decision
         on_step(result)
-        what: Range | int | Repair
-        match decision:
-            case TakeSnapshot(version):
-                what = version
-            case PublishRanges(ranges):
-                what = ranges[0]
-            case Repair():
-                what = decision
+        what = decision if isinstance(decision, Repair) else first_publication(decision)
         reads = what.version if isinstance(what, Repair) else what
         with range_errors(str(table.source), reads, facts.commits, table.selection):
             staged = run.stage(view, facts, what)
