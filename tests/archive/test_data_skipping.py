@@ -61,8 +61,8 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
         ([("AT", ">=", date(2026, 1, 20))], stats(), True),
         ([("v", "=", "p and more")], stats(nullCount=NO_NULLS), True),
         ([("v", "<", "k")], stats(nullCount=NO_NULLS), False),
-        ([("v", "is there", None)], stats(), False),
-        ([("at", "is there", None)], stats(), True),
+        ([("v", "IS NOT NULL", None)], stats(), False),
+        ([("at", "IS NOT NULL", None)], stats(), True),
         # All values are NULL, so there are no bounds, and nothing can match.
         ([("id", "=", 15)], stats(nullCount={"id": 5}, minValues={}, maxValues={}), False),
         # A missing statistic keeps the file, whatever the other statistics contain.
@@ -74,7 +74,7 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
         ([("id", "=", 9), ("at", "=", date(2026, 1, 15))], stats(nullCount={"id": 0}), True),
         ([("day", "=", date(2026, 1, 1))], None, True),
         ([("day", ">", date(2026, 1, 1))], None, False),
-        ([("day", "is there", None)], None, True),
+        ([("day", "IS NOT NULL", None)], None, True),
         ([], None, True),
     ],
 )
@@ -90,7 +90,7 @@ def test_file_is_retained_unless_a_match_is_ruled_out(
 
 def test_file_with_null_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
-    for found in (to_comparison(table(), "day", "<=", date(2026, 1, 1)), to_comparison(table(), "day", "is there")):
+    for found in (to_comparison(table(), "day", "<=", date(2026, 1, 1)), to_comparison(table(), "day", "IS NOT NULL")):
         assert may_match([found], lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
 
 
@@ -109,13 +109,13 @@ def test_file_with_null_partition_matches_no_comparison() -> None:
 )
 def test_unsupported_columns_are_left_to_delta(column: str, properties: dict[str, str]) -> None:
     with pytest.raises(Doubt):
-        to_comparison(table(properties=properties), column, "is there")
+        to_comparison(table(properties=properties), column, "IS NOT NULL")
 
 
 @pytest.mark.parametrize("spelled", ["", "x"])
 def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        may_match([to_comparison(table(), "day", "is there")], lambda _: pa.array([spelled]), pa.array([None]))
+        may_match([to_comparison(table(), "day", "IS NOT NULL")], lambda _: pa.array([spelled]), pa.array([None]))
 
 
 @pytest.mark.parametrize("statistics", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])

@@ -27,7 +27,7 @@ from mirrorfeed.archive.spark_plans import items, kind_of, optimize, session_of
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
-Sign = Literal["=", "<", "<=", ">", ">=", "is there"]
+Sign = Literal["=", "<", "<=", ">", ">=", "IS NOT NULL"]
 TYPES: Mapping[str, pa.DataType] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), pa.int64()),
     "date": pa.date32(),
@@ -70,11 +70,11 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
         exact_names(str(source), spark.table(source.sql).columns, names)
 
 
-def exact_names(what: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
+def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the columns with their exact names. Raises `NoSuchColumn`."""
     known = {name.lower(): name for name in columns}
     if unknown := [name for name in names if name.lower() not in known]:
-        raise NoSuchColumn(table=what, column=unknown[0], columns=columns)
+        raise NoSuchColumn(table=table, column=unknown[0], columns=columns)
     return [known[name.lower()] for name in names]
 
 
@@ -152,7 +152,7 @@ def _comparison(condition: Any, table: TableMetadata) -> Comparison:
     sides = list(items(condition.children()))
     kinds = [kind_of(side) for side in sides]
     if kind_of(condition) == "IsNotNull" and kinds == ["AttributeReference"]:
-        return to_comparison(table, str(sides[0].name()), "is there")
+        return to_comparison(table, str(sides[0].name()), "IS NOT NULL")
     sign = _COMPARISONS.get(kind_of(condition))
     if sign is not None and kinds == ["Literal", "AttributeReference"]:
         sign, sides = _SWAPPED[sign], sides[::-1]
@@ -212,7 +212,7 @@ def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.A
             if pc.any(pc.equal(texts, "")).as_py():
                 raise Doubt(f"{each.column} is '' or NULL")
             values = texts.cast(each.type)
-            holds = pc.is_valid(values) if each.sign == "is there" else _COMPARE[each.sign](values, each.scalar)
+            holds = pc.is_valid(values) if each.sign == "IS NOT NULL" else _COMPARE[each.sign](values, each.scalar)
             results.append(pc.fill_null(holds, False))
     if others := [each for each in comparisons if not each.is_partition]:
         results.append(_may_match_by_statistics(others, stats))
@@ -241,7 +241,7 @@ def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array)
     for each in comparisons:
         nulls = table["nullCount", each.column]
         known.append(pc.is_valid(nulls))
-        if each.sign == "is there":
+        if each.sign == "IS NOT NULL":
             holds.append(pc.less(nulls, number))
             continue
         for kind, compare in _BOUNDS[each.sign]:

@@ -238,9 +238,9 @@ def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
     needed = {"path", "size", "modificationTime", "stats", "partitionValues"}
     if not needed <= fields:
         raise Doubt("a checkpoint without texts of statistics")
-    wanted = [f"add.{name}" for name in needed]
-    wanted += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in fields else []
-    for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
+    columns = [f"add.{name}" for name in needed]
+    columns += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in fields else []
+    for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
         files = _to_table(pa.chunked_array([batch["add"]]))
         if "stats_parsed" in fields and files["stats"].null_count:
             raise Doubt("statistics that are not texts")

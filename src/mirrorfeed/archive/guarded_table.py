@@ -35,7 +35,7 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
-from mirrorfeed.archive.guard import Guarded, Refusal, guarded_rows
+from mirrorfeed.archive.guard import Guarded, guarded_rows
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.rows import counted
 from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
@@ -89,7 +89,7 @@ class GuardedTable:
         if self._engine.guards_itself:
             needed = self._needed(where, version)
             version = needed.version
-            require_readable([needed], self._tiers_at, self._refusal("A query", where, version))
+            require_readable([needed], self._tiers_at, partial(self._refusal, "A query", where, version))
         return self._guard("A query", select, version, where)
 
     def count(self, version: int | None = None) -> int:
@@ -140,7 +140,7 @@ class GuardedTable:
         # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
             needed = self._needed()
-            refusal = self._refusal("A stream of the whole table", None, needed.version)
+            refusal = partial(self._refusal, "A stream of the whole table", None, needed.version)
             require_readable([needed], self._tiers_at, refusal)
         else:
             reader = reader.option("startingVersion", starting_version)
@@ -164,21 +164,19 @@ class GuardedTable:
         The check includes archived files of all tables. If Delta answers from the log, the plan has no files.
         """
         at, rows = self._engine.read(self.source, version)
-        refusal = self._refusal(operation, where, at)
+        refusal = partial(self._refusal, operation, where, at)
         return guarded_rows(self._spark, select(rows), self._tiers_at, self._now(), refusal)
 
-    def _refusal(self, operation: str, where: str | None, version: int) -> Refusal:
-        """Return a function that creates the error: for this table at this version, or otherwise for all tables."""
-
-        def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
-            first, *others = blocked
-            if others or (first.location, first.version) != (self._location, version):
-                return StatementNeedsArchivedFiles.of(blocked)
-            return ArchivedFilesNeeded(
-                operation=operation, table=str(self.source), version=version, where=where, files=first.files
-            )
-
-        return refusal
+    def _refusal(
+        self, operation: str, where: str | None, version: int, blocked: Sequence[NeededFiles]
+    ) -> ArchivedFilesNeeded:
+        """Return the error for files that cannot be read: of this table at this version, or else of any tables."""
+        first, *others = blocked
+        if others or (first.location, first.version) != (self._location, version):
+            return StatementNeedsArchivedFiles.of(blocked)
+        return ArchivedFilesNeeded(
+            operation=operation, table=str(self.source), version=version, where=where, files=first.files
+        )
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
         """Return the archived files that a query needs, including restored files. Reads no data file."""

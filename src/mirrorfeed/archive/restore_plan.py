@@ -246,8 +246,8 @@ def cost_of_restore(
     ]
     unknown = ", at most" if any(file.since is None for file in archived) else ""
     costs[f"leaving the archive before {_ARCHIVE_DAYS} days{unknown}"] = _stored(sum(early), archive)
-    if (left := _MINIMUM_DAYS[to] - days) > 0:
-        costs[f"leaving {to.value} before {_MINIMUM_DAYS[to]} days"] = _stored(gib * left, month)
+    if (missing_days := _MINIMUM_DAYS[to] - days) > 0:
+        costs[f"leaving {to.value} before {_MINIMUM_DAYS[to]} days"] = _stored(gib * missing_days, month)
     costs["archiving again"] = None if rates.archiving is None else len(archived) / 10_000 * rates.archiving
     return costs
 

@@ -281,15 +281,15 @@ def _refuse_tables(spark: SparkSession, index: Any) -> None:
 
 def _refuse_files(rdd: Any) -> None:
     """Raise an error if an RDD may read files, because an RDD shows no plan."""
-    left = [rdd]
-    while left:
-        ancestor = left.pop()
+    unchecked = [rdd]
+    while unchecked:
+        ancestor = unchecked.pop()
         if ancestor.isCheckpointed():
             continue
         parents = [each.rdd() for each in items(ancestor.dependencies())]
         if not parents and not class_of(ancestor).endswith(_RDDS_WITHOUT_FILES):
             raise UnknownFiles(reads="rows of an RDD, whose files it does not show")
-        left += parents
+        unchecked += parents
 
 
 _COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.ParsedStatement")

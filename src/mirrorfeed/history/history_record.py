@@ -194,8 +194,8 @@ def next_columns(
     """
     known = {fold(renamed.get(column.name, column.name)): column for column in before if column.name not in dropped}
     fields = _fields(schema)
-    now = {fold(field["name"]) for field in fields}
-    changes = [f"{column.name!r} is gone" for name, column in known.items() if name not in now]
+    names = {fold(field["name"]) for field in fields}
+    changes = [f"{column.name!r} is gone" for name, column in known.items() if name not in names]
     columns = []
     for each in fields:
         type_, old = _type_json(each["type"]), known.get(fold(each["name"]))

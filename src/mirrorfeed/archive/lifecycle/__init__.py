@@ -29,15 +29,6 @@ class RuleState(Enum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    rule: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.problem}" if self.rule else self.problem
-
-
 def file_prefixes(partition_columns: Sequence[str], random_names: bool) -> list[str]:
     """Return the prefixes of all files in a table's folder, except its log.
 
@@ -170,25 +161,26 @@ class Rules:
         existing = self.all_rules(exported or {self.key: []})
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
-    def check(self, policy: Any, days: int) -> list[Finding]:
-        """Return the problems of a policy for this table."""
-        findings: list[Finding] = []
+    def check(self, policy: Any, days: int, state: RuleState = RuleState.ON) -> list[str]:
+        """Return the problems of a policy for this table, whose rules must have this state."""
+        problems: list[str] = []
         covered: set[str] = set()
         for rule in self.enabled_rules(policy, days):
             touching = [prefix for prefix in rule.prefixes if prefixes_overlap(prefix, self.folder)]
-            problems = list(rule.problems)
+            faults = list(rule.problems)
             if rule.archives:
                 if any(prefixes_overlap(prefix, f"{self.folder}_delta_log/") for prefix in touching):
-                    problems.append("archives the table's _delta_log, so that the table can no longer be read")
+                    faults.append("archives the table's _delta_log, so that the table can no longer be read")
                 if rule.by_tag:
-                    problems.append("selects files by tag, but the Delta log has no tags")
+                    faults.append("selects files by tag, but the Delta log has no tags")
                 else:
-                    problems += [rule.wrong_age] if rule.wrong_age else []
+                    faults += [rule.wrong_age] if rule.wrong_age else []
                     covered |= {prefix for prefix in self.prefixes if prefix.startswith(tuple(touching))}
-            findings += [Finding(rule.name, problem) for problem in problems if touching]
-        if missing := [prefix for prefix in self.prefixes if prefix not in covered]:
-            findings.append(Finding("", f"no rule archives {first_names(missing)}"))
-        return findings
+            problems += [f"{rule.name}: {fault}" for fault in faults if touching]
+        missing = [prefix for prefix in self.prefixes if prefix not in covered]
+        if missing and state is RuleState.ON:
+            problems.append(f"no rule archives {first_names(missing)}")
+        return problems
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a policy with these rules. Raise `TooManyRules`."""
@@ -229,8 +221,7 @@ def merge_rules(
     days = days or archive_interval.required(spark, source, table).rule
     rules = rules_of(source, table)
     policy = rules.policy(days, state, existing, take_over)
-    problems = tuple(str(each) for each in rules.check(policy, days) if each.rule or state is RuleState.ON)
-    foreign_rules = tuple(rules.foreign_rules(existing))
+    problems, foreign_rules = tuple(rules.check(policy, days, state)), tuple(rules.foreign_rules(existing))
     return Lifecycle(str(source), days, problems, policy, rules.apply(policy, existing), foreign_rules)
 
 
@@ -238,4 +229,4 @@ def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecyc
     """Compare an exported policy with the interval of a table."""
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule
-    return Lifecycle(str(source), days, tuple(map(str, rules_of(source, table).check(policy, days))))
+    return Lifecycle(str(source), days, tuple(rules_of(source, table).check(policy, days)))

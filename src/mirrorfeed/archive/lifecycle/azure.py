@@ -101,9 +101,9 @@ class AzureRules(Rules):
 
 def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
     """Return the problem with the conditions under which a rule archives files, or None."""
-    given = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
-    if len(given) > 1 and given != [_BY_CHANGE, _BY_TIER]:
-        return f"combines {' and '.join(given)}, which Azure does not support"
+    conditions = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
+    if len(conditions) > 1 and conditions != [_BY_CHANGE, _BY_TIER]:
+        return f"combines {' and '.join(conditions)}, which Azure does not support"
     if _BY_ACCESS in archive:
         return "uses the access time, but the Delta log has no access times"
     if _BY_CHANGE in archive:
