@@ -9,7 +9,7 @@ from typing import Any
 
 import deltalake
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from fixtures.entries import entry
 from fixtures.faults import FaultyStore
@@ -274,10 +274,13 @@ class TestCommands:
             each.unlink()
         return files
 
+    def result(self, *arguments: str, code: int) -> Result:
+        result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "400"})
+        assert result.exit_code == code, result.output
+        return result
+
     def ran(self, *arguments: str, code: int) -> str:
-        found = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "400"})
-        assert found.exit_code == code, found.output
-        return found.output
+        return self.result(*arguments, code=code).output
 
     def test_nothing_is_reported_for_a_complete_folder(self, file: str, tmp_path: Path) -> None:
         assert "1 up to date" in self.ran("status", "--config", file, code=0)
@@ -295,7 +298,7 @@ class TestCommands:
 
     def test_lost_files_count_as_waiting_for_fabric(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 1, 3)
-        (row,) = json.loads(self.ran("status", "--json", "--config", file, code=1))["rows"]
+        (row,) = json.loads(self.result("status", "--json", "--config", file, code=1).stdout)["rows"]
         assert row["freshness"]["waiting_since"]["consumed"] is not None
 
     def test_log_command_does_not_report_a_lost_file_as_consumed(self, file: str, tmp_path: Path) -> None:
@@ -303,7 +306,7 @@ class TestCommands:
         output = self.ran("log", "sales.t0", "--config", file, code=1)
         assert "consumed and removed" not in output
         assert "sales.t0: MF3216: Published files of" in output
-        newest = json.loads(self.ran("log", "sales.t0", "--json", "--config", file, code=1))["rows"][0]
+        newest = json.loads(self.result("log", "sales.t0", "--json", "--config", file, code=1).stdout)["rows"][0]
         assert newest["error"]["code"] == "MF3216"
         assert [place["consumed"] for place in newest["places"]] == [False, False]
 
