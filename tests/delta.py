@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from fixtures.entries import FOLDER, entry
 from fixtures.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.commits import commit, plain_rows, with_new_identity, write_checksum

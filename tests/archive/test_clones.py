@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive.archive_report import share
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
-from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.archive.maintenance import maintain
+from mirrorfeed.archive.table_maintenance import maintain
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
 

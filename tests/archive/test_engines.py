@@ -13,7 +13,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.engines import ClassicEngine, Engine, engine_of
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.archive.maintenance import EARLY_DELETION, check_files, maintain
+from mirrorfeed.archive.table_maintenance import EARLY_DELETION, check_files, maintain
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
 

@@ -18,9 +18,9 @@ from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.dry_run import plan_next_steps
-from mirrorfeed.orchestration.reload import clear
-from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.orchestration.table_reload import clear
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
@@ -149,7 +149,7 @@ def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(spark: SparkSe
 
 @pytest.fixture
 def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
 
 
 def test_dry_run_considers_archived_files(table: Orders, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.spark_files import upload_files
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 from tests.bench.race import Case
@@ -26,9 +26,9 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "metadata": metadata_files.ensure,
     "plan of a range": DeltaFeed._changed_rows,
     "all of staging": DeltaFeed.stage,
-    "few rows taken": staging.collect_small_batch,
+    "few rows taken": row_staging.collect_small_batch,
     "files named": StagingArea.file_names,
-    "keys compared": staging.has_duplicates,
+    "keys compared": row_staging.has_duplicates,
     "files sent": upload_files,
     "identity again": DeltaFeed.is_unchanged,
     "record": TableLog.add_record,

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.runtime.spark_session import get_session
 from tests.bench import tables
 from tests.bench.race import Case, race
@@ -40,11 +40,11 @@ def main() -> None:
 
 def _with(publish: Callable[[], None], bound: int) -> Callable[[], None]:
     def side() -> None:
-        before, staging.SMALL_BATCH_ROWS = staging.SMALL_BATCH_ROWS, bound
+        before, row_staging.SMALL_BATCH_ROWS = row_staging.SMALL_BATCH_ROWS, bound
         try:
             publish()
         finally:
-            staging.SMALL_BATCH_ROWS = before
+            row_staging.SMALL_BATCH_ROWS = before
 
     return side
 

@@ -12,7 +12,7 @@ from fixtures.entries import entry
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish as publish_table
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore

@@ -6,7 +6,7 @@ import pstats
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from tests.bench.profile import mib, phases
 
 
@@ -25,7 +25,7 @@ def test_spark_size_is_the_sum_of_all_tasks(text: str, expected: float) -> None:
 
 def test_only_executed_phases_are_reported() -> None:
     watched = cProfile.Profile()
-    watched.runcall(staging.has_duplicates, pa.chunked_array([], pa.int64()))
+    watched.runcall(row_staging.has_duplicates, pa.chunked_array([], pa.int64()))
     (found,) = phases(pstats.Stats(watched)).items()
     assert found[0] == "keys compared"
     assert found[1] >= 0

@@ -21,8 +21,8 @@ from mirrorfeed.display import terminal
 from mirrorfeed.display.rows import by_marker, duration, size
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.landing.errors import IncompatibleSchema
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage.errors import NotThere
 from tests.publish.scenarios import orders, plan

@@ -20,11 +20,11 @@ from mirrorfeed.cli import output as show
 from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import zone_of
-from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.dry_run import Decision, known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
-from mirrorfeed.publish.sources import NO_SPARK
+from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.spark_session import SparkMissing
 from mirrorfeed.source.errors import SourceRecreated

@@ -19,7 +19,7 @@ from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from fixtures.mirror import canonical
 from fixtures.shared_faults import NoRenames, SharedFaultyStore
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from tests.delta import DeltaTable
 
 SMALL = changed(PLAN, target_file_size=1)
@@ -89,11 +89,11 @@ def _recovery(journey: Journey) -> None:
 
 
 PREPARED = {
-    "first snapshot": (_first_snapshot, staging.SMALL_BATCH_ROWS),
+    "first snapshot": (_first_snapshot, row_staging.SMALL_BATCH_ROWS),
     "first snapshot in Spark's files": (_first_snapshot, 0),
-    "a range of several files": (_range_of_several_files, staging.SMALL_BATCH_ROWS),
+    "a range of several files": (_range_of_several_files, row_staging.SMALL_BATCH_ROWS),
     "a range of several of Spark's files": (_range_of_several_files, 0),
-    "recovery": (_recovery, staging.SMALL_BATCH_ROWS),
+    "recovery": (_recovery, row_staging.SMALL_BATCH_ROWS),
 }
 """Row limit of small batches."""
 
@@ -130,7 +130,7 @@ def scene(
     shutil.copytree(place / "zone", calm.place / "zone")
     store = SharedFaultyStore.begin(calm.zone, FOLDER, calm.place / "calls", None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
+        patch.setattr(row_staging, "SMALL_BATCH_ROWS", few_rows)
         calm.publish(store)
         modes = list(Mode)[list(PREPARED).index(request.param) :: len(PREPARED)]
         yield Scene(spark, place, expected, tuple(store.verbs), tuple(modes))

@@ -21,9 +21,9 @@ from fixtures.entries import changed
 from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import random_selection
+from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
@@ -63,8 +63,8 @@ def test_mirror_equals_source_over_many_histories(spark: SparkSession, tmp_path:
 def test_compared_mirror_equals_source_over_many_histories(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
-    """`tests/publish/sources/test_compare_protocol` covers the protocol with every fault. Fewer seeds, because each is
-    slow."""
+    """With fewer seeds than `tests/publish/change_sources/test_compare_protocol`, which covers the protocol with every
+    fault, because each seed is slow."""
     for seed in range(FIRST, FIRST + max(1, IN_SOAK // 5)):
         be_compared(spark, tmp_path / str(seed), seed, counted)
         counted["histories by comparison"] += 1
@@ -135,13 +135,13 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
         max_versions_per_publication=choose.choice((1, 500, 500) if shares_keys else (1, 2, 500)),
         log_retention_records=choose.choice((1, 10)),
     )
-    few_rows = choose.choice((0, staging.SMALL_BATCH_ROWS))
+    few_rows = choose.choice((0, row_staging.SMALL_BATCH_ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)
     if seed % 3:  # two in three publish only a part
         selection, wanted = random_selection(random.Random(seed), history.columns, history.key_names)
         journey = replace(journey, plan=changed(plan, selection=selection), wanted=wanted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
+        patch.setattr(row_staging, "SMALL_BATCH_ROWS", few_rows)
         return _publish_along(journey, history, choose, f"seed {seed}, {journey.plan}, {few_rows} rows are few")
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.file_formats import COLUMNS, play
 from mirrorfeed.cli import main
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from tests.delta import DeltaTable
 
 
@@ -18,7 +18,7 @@ from tests.delta import DeltaTable
     "few_rows",
     [
         # `tests/publish/files` covers the formats of small batches. Spark's files use the same upload.
-        pytest.param(staging.SMALL_BATCH_ROWS, id="few rows", marks=pytest.mark.soak),
+        pytest.param(row_staging.SMALL_BATCH_ROWS, id="few rows", marks=pytest.mark.soak),
         pytest.param(0, id="Spark's files"),
     ],
 )
@@ -26,7 +26,7 @@ from tests.delta import DeltaTable
 def test_table_in_each_file_format_is_mirrored_with_equal_values(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", few_rows)
 
     def run(*arguments: str, code: int = 0) -> str:
         config = ["--config", str(tmp_path / "mirrorfeed.yml")]

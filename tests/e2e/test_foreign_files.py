@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name, staged_name
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.staging_area import IN_ZONE
 from mirrorfeed.storage import local_folder
 from tests.delta import DeltaTable
@@ -170,7 +170,7 @@ def left_in_staging(project: Project) -> Path:
 def test_no_command_changes_foreign_files(
     orders: DeltaTable, project: Project, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
     area = project.landing / IN_ZONE
     world.put(area, ".ssh", "+a", "00000000000000000000", f"{'0' * 20}-notes")
     before, landing = world.state(), project.content()
@@ -212,10 +212,10 @@ def test_symlinked_staging_area_is_neither_written_nor_cleared(
     project, world = Project(tmp_path), World(tmp_path)
     world.link(project.landing / IN_ZONE)
     before = world.state()
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
     assert "MF4006" in run(project, "publish")
     assert world.state() == before
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 20_000)
     assert "snapshot to 1" in run(project, "publish")
     run(project, "rebuild sales.orders --yes")
     assert world.state() == before

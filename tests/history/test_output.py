@@ -17,7 +17,7 @@ from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, Histo
 from mirrorfeed.history.replay import resolve
 from mirrorfeed.orchestration import histories
 from mirrorfeed.orchestration.histories import History, append_row, select_tables
-from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
+from mirrorfeed.publish.change_sources.feed_gap import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from tests.history.test_history_record import BOTH, at

@@ -11,7 +11,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.monitor.alerts import Alert, ledger_rows, notify, state_of
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.monitor.rules import RULES
+from mirrorfeed.monitor.problem_rules import RULES
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 NO_SPARK: Any = lambda: None  # noqa: E731

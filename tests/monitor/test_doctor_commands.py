@@ -18,7 +18,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.monitor.findings import error_finding
-from mirrorfeed.monitor.rules import RULES
+from mirrorfeed.monitor.problem_rules import RULES
 from mirrorfeed.source.errors import FilesArchived, Gap, GapReason
 from mirrorfeed.source.table_info import FILES
 from tests.delta import DeltaTable

@@ -21,9 +21,9 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
-from mirrorfeed.monitor.collector import Collector, database_facts, longest_text
+from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.findings import TableFacts
-from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings
+from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
 from tests.delta import DeltaTable, Zone
 
 

@@ -17,17 +17,17 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
+from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.storage.local_folder import FolderStore

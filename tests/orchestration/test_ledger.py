@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_share import Share
+from mirrorfeed.archive.archive_report import Share
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.log_record import File, Record
@@ -34,7 +34,7 @@ from mirrorfeed.orchestration.ledger import (
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import TableResult, add_record
+from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff

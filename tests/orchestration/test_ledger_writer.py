@@ -24,10 +24,10 @@ from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known,
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger

@@ -18,8 +18,8 @@ from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.scheduler import max_tables_for
 from mirrorfeed.orchestration.table_task import RunContext, Stop
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import gap_sources
+from mirrorfeed.publish.change_sources import feed_gap
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap, GapReason
 
 NO_SPARK: Any = None
@@ -201,7 +201,7 @@ def test_gap_is_bridged_once_within_an_attempt(
         seen.append(gap)
         return object() if bridged else None
 
-    monkeypatch.setattr(gap_sources, "bridge_gap", bridge)
+    monkeypatch.setattr(feed_gap, "bridge_gap", bridge)
     (outcome,) = publish_tables(World(a=meets_gap).fleet(configured("a")))
     assert seen == gaps[:1]
     assert (outcome.error, outcome.tries) == (gaps[bridged], 1)

@@ -19,7 +19,7 @@ from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore

@@ -15,7 +15,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration import publish_run
 from mirrorfeed.orchestration.publish_run import publisher
 from mirrorfeed.publish.errors import ForeignFile
-from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_result import TableResult
 from tests.delta import DeltaTable, Zone
 
 

@@ -15,7 +15,7 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.sources import ChangeSource
+from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.table_publisher import publish
 
 

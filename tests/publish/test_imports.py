@@ -11,7 +11,7 @@ OTHER_ROOMS = ("archive.", "history", "monitor", "mirror.", "lint", "cli")
 LOADED = """
 import sys
 import mirrorfeed.api.feed, mirrorfeed.config.loader, mirrorfeed.orchestration.publish_run
-import mirrorfeed.publish.sources.delta_feed
+import mirrorfeed.publish.change_sources.delta_feed
 modules = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "mirrorfeed"}
 for name, file in modules.items():
     print(name, sum(1 for _ in open(file)))

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.output_format import Delimited, Output
+from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable, Zone
@@ -20,7 +20,7 @@ from tests.delta import SparkTable, Zone
 COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"
 BAD = "CAST(X'61FF62' AS STRING)"
 TEXT = Output(delimited=Delimited())
-SMALL, SPARK = staging.SMALL_BATCH_ROWS, 0
+SMALL, SPARK = row_staging.SMALL_BATCH_ROWS, 0
 """Row limit of small batches. With 0, Spark writes all files."""
 LONG = pytest.mark.soak
 
@@ -60,7 +60,7 @@ def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
 def test_invalid_text_is_refused_with_key_and_column(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, values: dict[str, str], named: str
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
     zone = Zone(tmp_path / "zone", table, ("id", "k"))
     zone.publish()
     assert json.loads(zone.last[0]["nested"]) == {
@@ -91,7 +91,7 @@ def test_invalid_text_is_refused_with_key_and_column(
 def test_invalid_text_is_refused_in_every_file_format(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
     zone, late = (Zone(tmp_path / name, table, **options) for name in ("zone", "late"))
     zone.publish()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}")
@@ -105,7 +105,7 @@ def test_invalid_text_is_refused_in_every_file_format(
 def test_invalid_text_is_refused_in_compared_sources(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
     zone = Zone(tmp_path / "zone", table, changes="compare")
     hashes = RowHashTable(spark, Source(path=str(tmp_path / "hashes")), str(table.source))
 

@@ -24,8 +24,8 @@ from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
+from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.errors import FilesLost, LastFileMissing
-from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_log.view import View

@@ -20,8 +20,8 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.verify import compare, mirror_of
-from mirrorfeed.orchestration.reload import clear
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.orchestration.table_reload import clear
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Facts

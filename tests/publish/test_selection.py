@@ -250,7 +250,7 @@ def test_table_without_keys_accepts_inserts_of_selected_rows(spark: SparkSession
     assert [row["id"] for file in zone.files for row in file.to_pylist()] == [3, 4]
 
 
-@pytest.mark.soak  # as in `publish/sources/test_history_source`
+@pytest.mark.soak  # as in `publish/change_sources/test_history_source`
 def test_selection_is_read_from_history_if_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", "order_id int, v string")
     shop.configure("    where: v <> 'out'\n    rename: {order_id: order}\n", "history: ./histories\n")

@@ -12,7 +12,7 @@ from mirrorfeed.landing.output_format import Output
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from tests.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ def measures_look_up(zone: Zone) -> bool:
 
 @pytest.fixture
 def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
 
 
 @pytest.mark.parametrize(

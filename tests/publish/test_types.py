@@ -18,7 +18,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.mirror.verify import compare, mirror_of
 from mirrorfeed.mirror.verify.row_comparison import Comparison, compare_rows
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.rows_and_markers import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable
@@ -29,13 +29,15 @@ def test_every_value_is_equal_in_the_mirror(
 ) -> None:
     """In files that pyarrow writes for small batches, and in Spark's files."""
     source = tmp_path / "source"
-    journeys = {most: Journey(spark, source, tmp_path / str(most), ("id",)) for most in (staging.SMALL_BATCH_ROWS, 0)}
+    journeys = {
+        most: Journey(spark, source, tmp_path / str(most), ("id",)) for most in (row_staging.SMALL_BATCH_ROWS, 0)
+    }
     with any_type(spark):
         create(spark, journeys[0].sql)
         for first in (0, ROWS):  # a snapshot, and a range
             insert(spark, journeys[0].sql, first)
             for most, journey in journeys.items():
-                monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
+                monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
                 differed = journey.publish().differed
                 # Spark 4.0 ignores format options of a write, so all files are rewritten.
                 assert (differed != "") is (SPARK_4_0 and not most)

@@ -22,15 +22,15 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.names import data_name, log_folder, staged_name
-from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import NO_SPARK
+from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
 from tests.fleets import fleet

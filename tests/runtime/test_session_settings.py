@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history.append import append_versions
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, lossless_settings
 from mirrorfeed.source.change_preview import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
@@ -162,12 +162,12 @@ def old_habits(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-@pytest.mark.parametrize("most", [0, pytest.param(staging.SMALL_BATCH_ROWS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("most", [0, pytest.param(row_staging.SMALL_BATCH_ROWS, marks=pytest.mark.soak)])
 def test_old_dates_and_times_are_published_exactly_in_any_session(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """In files that pyarrow writes for small batches, and in Spark's files."""
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
     table = DeltaTable(spark, tmp_path / "t", "id int, day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table)
     day, at = f"date'{GONE}'", "timestamp'1000-01-01 00:00:00Z'"
@@ -181,11 +181,11 @@ def test_old_dates_and_times_are_published_exactly_in_any_session(
     ]
 
 
-@pytest.mark.parametrize("most", [staging.SMALL_BATCH_ROWS, pytest.param(0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("most", [row_staging.SMALL_BATCH_ROWS, pytest.param(0, marks=pytest.mark.soak)])
 def test_dates_of_other_writers_and_padded_texts_are_published_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
     dates = DeltaTable(spark, tmp_path / "dates", "id int, day date")
     texts = SparkTable(spark, tmp_path / "texts", "id int, c char(3), s struct<c: char(2)>")
     zones = [Zone(tmp_path / f"zone of {table.path.name}", table) for table in (dates, texts)]

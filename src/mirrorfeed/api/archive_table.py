@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.api.results import Result
 from mirrorfeed.archive import archive_interval as intervals
-from mirrorfeed.archive import archived_share, has_interval, maintenance, restore
+from mirrorfeed.archive import archive_report, has_interval, restore, table_maintenance
 from mirrorfeed.archive.archive_interval import Interval, days_of
+from mirrorfeed.archive.archive_report import Query, Share, Simulation
 from mirrorfeed.archive.archived_files import DataFile
-from mirrorfeed.archive.archived_share import Query, Share, Simulation
 from mirrorfeed.archive.errors import StillArchived
 from mirrorfeed.archive.guarded_table import GuardedTable, Session
 from mirrorfeed.archive.lifecycle import Lifecycle, RuleState, compare_rules, merge_rules
-from mirrorfeed.archive.maintenance import FileCheck, Maintained
 from mirrorfeed.archive.restore import Restoring
 from mirrorfeed.archive.restore_plan import RestorePlan, Terms
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query
+from mirrorfeed.archive.table_maintenance import FileCheck, Maintained
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
 from mirrorfeed.errors import with_code, wrap_error
@@ -146,14 +146,14 @@ class ArchiveAwareTable(GuardedTable):
 
     def share(self) -> Share:
         """Return the archived share of the table."""
-        return archived_share.share(self._spark, self.source, self._now(), self._tiers)
+        return archive_report.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:
         """Draw active and archived bytes by the age of their files. Empty on Databricks, which does not return ages.
 
         Raises `MirrorfeedError` if the table has no interval.
         """
-        return archived_share.chart(self._spark, self.source, self._now())
+        return archive_report.chart(self._spark, self.source, self._now())
 
     def simulate(
         self,
@@ -171,9 +171,9 @@ class ArchiveAwareTable(GuardedTable):
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [Query(each) for each in where]
-        queries += archived_share.read_conditions(predicates) if predicates else []
-        queries += archived_share.query_history(self._spark, self.source, history_days) if history_days else []
-        rows, notes = archived_share.simulate(self._spark, self.source, days, queries, rates, self._now())
+        queries += archive_report.read_conditions(predicates) if predicates else []
+        queries += archive_report.query_history(self._spark, self.source, history_days) if history_days else []
+        rows, notes = archive_report.simulate(self._spark, self.source, days, queries, rates, self._now())
         return Result(tuple(rows), tuple(notes), f"{self.name} at version {rows[0].version}" if rows else "")
 
     def plan(
@@ -215,7 +215,7 @@ class ArchiveAwareTable(GuardedTable):
         vacuum: bool = False,
     ) -> Maintained:
         """Run OPTIMIZE, REORG, ANALYZE and VACUUM on active files."""
-        return maintenance.maintain(
+        return table_maintenance.maintain(
             self._spark,
             self.source,
             self._now(),
@@ -228,7 +228,7 @@ class ArchiveAwareTable(GuardedTable):
 
     def check(self) -> FileCheck:
         """Check that the active files exist."""
-        return maintenance.check_files(self._spark, self.source, self._now(), self._tiers)
+        return table_maintenance.check_files(self._spark, self.source, self._now(), self._tiers)
 
     def __repr__(self) -> str:
         return f"<table {self.name} with an archive>"
@@ -266,7 +266,7 @@ def report_shares(
             table = read_table_info(spark, source)
             if with_archive_only and not has_interval(table.properties):
                 continue
-            share = archived_share.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
+            share = archive_report.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
         except Exception as error:
             share = Share(str(source), error=wrap_error(f"Reading how much of {source} is archived", error))
         rows.append(share.priced(rates))

@@ -90,7 +90,7 @@ class Feed:
 
         Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
-        from mirrorfeed.config.expansion import expand_patterns
+        from mirrorfeed.config.pattern_expansion import expand_patterns
         from mirrorfeed.orchestration.dry_run import list_configured_tables
 
         session = None if callable(self._session) else self._session
@@ -236,7 +236,7 @@ class Feed:
         Raises `MirrorfeedError` if no snapshot could follow (then nothing is deleted), or if Fabric does not drop the
         table in time.
         """
-        from mirrorfeed.orchestration.reload import rebuild
+        from mirrorfeed.orchestration.table_reload import rebuild
 
         config, seconds = self._current_config, minutes * 60
         return Result(*rebuild(self._spark, config, table, seconds, confirm, on_step, on_done, stop))
@@ -427,7 +427,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
         """
-        from mirrorfeed.orchestration.orphans import drop_table
+        from mirrorfeed.orchestration.orphaned_targets import drop_table
 
         return Result((drop_table(self._current_config, table, confirm),))
 
@@ -600,7 +600,7 @@ class Feed:
     @property
     def _current_config(self) -> Config:
         """Configuration with the tables that its patterns match now. Lists the catalog at every access."""
-        from mirrorfeed.config.expansion import expand_patterns
+        from mirrorfeed.config.pattern_expansion import expand_patterns
 
         return expand_patterns(self._config, self._spark).config
 
@@ -640,7 +640,7 @@ class Feed:
 
 
 def _enable_feed(spark: SparkSession, table: Table) -> Enabled:
-    from mirrorfeed.publish.sources.full_compare import COMPARED
+    from mirrorfeed.publish.change_sources.full_compare import COMPARED
     from mirrorfeed.source.change_feed import enable_feed
 
     name, source = str(table.target), str(table.source)

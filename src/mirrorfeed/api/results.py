@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from mirrorfeed.api.changes import Changes as Changes
     from mirrorfeed.api.changes import VersionChanges as VersionChanges
     from mirrorfeed.archive.archive_interval import Interval as Interval
+    from mirrorfeed.archive.archive_report import Share as Share
+    from mirrorfeed.archive.archive_report import Simulation as Simulation
     from mirrorfeed.archive.archived_files import DataFile as DataFile
-    from mirrorfeed.archive.archived_share import Share as Share
-    from mirrorfeed.archive.archived_share import Simulation as Simulation
     from mirrorfeed.archive.guarded_table import Recent as Recent
     from mirrorfeed.archive.lifecycle import Lifecycle as Lifecycle
-    from mirrorfeed.archive.maintenance import FileCheck as FileCheck
-    from mirrorfeed.archive.maintenance import Maintained as Maintained
     from mirrorfeed.archive.restore import Restoring as Restoring
     from mirrorfeed.archive.restore_plan import RestorePlan as RestorePlan
+    from mirrorfeed.archive.table_maintenance import FileCheck as FileCheck
+    from mirrorfeed.archive.table_maintenance import Maintained as Maintained
     from mirrorfeed.display.html import Chart as Chart
     from mirrorfeed.errors import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.dry_run import Listed as Listed
     from mirrorfeed.orchestration.histories import Append as Append
     from mirrorfeed.orchestration.histories import History as History
-    from mirrorfeed.orchestration.orphans import DroppedTable as DroppedTable
+    from mirrorfeed.orchestration.orphaned_targets import DroppedTable as DroppedTable
     from mirrorfeed.orchestration.verify_and_repair import Comparison as Comparison
     from mirrorfeed.orchestration.verify_and_repair import Repair as Repair
-    from mirrorfeed.publish.result import TableResult as TableResult
     from mirrorfeed.publish.table_log.audit import LogRecord as LogRecord
+    from mirrorfeed.publish.table_result import TableResult as TableResult
 
 
 R = TypeVar("R", bound=Row, covariant=True)
@@ -160,10 +160,10 @@ _HOMES = {
     "api.changes": ["Changes", "VersionChanges"],
     "archive.archive_interval": ["Interval"],
     "archive.archived_files": ["DataFile"],
-    "archive.archived_share": ["Share", "Simulation"],
+    "archive.archive_report": ["Share", "Simulation"],
     "archive.guarded_table": ["Recent"],
     "archive.lifecycle": ["Lifecycle"],
-    "archive.maintenance": ["FileCheck", "Maintained"],
+    "archive.table_maintenance": ["FileCheck", "Maintained"],
     "archive.restore": ["Restoring"],
     "archive.restore_plan": ["RestorePlan"],
     "display.html": ["Chart"],
@@ -179,9 +179,9 @@ _HOMES = {
     "monitor.status": ["Status"],
     "orchestration.dry_run": ["Decision", "Listed"],
     "orchestration.histories": ["Append", "History"],
-    "orchestration.orphans": ["DroppedTable"],
+    "orchestration.orphaned_targets": ["DroppedTable"],
     "orchestration.verify_and_repair": ["Comparison", "Repair"],
-    "publish.result": ["TableResult"],
+    "publish.table_result": ["TableResult"],
     "publish.table_log.audit": ["LogRecord"],
 }
 """Modules of row classes. A class is imported when it is first used."""

@@ -174,7 +174,7 @@ def _feed_of_zone(landing_zone: str) -> Feed:
     """Return a feed for a landing zone from the command line. OneLake is read with the configured credential."""
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
-    from mirrorfeed.config.values import is_onelake, parse_onelake_address
+    from mirrorfeed.config.validators import is_onelake, parse_onelake_address
 
     if is_onelake(landing_zone):
         address = parse_onelake_address(landing_zone)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict, ValidationInfo, model_validator
 
-from mirrorfeed.config import values
+from mirrorfeed.config import validators
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.credentials import (
@@ -20,7 +20,7 @@ from mirrorfeed.runtime.credentials import (
 )
 
 
-class _WithPrincipal(values.ConfigModel):
+class _WithPrincipal(validators.ConfigModel):
     service_principal: ServicePrincipal
 
 
@@ -52,7 +52,7 @@ def _check_schema(value: str) -> str:
     return value
 
 
-class FabricOptions(values.ConfigModel):
+class FabricOptions(validators.ConfigModel):
     """Settings of the mirrored database. A setting that is None is not changed."""
 
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
@@ -69,18 +69,18 @@ OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 
 def _check_mail_address(value: str) -> str:
     if not _ADDRESS.fullmatch(value):
-        raise ValueError(f"{values.shorten(value)} is not a mail address, such as someone@example.com")
+        raise ValueError(f"{validators.shorten(value)} is not a mail address, such as someone@example.com")
     return value
 
 
 def _check_server(value: str) -> str:
     if not is_host(value):
-        raise ValueError(f"{values.shorten(value)} is not a host, such as smtp.example.com")
+        raise ValueError(f"{validators.shorten(value)} is not a host, such as smtp.example.com")
     return value
 
 
 def _check_channel_name(value: str) -> str:
-    if values.check_not_empty(value) in OWN_NAMES:
+    if validators.check_not_empty(value) in OWN_NAMES:
         raise ValueError(f"{value!r} is the name of another channel")
     return value
 
@@ -88,22 +88,22 @@ def _check_channel_name(value: str) -> str:
 MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 
 
-class MaxLagMinutes(values.ConfigModel):
+class MaxLagMinutes(validators.ConfigModel):
     """Maximum wait for each step, in minutes. None means no limit."""
 
-    published: values.Minutes = 120.0
-    consumed: values.Minutes = 30.0
-    mirrored: values.Minutes = 30.0
-    queryable: values.Minutes = 60.0
+    published: validators.Minutes = 120.0
+    consumed: validators.Minutes = 30.0
+    mirrored: validators.Minutes = 30.0
+    queryable: validators.Minutes = 60.0
 
 
-class Webhook(values.ConfigModel):
+class Webhook(validators.ConfigModel):
     name: Annotated[str, AfterValidator(_check_channel_name)]
     kind: Literal["teams", "slack"]
     url: SecretLocation
 
 
-class Mail(values.ConfigModel):
+class Mail(validators.ConfigModel):
     server: Annotated[str, AfterValidator(_check_server)]
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
     tls: Literal["starttls", "implicit"] = "starttls"
@@ -119,14 +119,14 @@ class Mail(values.ConfigModel):
         return self
 
 
-class Alerts(values.ConfigModel):
+class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
     """Hours after which a lasting problem is sent again. The maximum also limits how long a forged alert state can
     suppress an alert."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
-    state_path: values.StatePath | None = None
+    state_path: validators.StatePath | None = None
     """Folder of the alert state. None means the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
     """With `refresh`, each check refreshes the SQL endpoint. Otherwise the lag of the SQL endpoint is unknown."""

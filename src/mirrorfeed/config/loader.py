@@ -11,7 +11,7 @@ from mirrorfeed.config import FILE
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
 from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandingZones
 from mirrorfeed.config.model import Config, Sources, Table
-from mirrorfeed.config.values import ONELAKE
+from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Mistake, Place, read_document, validate
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, split_name

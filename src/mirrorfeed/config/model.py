@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from mirrorfeed.config import FILE, values
+from mirrorfeed.config import FILE, validators
 from mirrorfeed.config.connections import Alerts, FabricOptions, parse_credential
 from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
 from mirrorfeed.config.options import (
@@ -33,7 +33,7 @@ from mirrorfeed.config.options import (
     TableHistory,
     history_below,
 )
-from mirrorfeed.config.values import ONELAKE, resolve_source
+from mirrorfeed.config.validators import ONELAKE, resolve_source
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, data_number
 from mirrorfeed.runtime.credentials import Credential, Default
@@ -44,8 +44,8 @@ from mirrorfeed.storage.prices import Prices
 
 
 class Table(Entry):
-    source: Annotated[Source, PlainValidator(values.parse_source)]
-    target: Annotated[Target, PlainValidator(values.parse_target)]
+    source: Annotated[Source, PlainValidator(validators.parse_source)]
+    target: Annotated[Target, PlainValidator(validators.parse_target)]
     history: TableHistory = None
     paused: Pause | None = None
     """Reason and end of a pause."""
@@ -63,44 +63,44 @@ class Table(Entry):
 class Sources(Entry):
     """A pattern. `expand_patterns` replaces a pattern with the matching tables."""
 
-    sources: Annotated[Pattern, PlainValidator(values.parse_pattern)]
-    exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.parse_exclude)] = ()
-    target: Annotated[str, AfterValidator(values.check_target_template)] = "{schema}.{table}"
+    sources: Annotated[Pattern, PlainValidator(validators.parse_pattern)]
+    exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(validators.parse_exclude)] = ()
+    target: Annotated[str, AfterValidator(validators.check_target_template)] = "{schema}.{table}"
     history: PatternHistory = None
     """The schema or folder of the histories."""
 
     @model_validator(mode="after")
     def _check_names_in_target(self) -> Self:
-        if missing := values.find_placeholders(self.target) - set(self.sources.part_names):
+        if missing := validators.find_placeholders(self.target) - set(self.sources.part_names):
             raise ValueError(f"target: {self.sources} has no {', '.join(sorted(missing))} to fill in")
         return self
 
 
-class ArchiveOptions(values.ConfigModel):
+class ArchiveOptions(validators.ConfigModel):
     prices: Prices
 
 
 class Config(Options):
     """Configuration of a landing zone. Its options are the defaults of its tables."""
 
-    landing_zone: Annotated[str, AfterValidator(values.parse_landing_zone)]
-    endpoint: Annotated[str, AfterValidator(values.parse_endpoint)] | None = None
+    landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)]
+    endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
     """Endpoint of OneLake. None is the endpoint of the workspace with `private_link`, otherwise the public endpoint."""
-    fabric_endpoint: Annotated[str, AfterValidator(values.parse_endpoint)] | None = None
+    fabric_endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
     """Endpoint of Fabric's REST API, with the same default."""
     private_link: bool = False
     """True if the workspace has a separate private link. The names of its endpoints then contain the workspace id."""
-    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.parse_hosts)] = ()
+    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(validators.parse_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
-    ca_bundle: Annotated[str, AfterValidator(values.resolve_folder)] | None = None
+    ca_bundle: Annotated[str, AfterValidator(validators.resolve_folder)] | None = None
     """Certificates to trust. None means the certificates of the system."""
     credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
     """Processes that upload the files that Spark writes."""
-    staging_path: values.StagingPath | None = None
+    staging_path: validators.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None is a temporary folder of this
     machine."""
-    ledger: Annotated[Source | None, PlainValidator(values.parse_source)] = None
+    ledger: Annotated[Source | None, PlainValidator(validators.parse_source)] = None
     """Delta table that records every publication."""
     max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
     """Number of tables published at the same time. None depends on the driver."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, WrapValidator, model_validator
 
-from mirrorfeed.config import values
+from mirrorfeed.config import validators
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
@@ -18,14 +18,14 @@ from mirrorfeed.source.identifier import MAX_PARTS, Source
 from mirrorfeed.source.table_info import parse_days
 
 
-class FollowLimits(values.ConfigModel):
+class FollowLimits(validators.ConfigModel):
     """Limits of followed tables. New commits are published when the first limit is reached. None means no limit."""
 
     # Fabric merges at most every 15 seconds.
-    max_delay_seconds: values.Seconds = 15.0
+    max_delay_seconds: validators.Seconds = 15.0
     """Seconds since the previous publication."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
-    max_bytes: values.Size | None = None
+    max_bytes: validators.Size | None = None
 
     @model_validator(mode="after")
     def _check_limits(self) -> Self:
@@ -49,12 +49,12 @@ def _parse_time(value: object) -> datetime:
         time = datetime.fromisoformat(str(value) if isinstance(value, date | str) else "")
     except ValueError:
         example = "2026-12-01 or 2026-12-01 18:00 (default time zone: UTC)"
-        raise ValueError(f"must be a date or a time, such as {example}, not {values.shorten(value)}") from None
+        raise ValueError(f"must be a date or a time, such as {example}, not {validators.shorten(value)}") from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-class Pause(values.ConfigModel):
-    reason: Annotated[str, AfterValidator(partial(values.check_not_empty, hint=": write a reason"))]
+class Pause(validators.ConfigModel):
+    reason: Annotated[str, AfterValidator(partial(validators.check_not_empty, hint=": write a reason"))]
     until: Annotated[datetime, PlainValidator(_parse_time)]
     """End of the pause."""
 
@@ -62,7 +62,7 @@ class Pause(values.ConfigModel):
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
 
 
-class Partner(values.ConfigModel):
+class Partner(validators.ConfigModel):
     """Content of `_partnerEvents.json`."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -71,7 +71,7 @@ class Partner(values.ConfigModel):
     information: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
-class Options(values.ConfigModel):
+class Options(validators.ConfigModel):
     """Options that can be set at the top level for all tables, or in the entry of a table."""
 
     format: Literal["parquet", "delimited"] = "parquet"
@@ -85,7 +85,7 @@ class Options(values.ConfigModel):
     row_markers: Literal["upsert", "exact"] = "upsert"
     validate_keys: Literal["source", "range", "none"] = "source"
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
-    target_file_size: values.Size = 128 * 2**20
+    target_file_size: validators.Size = 128 * 2**20
     """Target size of data files, in bytes."""
     max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
     log_retention_records: Annotated[int, Field(ge=1)] = 10
@@ -98,9 +98,9 @@ class Options(values.ConfigModel):
     """Maximum number of differing keys that `verify` repairs automatically."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
-    freshness_target_minutes: values.Minutes = None
+    freshness_target_minutes: validators.Minutes = None
     """Maximum minutes from a commit until it is published. None means the limit in `alerts`."""
-    table_timeout_minutes: values.Minutes = None
+    table_timeout_minutes: validators.Minutes = None
     """Maximum minutes for a table in one run. None means no limit."""
 
     @property
@@ -119,14 +119,14 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def _parse_columns(value: object) -> tuple[str, ...] | None:
-    columns = values.parse_column_names(value)
+    columns = validators.parse_column_names(value)
     if columns == ():
         raise ValueError("is empty: name a column, or omit the field")
     return columns
 
 
 def _check_condition(value: str) -> str:
-    text = values.check_not_empty(value, ": write a condition, or omit the field").strip()
+    text = validators.check_not_empty(value, ": write a condition, or omit the field").strip()
     from mirrorfeed.landing.where_condition import Condition  # imported late: few tables have a condition
 
     Condition.parse(text)
@@ -135,7 +135,7 @@ def _check_condition(value: str) -> str:
 
 def _parse_pairs(value: object, example: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in (*value, *value.values())):
-        raise ValueError(f"must map columns of the source to text, such as {example}, not {values.shorten(value)}")
+        raise ValueError(f"must map columns of the source to text, such as {example}, not {validators.shorten(value)}")
     return dict(value)
 
 
@@ -169,12 +169,12 @@ class Entry(Options):
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
     rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.parse_column_names)] = None
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
     """None means the primary key in Unity Catalog, and empty means no key.
 
     The keys of a pattern apply to the tables that have all these columns.
     """
-    landing_zone: Annotated[str, AfterValidator(values.parse_landing_zone)] | None = None
+    landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
     """Landing zone of this entry, if it differs."""
 
     @property
@@ -186,7 +186,7 @@ class Entry(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        values.raise_faults([*_format_conflicts(self), *_selection_conflicts(self)])
+        validators.raise_faults([*_format_conflicts(self), *_selection_conflicts(self)])
         return self
 
 
@@ -231,15 +231,15 @@ def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
 
 def _parse_days(value: object) -> int:
     try:
-        return parse_days(values.check_text(value))
+        return parse_days(validators.check_text(value))
     except BadInterval as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
-class HistoryLocation(values.ConfigModel):
+class HistoryLocation(validators.ConfigModel):
     """Location of a history, or the schema or folder of several histories."""
 
-    table: Annotated[Source, PlainValidator(values.parse_source)] = Field(alias="location")
+    table: Annotated[Source, PlainValidator(validators.parse_source)] = Field(alias="location")
     archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(default=None, alias="archive")
     """Age in days from which files count as archived. None means never."""
 
@@ -253,9 +253,9 @@ def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = Tr
         if is_optional and value is False:
             return None
         if isinstance(value, str):
-            value = HistoryLocation(location=values.parse_source(value, info))
+            value = HistoryLocation(location=validators.parse_source(value, info))
         if not isinstance(value, dict | HistoryLocation):
-            raise ValueError(f"must name {expected}, not {values.shorten(value)}")
+            raise ValueError(f"must name {expected}, not {validators.shorten(value)}")
         history = validate(value)
         if not is_table and len(history.table.parts) == MAX_PARTS:
             raise ValueError(f"'{history.table}' is a table: name a schema or a folder for the histories of all tables")

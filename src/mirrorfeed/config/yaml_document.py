@@ -216,7 +216,7 @@ def validate(
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
     except ValidationError as error:
-        from mirrorfeed.config.messages import message  # imported late: most configurations are valid
+        from mirrorfeed.config.error_messages import message  # imported late: most configurations are valid
 
         for fault in error.errors(include_url=False):
             fault_place = place(*fault["loc"])

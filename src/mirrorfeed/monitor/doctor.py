@@ -12,10 +12,10 @@ from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import first_line, with_code, wrap_error
-from mirrorfeed.monitor.collector import Collector, database_facts
+from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
-from mirrorfeed.monitor.rules import (
+from mirrorfeed.monitor.problem_rules import (
     ALERT_RULES,
     DOCTOR_RULES,
     NOTHING,

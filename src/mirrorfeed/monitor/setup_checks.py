@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.config.values import ONELAKE
+from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.errors import ExecutorsElsewhere, NotAsExpected
+from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import Finding, TableFacts, attempt, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.platform_checks import (
     check_environment,

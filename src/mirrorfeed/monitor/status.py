@@ -13,10 +13,10 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Cell, Row, counted, duration, nonzero, row, shown, split
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, Freshness, Step, read_endpoint
-from mirrorfeed.orchestration.orphans import find_orphans
+from mirrorfeed.orchestration.orphaned_targets import find_orphans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

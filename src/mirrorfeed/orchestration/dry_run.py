@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from mirrorfeed.config.expansion import Candidate, Expansion
+from mirrorfeed.config.pattern_expansion import Candidate, Expansion
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.orchestration.table_task import RunContext
-    from mirrorfeed.publish.sources import ChangeSource
+    from mirrorfeed.publish.change_sources import ChangeSource
     from mirrorfeed.publish.table_log.view import View
     from mirrorfeed.storage import Store
 
@@ -182,7 +182,7 @@ def plan_next_steps(
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
     """Return the next step if the table is paused, or if its next step needs no Spark. Otherwise None."""
-    from mirrorfeed.publish.sources import NO_SPARK, needs_no_spark
+    from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):
         return Decision(str(table.target), str(pause))
@@ -200,7 +200,7 @@ def _next_step(context: RunContext, table: Table) -> Decision:
 
 
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
-    from mirrorfeed.publish.sources import source_for
+    from mirrorfeed.publish.change_sources import source_for
 
     name, table = str(table.target), with_keys(table, lambda: context.client)
     view = TableLog(context.zone, table.target.folder).read_view()
@@ -208,7 +208,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     facts, decision = decide_next(source, table, view)
     bridge = None
     if isinstance(decision, Gap):
-        from mirrorfeed.publish.sources.gap_sources import bridge_gap
+        from mirrorfeed.publish.change_sources.feed_gap import bridge_gap
 
         if bridge := bridge_gap(source, table, decision):
             source = bridge

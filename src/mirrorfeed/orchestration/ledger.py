@@ -21,14 +21,14 @@ from mirrorfeed.display.rows import MARKERS
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.orchestration.errors import LedgerNotWritten
-from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import open_local_table
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.archived_share import Share
+    from mirrorfeed.archive.archive_report import Share
     from mirrorfeed.mirror.verify.row_comparison import Comparison
 
 PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"

@@ -15,8 +15,8 @@ from mirrorfeed.errors import MirrorfeedError, first_line, wrap_error
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 

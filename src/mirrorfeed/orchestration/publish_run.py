@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, with_code
@@ -28,9 +28,9 @@ from mirrorfeed.orchestration.scheduler import (
 )
 from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
 from mirrorfeed.publish.errors import FeedRequired
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
 
@@ -169,7 +169,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
         except MirrorfeedError as problem:  # tables can be published without the file
             context.on_problem(problem)
         if context.config.patterns and not names:  # a source can disappear although its entry did not change
-            from mirrorfeed.orchestration.orphans import orphans_problem
+            from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 
             if orphans := orphans_problem(zone, context.config):
                 context.on_problem(orphans)

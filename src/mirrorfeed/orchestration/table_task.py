@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
+from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.next_publication import unpublished_since, with_keys
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
@@ -119,7 +119,7 @@ class RunContext:
         """Expand the patterns again. Returns no tables if there are no patterns, or if the expansion fails."""
         if not (self.written and self.written.patterns):
             return ()
-        from mirrorfeed.orchestration.orphans import find_orphans  # imported late: only patterns need it
+        from mirrorfeed.orchestration.orphaned_targets import find_orphans  # imported late: only patterns need it
 
         before = {str(table.target) for table in self.config.select(names)}
         try:
@@ -204,14 +204,14 @@ class TableTask:
             source = source_for(context.session, context.config, table)
             keyed = with_keys(table, lambda: context.client)
             if self.state.clears:
-                from mirrorfeed.orchestration.reload import clear_table  # imported late: few runs reload a table
+                from mirrorfeed.orchestration.table_reload import clear_table  # imported late: few runs reload a table
 
                 clear_table(context, keyed, source)
                 self.state = replace(self.state, cleared=True)
             try:
                 context.work(source, context.zone, keyed, result, self._on_step, ends)
             except Gap as gap:
-                from mirrorfeed.publish.sources.gap_sources import bridge_gap  # imported late: few feeds have a gap
+                from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
 
                 if (bridge := bridge_gap(source, keyed, gap, context.on_problem)) is None:
                     raise

@@ -37,7 +37,7 @@ from mirrorfeed.storage import Store
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-    from mirrorfeed.publish.sources import ChangeSource
+    from mirrorfeed.publish.change_sources import ChangeSource
 
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:

@@ -34,10 +34,10 @@ from mirrorfeed.publish.next_publication import (
     next_columns,
     repair_columns,
 )
-from mirrorfeed.publish.result import TableResult, add_record
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
 from mirrorfeed.publish.table_log.view import View
+from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
@@ -53,7 +53,7 @@ from mirrorfeed.storage import Store
 from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.sources import ChangeSource
+    from mirrorfeed.publish.change_sources import ChangeSource
 
 
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")

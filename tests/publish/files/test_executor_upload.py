@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
-from mirrorfeed.publish.files import spark_files, staging
+from mirrorfeed.publish.files import row_staging, spark_files
 from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable, Zone
@@ -60,7 +60,7 @@ def test_upload_task_runs_without_the_package(tmp_path: Path) -> None:
 def test_executors_upload_with_upload_from_executors(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
     zone = Zone(tmp_path / "zone", table, target_file_size=4096)
@@ -76,7 +76,7 @@ def test_executor_errors_are_raised_on_the_driver(
 ) -> None:
     result = pa.RecordBatch.from_pydict({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
     monkeypatch.setattr(spark_files, "upload_task", lambda *_: lambda batches: (result for _ in batches))
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)

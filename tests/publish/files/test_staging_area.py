@@ -23,6 +23,7 @@ from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish import rows_and_markers
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import (
     RowsRefused,
     StagingFilesLost,
@@ -32,11 +33,10 @@ from mirrorfeed.publish.errors import (
     StagingUnreadable,
     StagingUnusable,
 )
-from mirrorfeed.publish.files import spark_files, staging, staging_area
+from mirrorfeed.publish.files import row_staging, spark_files, staging_area
 from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage.databricks_volume import VolumeStore
@@ -47,7 +47,7 @@ from tests.delta import DeltaTable, Zone
 
 @pytest.fixture(autouse=True)
 def never_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def staging_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def _through(staging_path: str) -> Callable[..., Any]:
     def staged(feed: DeltaFeed, rows: DataFrame, job: StagingJob, **facts: Any) -> Any:
-        return staging.stage(rows, job, StagingArea(staging_path), **facts)
+        return row_staging.stage(rows, job, StagingArea(staging_path), **facts)
 
     return staged
 
@@ -180,8 +180,8 @@ def test_invalid_rows_are_refused_and_leave_no_files(
     table.insert(1, 2)
     table.sql(statement)
     zone = Zone(tmp_path / "zone", table)
-    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
-        monkeypatch.setattr(staging, "MAX_DRIVER_KEYS", most)
+    for most in (row_staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
+        monkeypatch.setattr(row_staging, "MAX_DRIVER_KEYS", most)
         with pytest.raises(RowsRefused, match=words):
             published(zone)
         assert zone.files == left_in(staging_root) == []
@@ -222,7 +222,7 @@ def test_leftovers_of_a_dead_run_are_removed_only_for_its_table(
     foreign_folder.parent.mkdir(parents=True)
     foreign_folder.write_bytes(b"")
 
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)  # a small batch removes it as well
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 20_000)  # a small batch removes it as well
     published(orders)
 
     assert not leftover.exists()
@@ -418,12 +418,12 @@ def test_folder_visible_only_to_spark_is_refused() -> None:
 def test_large_batch_requires_a_staging_path_over_connect(
     spark: SparkSession, orders: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirrorfeed.publish.sources.delta_feed.staging_area_for", lambda *_: None)
+    monkeypatch.setattr("mirrorfeed.publish.change_sources.delta_feed.staging_area_for", lambda *_: None)
     with pytest.raises(StagingPathRequired) as caught:
         published(orders)
     assert vars(caught.value) == {"table": f"{orders.root}/sales.schema/orders"}
     assert orders.files == []
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 20_000)
     published(orders)
     assert orders.mirrors_the_table()
 

@@ -35,11 +35,11 @@ from mirrorfeed.publish.errors import (
     StagedFileDamaged,
     TooManyFiles,
 )
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import PlaceUnusable, StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore

@@ -12,7 +12,7 @@ from pydantic import AliasPath, ConfigDict, Field
 
 from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.config.model import Config
-from mirrorfeed.config.values import ONELAKE
+from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count, parse_json
 from mirrorfeed.mirror import errors

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
 from tests.conftest import ADAPTIVE
@@ -276,8 +276,8 @@ def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files(
     table = DeltaTable(spark, tmp_path / "t")
     table.sql(f"INSERT INTO {{}} VALUES {values}")
     zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
-    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
-        monkeypatch.setattr(staging, "MAX_DRIVER_KEYS", most)
+    for most in (row_staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
+        monkeypatch.setattr(row_staging, "MAX_DRIVER_KEYS", most)
         with pytest.raises(RowsRefused, match=re.escape(f"at version 1 {words}")):
             zone.publish()
         assert list(zone.folder.rglob("*.parquet")) == []
@@ -286,7 +286,7 @@ def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files(
 def test_hash_collision_of_different_keys_is_not_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "has_duplicates", lambda _: True)
+    monkeypatch.setattr(row_staging, "has_duplicates", lambda _: True)
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     zone = Zone(tmp_path / "zone", table)

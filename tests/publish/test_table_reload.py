@@ -14,10 +14,10 @@ from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.orchestration.reload import clear
+from mirrorfeed.orchestration.table_reload import clear
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable

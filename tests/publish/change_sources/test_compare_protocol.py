@@ -25,17 +25,17 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
-from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
+from mirrorfeed.publish.change_sources import NO_SPARK, full_compare
+from mirrorfeed.publish.change_sources.errors import LedgerRequired, RowHashesLost
+from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable, hash_table_of
 from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import PROBLEM
-from mirrorfeed.publish.sources import NO_SPARK, full_compare
-from mirrorfeed.publish.sources.errors import LedgerRequired, RowHashesLost
-from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair

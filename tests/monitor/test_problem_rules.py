@@ -15,7 +15,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, Severity, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
-from mirrorfeed.monitor.rules import (
+from mirrorfeed.monitor.problem_rules import (
     ALERT_RULES,
     DATABASE_RULES,
     RULES,

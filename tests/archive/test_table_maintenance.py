@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.errors import CannotCheckFiles
-from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintained, check_files, condition, maintain, split
+from mirrorfeed.archive.table_maintenance import EARLY_DELETION, Maintained, check_files, condition, maintain, split
 from tests.archive.archived_table import NOW, Orders
 
 

@@ -30,8 +30,8 @@ from mirrorfeed.config.errors import (
     SeveralLandingZones,
     TargetsMeet,
 )
-from mirrorfeed.config.expansion import Expansion, select_matches
 from mirrorfeed.config.model import Config
+from mirrorfeed.config.pattern_expansion import Expansion, select_matches
 from mirrorfeed.landing.errors import BadKey, BadSelection
 from mirrorfeed.landing.names import TABLE_LIMITS
 from mirrorfeed.orchestration.dry_run import list_configured_tables

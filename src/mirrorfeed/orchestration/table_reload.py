@@ -12,13 +12,13 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
 from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
 from mirrorfeed.orchestration.table_task import Dropping, RunContext, Stop
+from mirrorfeed.publish.change_sources import ChangeSource, source_for
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.next_publication import decide_next, next_columns, with_keys
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import ChangeSource, source_for
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable

@@ -19,13 +19,13 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.reload import clear
+from mirrorfeed.orchestration.table_reload import clear
 from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.publish.change_sources.errors import ColumnsChanged, NotRowHashes, RowHashesChanged, RowHashesLost
+from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import FeedRequired, RowsRefused
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources.errors import ColumnsChanged, NotRowHashes, RowHashesChanged, RowHashesLost
-from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_share import Query, query_history, read_conditions, simulate
+from mirrorfeed.archive.archive_report import Query, query_history, read_conditions, simulate
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders, data_moved_away

@@ -24,8 +24,9 @@ from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
+from mirrorfeed.publish.change_sources import errors
 from mirrorfeed.publish.errors import FeedRequired
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
@@ -40,7 +41,6 @@ from mirrorfeed.publish.row_diff import (
     key_positions,
     with_hashes,
 )
-from mirrorfeed.publish.sources import errors
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
@@ -254,12 +254,12 @@ class FullCompare:
             rows_read = self.hashes.count_rows(facts.latest)
             if rows == 0:
                 return Staged([] if job.with_marker else [write_empty(job)], rows_read=rows_read)
-            staged = staging.stage(
+            staged = row_staging.stage(
                 self.hashes.changed_rows(facts.latest, job.columns, with_marker=job.with_marker),
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
-                expect_small=rows <= staging.SMALL_BATCH_ROWS,
+                expect_small=rows <= row_staging.SMALL_BATCH_ROWS,
                 rows_per_file=lambda: max(1, rows * target // size) if size > target else None,
             )
         if compacts:
@@ -268,7 +268,7 @@ class FullCompare:
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with lossless_settings(self.spark):
-            return staging.bad_keys(read_full(self.spark, self.source), table.target_keys)
+            return row_staging.bad_keys(read_full(self.spark, self.source), table.target_keys)
 
     def _compare(
         self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool

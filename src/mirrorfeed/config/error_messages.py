@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
-from mirrorfeed.config.values import shorten
+from mirrorfeed.config.validators import shorten
 
 _MESSAGES = {
     "value_error": "{error}",

@@ -15,10 +15,10 @@ from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.history.history_record import Segment, find_segment
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.change_sources import ChangeSource
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.change_sources.errors import HistoryUnusable, NotComparable, ReadFromHistory
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.sources import ChangeSource
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.sources.errors import HistoryUnusable, NotComparable, ReadFromHistory
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone

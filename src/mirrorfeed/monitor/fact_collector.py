@@ -18,9 +18,9 @@ from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, Ta
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, freshness_of, is_consumption_visible, read_mirror
 from mirrorfeed.orchestration.dry_run import check_decision
 from mirrorfeed.orchestration.scheduler import map_parallel
+from mirrorfeed.publish.change_sources import NO_SPARK, source_for
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
 from mirrorfeed.publish.next_publication import decide_next, deselected_columns, with_keys
-from mirrorfeed.publish.sources import NO_SPARK, source_for
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
@@ -128,7 +128,7 @@ class Collector:
 
     def _with_source(self, spark: Any, table: Table, facts: TableFacts, log: TableLog, view: View | None) -> TableFacts:
         """Add the facts about the source, and the freshness."""
-        from mirrorfeed.publish.sources.full_compare import COMPARED
+        from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
 

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
 from mirrorfeed.source.table_info import is_in_local_folder
 
@@ -63,7 +63,7 @@ def needs_no_spark(table: Table) -> bool:
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
     """Return the source that the setting `changes` selects."""
     if table.changes == "compare":
-        from mirrorfeed.publish.sources import full_compare  # imported late: few tables need it
+        from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 
         hashes = full_compare.RowHashTable(spark, full_compare.hash_table_of(config, table), str(table.source))
         return full_compare.FullCompare(spark, table.source, hashes, config.staging_path, config.upload_from)

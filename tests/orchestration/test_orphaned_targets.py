@@ -10,16 +10,16 @@ from click.testing import CliRunner
 from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.config.expansion import select_matches
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
+from mirrorfeed.config.pattern_expansion import select_matches
 from mirrorfeed.orchestration.errors import OrphanedTables
-from mirrorfeed.orchestration.orphans import find_orphans, orphans_problem
+from mirrorfeed.orchestration.orphaned_targets import find_orphans, orphans_problem
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.errors import FileNumberConflict
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.local_folder import FolderStore

@@ -17,7 +17,9 @@ from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.change_sources.errors import NotComparable, RangeCompared
+from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
 from mirrorfeed.publish.row_diff import (
     DIFFERS,
     HASH,
@@ -27,9 +29,7 @@ from mirrorfeed.publish.row_diff import (
     one_per_key,
     with_hashes,
 )
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.sources.errors import NotComparable, RangeCompared
-from mirrorfeed.publish.sources.gap_sources import SnapshotDiff, bridge_gap
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.local_folder import FolderStore

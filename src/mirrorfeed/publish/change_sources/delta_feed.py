@@ -17,9 +17,9 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
 from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging import ExistingRows, FindInvalidText
+from mirrorfeed.publish.files.row_staging import ExistingRows, FindInvalidText
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.rows_and_markers import PROBLEM
@@ -97,14 +97,14 @@ class DeltaFeed:
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
-            return staging.bad_keys(self._rows_at(version), table.target_keys)
+            return row_staging.bad_keys(self._rows_at(version), table.target_keys)
 
     def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
         return read_schema(self.spark, self.source, version, facts.schemas)
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
         area = staging_area_for(self.spark, self.staging_path, job.store)
-        return staging.stage(rows, job, area, self.upload_from, **facts)
+        return row_staging.stage(rows, job, area, self.upload_from, **facts)
 
     def _stage_range(
         self, range_: Range, facts: Facts, job: StagingJob, rows: DataFrame, existing: ExistingRows | None = None
@@ -113,7 +113,7 @@ class DeltaFeed:
         return self._stage(
             rows,
             job,
-            expect_small=changed is not None and changed <= staging.SMALL_BATCH_ROWS,
+            expect_small=changed is not None and changed <= row_staging.SMALL_BATCH_ROWS,
             rows_per_file=lambda: self._rows_per_file(facts, job),
             find_invalid_text=self._invalid_text_search(facts, job),
             existing_rows=existing,
@@ -124,7 +124,7 @@ class DeltaFeed:
 
         Raises `cause` if one of the two ends cannot be read either.
         """
-        from mirrorfeed.publish.sources.errors import RangeCompared  # imported late: few ranges are compared
+        from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
         try:
             with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
@@ -156,7 +156,7 @@ class DeltaFeed:
             return size, per_file
         rows = reader.read_snapshot(self.spark, self.source, version)
         sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
-        each = staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
+        each = row_staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
@@ -211,7 +211,7 @@ class DeltaFeed:
         try:
             with reader.read_errors(str(self.source), version):
                 keys = self._existing_keys(version, facts, job, deleted)
-                few_keys = staging.collect_small_batch(keys)
+                few_keys = row_staging.collect_small_batch(keys)
         except SnapshotGone:
             if facts.latest == version:
                 raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config import values
+from mirrorfeed.config import validators
 from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.options import history_below
@@ -124,7 +124,7 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 def _select(entry: Sources, found: FoundTable) -> Candidate:
     """Return the found table with the options of its entry. The table is not selected if its target is invalid."""
     try:
-        target = values.fill_target(entry.target, parts_by_name(found.source))
+        target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
         return Candidate(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys_of(entry, found))
