@@ -1,7 +1,7 @@
-"""The log of a table: read the table's state, and add a record, which commits a publication.
+"""The log of a table's publications: create it, read it, and add a record, which commits a publication.
 
-The response of a write is never trusted. Clients repeat requests on their own, so a write that succeeded may be
-reported as failed, and a lost response shows nothing. Only the next read shows the state.
+The response of a write is never trusted, because HTTP clients repeat requests on their own: a write that succeeded may
+be reported as failed. After every write, the log is read again.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import open_new, retry_new, try_write
 
 _ATTEMPTS = 20
-"""Maximum number of reads while other publishers change the table. After that, the run fails, and a later run
-continues."""
+"""Maximum number of attempts to read or create the log while other publishers change it. After that,
+`ConcurrentChanges` is raised."""
 
 
 @dataclass
 class TableLog:
-    """The log in a table's folder. Records never change, so each is read once."""
+    """The log of one table. Reads each record only once, because records never change."""
 
     store: Store
     folder: str
+    """Path of the table's folder in the store."""
     _known: dict[tuple[str, int, str], Record] = field(default_factory=dict)
-    """Records by log id, number and ETag."""
+    """Cache of records by log id, record number and ETag."""
 
     def read_latest(self) -> View | None:
-        """Read the newest record and the staged files. Returns None if there is no log.
+        """Return a view of the newest record and the staged files, from one listing. Returns None if there is no log.
 
-        This is sufficient to find that there is nothing to do. Call `confirm` before you change or refuse anything.
+        Call `confirm` before you change files or report an error because of this view. Raises `ConcurrentChanges` if
+        records disappear during every attempt, and `DamagedFile` or `RecordTooNew` if the log cannot be parsed.
         """
         for _ in range(_ATTEMPTS):
             log_id = self.current_id()
@@ -52,10 +54,11 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """Read the log again, and return the view with the staged files and, with `data`, the published files.
+        """List the log again, and return `view` as confirmed. Returns None if the log changed since `view` was read.
 
-        Returns None if the log changed since the first read, however long ago. Without `data`, also returns None if a
-        staged file is empty, because only the published files show the reason.
+        With `data`, also lists the published files. Without `data`, the list of published files in `view` is kept, and
+        None is also returned if a staged file of the newest record is empty, because a new list is needed to find out
+        whether that file was already renamed.
         """
         if data:
             entries = self.store.list(self.folder)
@@ -69,7 +72,10 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Read and confirm the state without changes. Returns None if there is no log."""
+        """Return a confirmed view of the log and the published files, or None if there is no log. Changes nothing.
+
+        Raises `ConcurrentChanges` if the log changes during every attempt.
+        """
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -77,18 +83,24 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def create_log(self) -> View:
-        """Create the log if no other publisher uses the folder. Call this method only if a read has shown no log.
+        """Create the log, and return its view. If another publisher creates a log first, returns the view of that log.
 
-        Each attempt has a new id and sends one request. A repeated request could restore the id after the folder was
-        deleted, while its publisher is about to add a record.
+        Call this method only after a read that found no log. Raises the errors of `check_unclaimed`, and
+        `StoreUnavailable` or `ConcurrentChanges` if all attempts fail.
         """
+        # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
+        # table's folder was deleted, and a record could then be added to the deleted log.
         for _ in range(_ATTEMPTS):
             if view := retry_new(self.store, self._create_log):
                 return view
         raise errors.ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
-        """Create `log.json` once. Returns None if another publisher's log existed first and is gone again."""
+        """Make one attempt to create `log.json`. Returns the view of the log that exists afterwards.
+
+        Returns None if another publisher's `log.json` existed and was deleted again. Raises `StoreUnavailable` if the
+        request failed and there is no log.
+        """
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
@@ -101,9 +113,12 @@ class TableLog:
         return view
 
     def check_unclaimed(self) -> None:
-        """Raise an error if a folder without a log has data files, of another publisher or of a lost log."""
+        """Raise an error if the table's folder has data files but no `log.json`.
+
+        Raises `LogIdMissing` if the folder still has records of a log, otherwise `ForeignFile` or `FileNumberConflict`.
+        """
         files = self._files()
-        # If another publisher started in the meantime, its log is older than all of its files.
+        # Another publisher that started in the meantime created its log before its files, so the log is found.
         if not files or self.current_id() is not None or self._files() != files:
             return
         if lost := self._find_lost_log():
@@ -113,7 +128,10 @@ class TableLog:
         check(View("", data=data, processed=processed), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Raise an error if the files do not match the log. Returns a warning that does not stop the publication."""
+        """Compare the files in a confirmed view with its log. Returns a warning if the last data file is missing.
+
+        Returns None if all files match the log. Raises `FilesLost` or an error of `view.check` if they do not.
+        """
         check(view, self._address())
         lost = self.find_lost_files(view)
         if isinstance(lost, errors.FilesLost):
@@ -121,14 +139,16 @@ class TableLog:
         return lost
 
     def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
-        """Find published files that are missing although Fabric may not have consumed them.
+        """Return an error or a warning about published files that are missing, or None.
 
-        Makes requests only if the confirmed view suggests missing files. A listing is not a snapshot, so a second read
-        decides: before that read, all files up to `view.last_renamed` had their final names. Processed files are listed
-        after data files, so a file that Fabric moves in the meantime is listed among them.
+        Returns `FilesLost` if Fabric certainly did not consume the missing files, and `LastFileMissing` if this is
+        unknown. Requires a confirmed view, and makes requests only if files are missing in it.
         """
         if not missing_files(view.last_renamed, view.numbers).numbers:
             return None
+        # A listing is not a snapshot, so a second read decides: before that read, all files up to `view.last_renamed`
+        # had their final names. The subfolders of processed files are listed after the table's folder, so a file that
+        # Fabric moves in the meantime is found in a subfolder.
         second = self.read_view()
         if second is None or second.log_id != view.log_id:
             return None
@@ -146,10 +166,11 @@ class TableLog:
         return error(address=self._address(), numbers=missing.numbers)
 
     def add_record(self, view: View, new: Record) -> View | None:
-        """Create the record, which is the commit, and read the state to see which publisher's record is the newest.
+        """Add a record to the log, which commits the publication. Returns a confirmed view from a read after the write.
 
-        Returns None if the log is gone. Raises an error if no record with the number exists: no publisher made
-        progress, and staging again could repeat this forever.
+        Returns None if there is no log any more. The view does not contain `new` if another publisher was first: call
+        `contains` to find out. Raises `TooManyFiles` if the record is too large, the error of the write or
+        `ConcurrentChanges` if the log has no record with this number, and the errors of `check`.
         """
         if len(new.to_json()) > READ_LIMIT:
             discard(self, view, new.batch)
@@ -167,9 +188,10 @@ class TableLog:
         return after
 
     def create_start_marker(self, view: View) -> str:
-        """Create an empty file with one request, before files are staged for a first record. Returns the batch id.
+        """Create an empty file in the log's folder, and return the batch id in its name, to use in the first record.
 
-        If the folder is deleted later, the record is invalid, even if a repeated request restores `log.json`.
+        Call this method before files are staged for a first record. That record is valid only while the start marker
+        exists: if the folder is deleted, a repeated request can restore `log.json`, but not the start marker.
         """
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
         path, file = open_new(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}")
@@ -177,7 +199,7 @@ class TableLog:
         return path.rpartition("/")[2].partition(".")[0]
 
     def contains(self, view: View, sent: Record) -> bool:
-        """Return whether the log contains this record, and not another publisher's record with the same number."""
+        """Return whether the log contains the record `sent`, not another publisher's record with the same number."""
         newest = view.newest
         if newest is None or newest.number < sent.number:
             return False
@@ -189,7 +211,7 @@ class TableLog:
         return False  # the next record was pruned, so a record with this number was created too late
 
     def records(self, view: View) -> Iterator[Record]:
-        """Read the stored records in descending order."""
+        """Yield the stored records, newest first. Ends at the first record that was deleted since `view` was read."""
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
@@ -197,11 +219,12 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Raise an error unless the order of modification times is the order in which Fabric must read the files.
+        """Raise `EqualFileTimes` if Fabric could read files in a wrong order because of their modification times.
 
-        Staged files must be younger than all files that Fabric may still read, and corrections younger than the other
-        staged files. A rename keeps the time or makes it later.
+        The files named in `staged` must be newer than all published files. Those named in `corrections`, which are also
+        in `staged`, must be newer than the other staged files. Used for tables that Fabric reads by modification time.
         """
+        # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)
         published = [entry.modified for entry in entries if not entry.is_folder and not names.is_ignored(entry.name)]
         new = {entry.name: entry.modified for entry in self.entries(view.log_id) if entry.name in staged}
@@ -211,7 +234,7 @@ class TableLog:
                 raise errors.EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
-        """Return the view of a log from one listing, or None if its newest records were deleted in the meantime."""
+        """Return an unconfirmed view of a log. Returns None if one of its two newest records was deleted meanwhile."""
         entries = self.entries(log_id)
         etags, newest, is_linked = _etags(entries), None, True
         start_markers = tuple(entry.name for entry in entries if names.is_start_marker(entry.name))
@@ -225,7 +248,7 @@ class TableLog:
         return View(log_id, newest, etags, is_linked, _staged(entries), start_markers)
 
     def _create_record(self, log_id: str, path: str, new: Record) -> None:
-        """Create the record, and remember its content by its ETag, so that the record need not be read."""
+        """Create the record, and add it to the cache so that it is not read again."""
         if etag := self.store.create(path, new.to_json()):
             self._known[log_id, new.number, etag] = new
 
@@ -248,7 +271,10 @@ class TableLog:
         return self._known[log_id, number, etag]
 
     def _find_lost_log(self) -> tuple[str, Record] | None:
-        """Return the id and the newest record of the log with the latest publication. For a missing `log.json`."""
+        """Return the id and the newest record of the log with the latest publication, without reading `log.json`.
+
+        Returns None if the folder has no log with a record that can be read.
+        """
         logs: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{names.LOG}"):
             if entry.is_folder and names.is_log_id(entry.name):
@@ -258,19 +284,22 @@ class TableLog:
         return max(logs, key=lambda log: log[1].at, default=None)
 
     def _files(self) -> list[tuple[str, str]]:
-        """Return names and ETags of the files that Fabric reads, and paths of the files that Fabric has processed."""
+        """Return the files that Fabric reads, as name and ETag, and the processed files, as path and empty text."""
         entries = self.store.list(self.folder)
         data = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
         return [*data, *((path, "") for path in self._processed(entries))]
 
     def _processed(self, entries: list[Entry]) -> tuple[str, ...]:
-        """Return the paths, below the table's folder, of the data files that Fabric has moved after processing."""
+        """Return the paths, below the table's folder, of the data files that Fabric has moved after processing.
+
+        `entries` is a listing of the table's folder.
+        """
         places = [entry.name for entry in entries if entry.is_folder and entry.name in names.PROCESSED]
         paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
         return tuple(path for path in paths if names.data_number(path.rpartition("/")[2], None))
 
     def current_id(self) -> str | None:
-        """Return the id in `log.json`, or None if there is no log."""
+        """Return the id in `log.json`, or None without such a file. Raises `DamagedFile` if it has no valid id."""
         path = f"{self.folder}/{names.LOG_ID}"
         try:
             value = parse_json(self.store.read(path))

@@ -1,5 +1,5 @@
-"""Compare the files of a table's newest publication with its record, and find the publications that the mirror may
-show."""
+"""Compare the files of a table's newest publication with its record, and find the publications up to which Fabric may
+have applied the files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ class MirrorPosition:
     newest: Record | None = None
     """Newest publication, or None before the first one."""
     candidates: tuple[Record, ...] = ()
-    """Records that the mirror may show, in descending order."""
+    """Records up to which Fabric may have applied the files, newest first."""
     waiting: int = 0
-    """Number of data files that Fabric has not consumed. The oldest file is not counted, because it may be consumed."""
+    """Number of data files in the table's folder, except the oldest, which Fabric may have consumed."""
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
-    """Read the mirror position of each table from its log."""
+    """Return the tables `names`, or all tables, each with its mirror position. Reads only the landing zone.
+
+    A table without a log has an empty position.
+    """
     store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)
@@ -48,12 +51,13 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """An address where a file of a record may be, and the state of the file."""
+    """An address where a file of a record may be, and a comparison of the file there with the record."""
 
     address: str
     found: str | None
-    """State of the file in words, or None if there is no file."""
+    """Result of the comparison in words, or None if there is no file."""
     is_the_file: bool = False
+    """True if size and checksum are those in the record."""
     consumed: bool = False
     """True if there is no file because Fabric consumed it. Only for final names."""
 
@@ -67,9 +71,9 @@ class LogRecord(Row):
     """Number of the record in the log."""
     time: str = shown("time", lambda time: time[:19].replace("T", " "))
     what: str = shown("published")
-    """What was published, in words: a snapshot, a repair, or versions."""
+    """Description of the publication: a snapshot, a repair, or versions."""
     from_version_exclusive: int | None
-    """Last version before the published range. None for a snapshot. Equal to the last version for a repair."""
+    """Last version before the published range. None for a snapshot. Equal to `to_version_inclusive` for a repair."""
     to_version_inclusive: int
     inserts: int = shown("inserts", nonzero)
     updates: int = shown("updates", nonzero)
@@ -80,12 +84,13 @@ class LogRecord(Row):
     build: str | None
     """Version of mirrorfeed that wrote the record."""
     places: tuple[FileState, ...] = ()
-    """For the newest record: staged and final address of each file, and the state of the file."""
+    """For the newest record: staged and final address of each file, each compared with the record."""
     error: MirrorfeedError | str | None = None
-    """For the newest record: files that the log does not account for, or published files that are missing."""
+    """For the newest record: published files that are missing, or files and records that do not match the log."""
 
 
 def describe_publication(record: Record) -> str:
+    """Return what a record publishes, for display: `snapshot at version 3`, or `versions 4 to 7`."""
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
         return f"snapshot at version {last}"
@@ -95,9 +100,10 @@ def describe_publication(record: Record) -> str:
 
 
 def audit_log(store: Store, target: Target) -> tuple[tuple[LogRecord, ...], tuple[str, ...]] | None:
-    """Return the publications of a table, newest first, and notes about the log and its files. None without a log.
+    """Return the publications of a table, newest first, and notes for display. Returns None if there is no log.
 
-    Reads all files of the newest publication completely.
+    The notes contain the address of the log and, for each file of the newest publication, where the file is or that
+    Fabric consumed it. Reads these files completely to compare their checksums.
     """
     log = TableLog(store, target.folder)
     view = log.read_view()

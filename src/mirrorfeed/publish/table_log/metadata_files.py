@@ -20,9 +20,10 @@ _ATTEMPTS = 20
 
 
 def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool = False) -> None:
-    """Create `_metadata.json`, or add keys to a file without keys. Never changes anything else in the file.
+    """Create `_metadata.json` with the content `wanted`, or add the keys to an existing file that has none.
 
-    With `first`, the file is probably missing and is created without reading it. Call `check` after the record.
+    With `first`, tries to create the file before reading it, because it is probably missing. Raises `KeysChanged` or
+    `SettingChanged` if the file has other keys or settings.
     """
     path = f"{folder}/{METADATA}"
     error: Exception | None = None
@@ -43,7 +44,10 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `_metadata.json` has all wanted settings. Raises an error if one of them differs."""
+    """Return whether `_metadata.json` exists with the keys and settings in `wanted`. Returns False without keys.
+
+    Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings.
+    """
     current = _read(store, folder)
     return current is not None and output_format.is_up_to_date(current, wanted, store.address(f"{folder}/{METADATA}"))
 
@@ -62,9 +66,10 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
 
 
 def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
-    """Write `_partnerEvents.json` from the setting `partner`. Returns whether the file was written.
+    """Write `_partnerEvents.json` from the setting `partner`. Returns True if the file was written.
 
-    Does nothing without `partner`. Raises `ForeignPartnerEvents` if the file has other content, unless `force` is set.
+    Returns False without the setting, or if the file already has this content. Raises `ForeignPartnerEvents` if the
+    file has other content. With `force`, replaces such a file.
     """
     partner = config.partner
     if partner is None:

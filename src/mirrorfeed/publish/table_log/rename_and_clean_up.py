@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename staged files of the newest record until a view shows that none is left. Returns None without a log."""
+    """Rename the staged files of the newest record. Returns a view without files to rename, or None without a log.
+
+    Reads the log if `view` is None. Raises the error of the rename, or `ConcurrentChanges`, if an attempt renamed no
+    file, and the errors of `TableLog.check`.
+    """
     before: tuple[str, ...] = ()
     failure: Exception | None = None
     while view := view or log.read_latest():
@@ -46,9 +50,10 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
 
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
-    """Delete old records and files that can never be published. With `others`, also delete logs with other ids.
+    """Delete all records except the newest `log_retention_records`, and staged files that can never be published.
 
-    Returns the first error instead of raising it.
+    With `others`, also deletes logs with other ids in the table's folder. Returns the first error instead of raising
+    it, or None.
     """
     old_records = map(names.record_name, view.old_records(log_retention_records))
     failure = _remove(log, view.log_id, [*view.leftovers(), *old_records])
@@ -61,7 +66,7 @@ def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: b
 
 
 def discard(log: TableLog, view: View, batch: str) -> None:
-    """Try to delete the staged files of a record that was never sent."""
+    """Delete the staged files and the start marker of a batch whose record was never sent. Ignores errors."""
     with suppress(MirrorfeedError):
         files = [entry.name for entry in log.entries(view.log_id)]
         start_marker = names.start_marker_name(batch)
@@ -81,8 +86,8 @@ def _remove(log: TableLog, log_id: str, files: Sequence[str]) -> MirrorfeedError
 def _remove_other_logs(log: TableLog, log_id: str) -> None:
     folders = [entry.name for entry in log.store.list(f"{log.folder}/{names.LOG}") if entry.is_folder]
     others = [name for name in folders if names.is_log_id(name) and name != log_id]
-    # If the table's folder was deleted and created again since the read, one of them is the valid log. A log that
-    # existed before `log.json` named this one never becomes valid again.
+    # If the table's folder was deleted and created again since `log_id` was read, one of the other logs may be the
+    # valid one. A log that existed before `log.json` contained `log_id` never becomes valid again.
     if others and log.current_id() == log_id:
         for name in others:
             folder = f"{log.folder}/{names.log_folder(name)}"

@@ -1,4 +1,4 @@
-"""The state of a table's folder at one read, and the check whether its files match its log. No storage calls."""
+"""View of a table's log and data files at one read, and the check that they match. Makes no storage calls."""
 
 from __future__ import annotations
 
@@ -11,49 +11,51 @@ from mirrorfeed.publish import errors
 from mirrorfeed.storage import Entry
 
 _MIN_RECORDS = 2
-"""The newest record and the one before. With fewer records, a log with missing records would look pruned."""
+"""Minimum number of records to keep. With only one, a missing record could not be distinguished from a deleted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """State of a table's folder, from one listing of its log or, once confirmed, from two listings that agree."""
+    """View of a table's log and data files. A confirmed view is from two listings of the log that agree."""
 
     log_id: str
     newest: Record | None = None
     records: Mapping[int, str] = field(default_factory=dict)
     """ETags of the records by number, in ascending order."""
     is_linked: bool = True
-    """True if the record before the newest exists and is the one that the newest record refers to. For a first record:
-    true if the start marker of its publisher exists."""
+    """True if the previous record exists and is the one to which the newest record refers. For a first record: true if
+    its start marker exists. True in a log without records."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of staged files of all records."""
+    """Sizes in bytes of all staged files by name. Includes files whose record was not created."""
     start_markers: tuple[str, ...] = ()
     """Names of the empty files that publishers create before they stage files for a first record."""
     confirmed: bool = False
+    """True if `TableLog.confirm` returned this view."""
     data: tuple[str, ...] = ()
-    """Names of files that Fabric does not ignore, listed before the second listing of the log."""
+    """Names in the table's folder that Fabric does not ignore, listed before the second listing of the log."""
     processed: tuple[str, ...] = ()
-    """Data files that Fabric has moved after processing. Only for a table without a record."""
+    """Paths of data files that Fabric has moved after processing. Empty if the log has a record."""
 
     @property
     def unfinished(self) -> tuple[File, ...]:
-        """Files of the newest record that are not renamed yet."""
+        """Files of the newest record that must still be renamed to their final names."""
         repeated = self._repeated() if self.confirmed else ()
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.staged in self.staged and file not in repeated)
 
     @property
     def empty(self) -> tuple[File, ...]:
-        """Files of the newest record that are staged with size 0, although the record has another size."""
+        """Staged files of the newest record that have 0 bytes, although the record has a larger size."""
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
 
     def _repeated(self) -> list[File]:
-        """Return files that a repeated request created again, empty, after the original file was renamed.
+        """Return the empty staged files that a repeated request created after the original file was renamed.
 
-        Fabric keeps the last file that it consumed. So if a file was renamed, its number or a higher one is in the
-        folder. Only a confirmed view shows this: its listing of the folder is older than its listing of the log.
+        Requires a confirmed view, whose listing of the table's folder is older than its listing of the log.
         """
+        # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
+        # same or a higher number.
         highest = max(self.numbers, default=0)
         return [file for file in self.empty if file.number <= highest]
 
@@ -69,7 +71,7 @@ class View:
 
     @property
     def reference(self) -> PreviousRecord | None:
-        """Reference to the newest record, which the next record contains."""
+        """Reference to the newest record, to store in the next record. None before the first record."""
         newest = self.newest
         return PreviousRecord(newest.number, newest.batch, self.records[newest.number]) if newest else None
 
@@ -84,11 +86,14 @@ class View:
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the data files that still exist."""
+        """Numbers of the data files in the table's folder."""
         return [number for name in self.data if (number := names.data_number(name, self.extension))]
 
     def leftovers(self) -> list[str]:
-        """Return files that can never be published, because a record has their number but does not name them."""
+        """Return the names of staged files and start markers that no publication needs. Empty before the first record.
+
+        A staged file is not needed if a record with its number exists and does not have to rename the file.
+        """
         if self.newest is None:
             return []
         needed = {file.staged for file in self.unfinished}
@@ -98,16 +103,20 @@ class View:
         return [name for name in (*staged, *self.start_markers) if name not in needed]
 
     def old_records(self, keep: int) -> list[int]:
+        """Return the numbers of all records except the newest `keep`, and except the newest two."""
         return list(self.records)[: -max(_MIN_RECORDS, keep)]
 
 
 def published_names(entries: list[Entry]) -> tuple[str, ...]:
-    """Return the names that Fabric does not ignore."""
+    """Return the names of the files and folders that Fabric does not ignore."""
     return tuple(entry.name for entry in entries if not names.is_ignored(entry.name))
 
 
 def check(view: View, address: str) -> None:
-    """Raise an error if the files in the folder do not match the log. `address` is the folder's address."""
+    """Raise an error if the files in a view do not match its log. `address` is the table's folder, for messages.
+
+    Raises `RecordsMissing`, `ForeignFile`, `FileNumberConflict`, `FinalNameTaken` or `StagedFileDamaged`.
+    """
     if view.newest and not view.is_linked:
         raise errors.RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
