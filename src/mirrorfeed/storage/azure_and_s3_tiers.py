@@ -1,4 +1,4 @@
-"""Access tiers of files in Azure storage and S3. In S3, a restore creates a temporary copy.
+"""Read the access tiers of files in Azure storage and S3, and restore archived files. In S3, a restore creates a copy.
 
 boto3 is imported only for tables in S3. Databricks includes boto3.
 """
@@ -27,15 +27,16 @@ from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
 
 BATCH_SIZE = 256
-"""Maximum number of blobs in one request."""
+"""Maximum number of blobs in one request to Azure."""
 _ACCOUNT_SUFFIXES = r"core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net"
-"""Hosts that receive a token. Other hosts receive no token, because a catalog or a log could name any host."""
+"""Domains of Azure storage accounts, as a regular expression. Hosts in other domains receive no token, because a
+catalog or a log could contain any host."""
 _S3_BUCKET = re.compile(r"s3[an]?://([^/]+)/", re.IGNORECASE)
 _ARCHIVE_CLASSES = ("GLACIER", "DEEP_ARCHIVE")
 _OTHER_CLASSES = {"STANDARD_IA": Tier.COOL, "ONEZONE_IA": Tier.COOL, "GLACIER_IR": Tier.COLD}
 _RESTORE_SPEEDS = {Priority.STANDARD: "Standard", Priority.HIGH: "Expedited"}
 _NO_RESTORE_NEEDED = ("RestoreAlreadyInProgress", "InvalidObjectState")
-"""Error codes for objects whose restore is pending, or that are not archived."""
+"""S3 error codes for objects whose restore is pending, or that are not archived."""
 _MAX_PARALLEL_REQUESTS = 16
 _SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
 """Environment variable in which Databricks puts the name of a Unity Catalog service credential."""
@@ -43,13 +44,13 @@ _SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
 
 @dataclass(frozen=True)
 class AzureTiers(TierStore):
-    """Tiers of the files of one Azure container. Contains no secret and no connection."""
+    """Tier store for the files of one Azure container. Contains no secret and no connection."""
 
     account: str
     """Blob endpoint, such as https://account.blob.core.windows.net."""
     container: str
     root: str
-    """Start of all URIs in the container, up to the blob's name."""
+    """URI of the container, such as abfss://container@account.dfs.core.windows.net/. URIs of files start with it."""
     credential: Credential = field(default_factory=Default)
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
@@ -57,7 +58,7 @@ class AzureTiers(TierStore):
 
     @classmethod
     def at(cls, location: str) -> AzureTiers | None:
-        """Return the tier store for a table's address, or None if the address is not in Azure storage."""
+        """Return the tier store for the URI of a table or file, or None if the URI is not in Azure storage."""
         match = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
         return cls(f"https://{match[2]}.blob.{match[3]}", match[1], match[0]) if match else None
 
@@ -120,7 +121,10 @@ class AzureTiers(TierStore):
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:
-    """Return the tier of a blob. A blob without a tier has the account's default tier, which is never Archive."""
+    """Return the tier of a blob, or `Tier.PENDING` if a restore of the blob is pending.
+
+    A blob without a tier has the account's default tier, which is never Archive. It counts as `Tier.HOT`.
+    """
     if str(blob.archive_status or "").startswith("rehydrate-pending"):  # the tier of a pending blob is still Archive
         return Tier.PENDING
     return {"Archive": Tier.ARCHIVE, "Cool": Tier.COOL, "Cold": Tier.COLD}.get(str(blob.blob_tier or ""), Tier.HOT)
@@ -128,9 +132,9 @@ def tier_of(blob: BlobProperties | Any) -> Tier:
 
 @dataclass(frozen=True)
 class S3Tiers(TierStore):
-    """Tiers of the objects of one S3 bucket. Contains no secret and no connection.
+    """Tier store for the objects of one S3 bucket. Contains no secret and no connection.
 
-    Uses a service credential of Databricks, or the credentials that boto3 finds.
+    Logs in with the service credential that Databricks configures, or with the credentials that boto3 finds.
     """
 
     bucket: str
@@ -141,7 +145,7 @@ class S3Tiers(TierStore):
 
     @classmethod
     def at(cls, location: str) -> S3Tiers | None:
-        """Return the tier store for a table's address, or None if the address is not in S3."""
+        """Return the tier store for the URI of a table or file, or None if the URI is not in S3."""
         match = _S3_BUCKET.match(location)
         return cls(match[1]) if match else None
 
@@ -164,7 +168,10 @@ class S3Tiers(TierStore):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request copies in the standard class. A copy that exists already gets the new number of days."""
+        """Request copies in the class STANDARD, which expire after `days` (by default `DEFAULT_COPY_DAYS`).
+
+        If a copy exists, only its expiry time is changed. Returns the reasons for refused files, by URI.
+        """
         client = self._client
         request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _RESTORE_SPEEDS[priority]}}
         from botocore.exceptions import ClientError  # only after the check that boto3 is installed
@@ -219,7 +226,10 @@ class S3Tiers(TierStore):
 
 
 def facts_of(entry: Mapping[str, Any]) -> Facts:
-    """Return the facts of an object in a listing. A restored object keeps its class and has the copy's expiry date."""
+    """Return tier, size and expiry time of an object in an S3 listing.
+
+    An archived object with a restored copy has the tier `Tier.HOT`, and the expiry time of the copy.
+    """
     storage_class, size = entry.get("StorageClass", "STANDARD"), entry.get("Size")
     if storage_class not in _ARCHIVE_CLASSES:
         return Facts(_OTHER_CLASSES.get(storage_class, Tier.HOT), size)

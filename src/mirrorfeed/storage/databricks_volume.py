@@ -34,7 +34,8 @@ from mirrorfeed.storage.errors import (
 _CHUNK = 2**20
 _log = logging.getLogger(__name__)
 _RENAMING = ".renaming-"
-"""Prefix of a rename marker. The marker's content is the new path."""
+"""Start of the name of a marker file. `rename` creates the marker, with the new path as content, and deletes it at the
+end."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class VolumeStore:
 
     root: str
     workspace: Callable[[], Any] = default_workspace
-    """Create the workspace client of a process."""
+    """Function that creates the workspace client. Called once per process."""
 
     def list(self, folder: str) -> list[Entry]:
         entries = {entry.name: entry for entry in self._entries(folder)}
@@ -86,7 +87,11 @@ class VolumeStore:
         return cast(BinaryIO, _Writer(self, path))
 
     def rename(self, path: str, new_path: str) -> None:
-        """Copy the file and delete the original. A marker next to the file shows listings that the copy was started."""
+        """Copy the file and delete the original.
+
+        A marker file exists until both are done. If the process ends earlier, `list` finds the marker and deletes the
+        original.
+        """
         marker = _marker(path)
         with self.open_read(path) as file:
             if self._exists(new_path):
@@ -101,7 +106,7 @@ class VolumeStore:
             self._files.delete(self._at(path))
 
     def remove_folder(self, folder: str) -> None:
-        """Delete the files one by one, because the API deletes only empty folders."""
+        """Delete the folder's files one by one, because the API deletes only empty folders."""
         if not folder:  # the root belongs to the user
             raise PathOutside(path=folder, address=self.root)
         for entry in self._entries(folder):
@@ -163,7 +168,8 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether a process was killed between copying and deleting this file. If so, delete the file."""
+        """Return whether an interrupted `rename` copied this file to its new path. If so, also delete this file and its
+        marker."""
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege

@@ -1,4 +1,4 @@
-"""Storage errors."""
+"""Errors of storage, access tiers and files with prices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoreUnavailable(Transient):
         " checks that."
     )
     retry_after: float = 0.0
-    """Seconds that the service asks clients to wait."""
+    """Seconds that the service asks clients to wait. 0 if unknown."""
 
 
 class PlaceUnusable(Terminal):

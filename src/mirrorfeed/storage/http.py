@@ -26,16 +26,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 API_VERSION = "2023-11-03"
-"""API version that all supported libraries know. Before 2023-08-03, the API deletes only a part of a large folder."""
+"""Version of the Azure storage API to request. All supported Azure libraries know this version. Before 2023-08-03, the
+API deletes only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
-"""Matches an error text of the library that shows a Python object before the cause. The group is the cause."""
+"""Matches an error message of the Azure libraries that shows a Python object before the cause. The group is the
+cause."""
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries every request unless its `retry_total` is 0. Safe because every caller checks the state after a write.
+    """Retries requests that fail temporarily, within `limits`. Never retries a request whose `retry_total` is 0.
 
-    The policies of the libraries ignore `Retry-After` or status 429, limit attempts instead of time, and do not retry a
-    POST that may have been processed.
+    Also retries writes. This is safe, because every caller reads the storage again after a write.
+
+    The retry policies of the Azure libraries ignore `Retry-After` or status 429, limit attempts instead of time, and do
+    not retry a POST that may have been processed.
     """
 
     def __init__(self, limits: RetryLimits) -> None:
@@ -72,9 +76,10 @@ def _is_retryable(response: Any) -> bool:
 
 
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
-    """Raises an error for a response that ends within its headers.
+    """Transport that raises `ServiceResponseError` for an incomplete response.
 
-    Python's HTTP library treats such a response as complete and without a body, so a folder would appear empty.
+    Python's HTTP library treats a response that ends within its headers as complete and without a body, so a folder
+    would appear empty.
     """
 
     def send(self, request: Any, **options: Any) -> Any:
@@ -90,6 +95,8 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
 
 
 def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
+    """Return the options of an HTTP transport: certificates and timeouts. Also lets two Azure loggers log only
+    errors."""
     for name in ("transport", "policies.http_logging_policy"):
         log = logging.getLogger(f"azure.core.pipeline.{name}")
         if log.level == logging.NOTSET:  # the loggers write all headers, and each download that is then retried
@@ -102,7 +109,8 @@ def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, A
 
 
 def client_options(credential: Credential, ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Return the options of every Azure storage client."""
+    """Return the constructor arguments that all Azure storage clients share. Raises the errors of
+    `token_credential`."""
     return {
         "credential": token_credential(credential, ca_bundle),
         "retry_policy": RetryPolicy(limits),
@@ -113,7 +121,7 @@ def client_options(credential: Credential, ca_bundle: str | None, limits: RetryL
 
 
 class HttpClient:
-    """Sends JSON requests, with a token for `audience` if there is a credential."""
+    """HTTP client for JSON requests. With a `credential`, each request has a token for `audience`."""
 
     def __init__(
         self,
@@ -135,9 +143,11 @@ class HttpClient:
         unavailable: Callable[[str], Exception],
         is_retryable: Callable[[HttpResponse], bool] = _is_retryable,
     ) -> HttpResponse:
-        """Send a request and return the response with any status.
+        """Send a request and return the response, also if its status is an error.
 
-        Without a response, raises the error that `unavailable` creates from the reason.
+        `body` is sent as JSON, unless it is None. `is_retryable` returns whether to repeat the request after a
+        response. Without a response, raises the error that `unavailable` creates from the reason. Raises
+        `LoginUnavailable` or `CredentialRefused` if the login fails.
         """
         request = HttpRequest(method, address)
         if body is not None:
@@ -151,5 +161,5 @@ class HttpClient:
 
 
 def shorten_reason(error: AzureError) -> str:
-    """Return the first line of an error of the library."""
+    """Return the first line of an error message of the Azure libraries, without Python objects."""
     return first_line(_CONNECTION.sub(r"\1", str(error.message)))

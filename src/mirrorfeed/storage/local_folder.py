@@ -1,7 +1,7 @@
 """A store in a folder of a file system, for development, tests and the demo.
 
-Only this store deletes files in folders that other users may own. No call follows a symbolic link below the root, and
-only regular files are read.
+Other users may also have files in the folder. So no call follows a symbolic link below the root, and only regular files
+are read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNFINISHED = ".unfinished-"
 both."""
 _LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
 _LEFTOVER_SECONDS = 7 * 24 * 3600
-"""Age at which unfinished files are deleted. No run takes this long, so their process was killed."""
+"""Age in seconds at which unfinished files are deleted. No run takes this long, so their process was killed."""
 _UNUSABLE = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     errno.ENXIO,  # a socket
@@ -52,9 +52,9 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 def resolve(action: str, root: str, path: str) -> Path:
-    """Return the full path. Raises `SymbolicLink` if a part below the root is a link.
+    """Return the full path. Raises `PathOutside`, or `SymbolicLink` if a part below the root is a link.
 
-    The root may be a link, because the configuration names the root.
+    `action` is a verb for the error message. The root may be a link, because the configuration contains the root.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -68,7 +68,8 @@ def resolve(action: str, root: str, path: str) -> Path:
 
 
 def open_regular(place: Path) -> BinaryIO:
-    """Open a regular file to read. Raises `UnreadableFile` for any other file, without waiting for a writer."""
+    """Return a reader of a regular file. Raises `UnreadableFile` for any other file, such as a named pipe, without
+    waiting."""
     flags = os.O_NONBLOCK | os.O_NOFOLLOW
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -78,9 +79,10 @@ def open_regular(place: Path) -> BinaryIO:
 
 
 def arrow_files(folder: str | Path) -> Any:
-    """Return Arrow's file system for the folder of a Delta table.
+    """Return a PyArrow file system whose root is the folder of a Delta table.
 
-    Use it to read rows: with the file system of deltalake, a process of Python 3.12 often aborts when the process ends.
+    Use it to read rows with deltalake: with deltalake's own file system, a process of Python 3.12 often aborts when the
+    process ends.
     """
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem  # imported late: slow, and not needed for a store
 
@@ -89,7 +91,7 @@ def arrow_files(folder: str | Path) -> Any:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Store in a folder. Created or renamed files survive a power failure, if the file system supports that."""
+    """Store in a local folder. Created or renamed files survive a power failure, if the file system supports that."""
 
     root: str
 
@@ -128,7 +130,10 @@ class FolderStore:
         self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
-        """Write the content under a temporary name first, so that the file is never incomplete under its final name."""
+        """Write a temporary file, and rename it with `give_name`, which receives the temporary and the final path.
+
+        So the file is never incomplete under its final name. Returns the ETag of the file.
+        """
         with self._call(action, path) as target:
             unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             _make_folders(target.parent)
@@ -191,7 +196,7 @@ class FolderStore:
 
     @contextmanager
     def _call(self, action: str, path: str) -> Iterator[Path]:
-        """Log a call, yield the full path, and convert errors."""
+        """Context manager that logs a call, yields the full path, and converts each `OSError` to a storage error."""
         _log.debug("%s %s", action, self.address(path))
         with self._errors(action, path):
             yield resolve(action, self.root, path)
@@ -214,7 +219,8 @@ class FolderStore:
 
 
 class _Writer(io.RawIOBase):
-    """Writer that converts errors such as a full disk. After an error the file remains unfinished."""
+    """Writer that converts each `OSError`, such as a full disk, to a storage error. After an error the file remains
+    incomplete."""
 
     def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
         self._store, self._path, self._file, self._failed = store, path, file, False
@@ -270,7 +276,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make the names in a folder survive a power failure, if the file system supports that."""
+    """Flush a folder to disk, so that the names in the folder survive a power failure."""
     with suppress(FileNotFoundError):  # deleted in the meantime
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -280,7 +286,10 @@ def _sync(folder: Path) -> None:
 
 
 def flush_to_disk(handle: int) -> None:
-    """Call `fsync` if the file system supports `fsync`. Mounts that upload each file on close do not support it."""
+    """Call `fsync` for a file descriptor, unless the file system does not support `fsync`.
+
+    Mounts that upload each file on close do not support it.
+    """
     try:
         os.fsync(handle)
     except OSError as error:
@@ -289,7 +298,7 @@ def flush_to_disk(handle: int) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete unfinished files of killed processes. Ignores errors."""
+    """Delete unfinished files and folders of killed processes in a folder. Ignores errors."""
     with suppress(OSError):
         for item in list(os.scandir(folder)):
             if not _LEFTOVER.fullmatch(item.name):
@@ -304,7 +313,10 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
-    """Rename a finished file if the name is free, atomically if the file system supports that."""
+    """Give an unfinished file its final name. Raises `FileExistsError` if the name exists.
+
+    Atomic if the file system has hard links.
+    """
     try:
         os.link(unfinished, target)
     except OSError as error:
@@ -319,7 +331,10 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _creation_time(path: str) -> int:
-    """Return the creation time of a folder in nanoseconds, or 0 if unknown. Inode numbers alone are reused."""
+    """Return the creation time of a folder in nanoseconds, or 0 if unknown.
+
+    ETags of folders contain this time, because inode numbers are reused.
+    """
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

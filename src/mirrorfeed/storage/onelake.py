@@ -38,20 +38,23 @@ _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
 def blob_endpoint(endpoint: str) -> str:
-    """Return the blob endpoint for a `dfs` endpoint."""
+    """Return the URL of the Blob endpoint that belongs to a DFS endpoint."""
     parts = urlsplit(endpoint)
     return parts._replace(netloc=parts.netloc.replace(".dfs.", ".blob.", 1)).geturl()
 
 
 @dataclass(frozen=True)
 class OneLakeStore:
-    """Store in OneLake, addressed by ids. Contains no secret and no connection: every process opens its own."""
+    """Store in a folder of a OneLake item. Contains no secret and no connection: every process opens its own
+    connections."""
 
     workspace: str
+    """Workspace id."""
     item: str
+    """Id of the item, such as an open mirrored database."""
     credential: Credential = field(default_factory=Default)
     endpoint: str = ENDPOINT
-    """DFS endpoint."""
+    """URL of the DFS endpoint."""
     ca_bundle: str | None = None
     """File with the certificates to trust, for endpoints with their own certificate authority."""
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
@@ -162,7 +165,7 @@ class OneLakeStore:
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """Return the path of a file or folder that may be changed. The root itself belongs to the service."""
+        """Return the path in the workspace. Raises `PathOutside` for the root, which only Fabric may change."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
@@ -176,7 +179,7 @@ class OneLakeStore:
     def _make_folder(self, path: str) -> None:
         """Create a folder if it does not exist.
 
-        Creating an existing folder would change its ETag, and Fabric would drop the table.
+        An unconditional request would change the ETag of an existing folder, and Fabric would drop the table.
         """
         try:
             self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
@@ -185,9 +188,10 @@ class OneLakeStore:
                 raise
 
     def _expect_landing_zone(self) -> None:
-        """Raise an error if the address is wrong. Checks once per process.
+        """Raise `WorkspaceMissing`, `DatabaseMissing` or `NotAnOpenMirror` if the landing zone does not exist.
 
-        Without this check, a landing zone with wrong ids would look like a table that was never published.
+        A process repeats the check only until it succeeds. Without this check, a landing zone with wrong ids would look
+        like a table that was never published.
         """
         clients = self._clients
         if clients.landing_zone_exists:
@@ -206,7 +210,10 @@ class OneLakeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
-        """Convert errors of the library. `new_path` is the path that the call creates."""
+        """Context manager that converts errors of the Azure libraries to storage errors.
+
+        `new_path` is the path that the request creates, or None if the request creates nothing.
+        """
         try:
             yield
         except HttpResponseError as error:
@@ -234,11 +241,11 @@ class _Clients:
     files: FileSystemClient
     blobs: ContainerClient
     landing_zone_exists: bool = False
-    """True after a check. False means not checked yet."""
+    """True after a successful check. False means that the landing zone was not checked yet."""
 
 
 class _Writer:
-    """Writer that sends each full part, and the rest on close. After a failure the file remains unfinished."""
+    """Writer that sends each full part, and the rest on close. After a failure the file remains incomplete."""
 
     closed = False
 
@@ -300,7 +307,7 @@ class _Writer:
 
 
 class _Reader(io.RawIOBase):
-    """Reader of one state of a file. Fails if the file is replaced while it is read."""
+    """Reader of a file. Raises `StoreUnavailable` if the file was replaced after it was opened."""
 
     def __init__(self, store: OneLakeStore, path: str, file: DataLakeFileClient, size: int, etag: str) -> None:
         self._store, self._path, self._file, self._size, self._etag = store, path, file, size, etag

@@ -1,4 +1,4 @@
-"""Errors of OneLake, and the conversion of its error responses."""
+"""Errors of OneLake, and functions that convert error responses to these errors."""
 
 from __future__ import annotations
 
@@ -96,24 +96,26 @@ _NO_ITEM = {"ArtifactNotFound", "ItemNotFound", "FriendlyNameSupportDisabled"}
 _IN_USE = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsBeingDeleted"}
 _IN_USE_TEXT = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
 _CONTENT_DIFFERS = {"InvalidFlushPosition"}
-"""Codes that mean that the file does not contain the sent data, so writing the data again can help."""
+"""Error codes that mean that the file does not contain the sent data, so writing the data again can help."""
 _REFUSED_STATUS = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 431}
-"""Status codes that depend on the request only."""
+"""HTTP statuses that depend on the request only, so retries do not help."""
 _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """Error response of OneLake."""
+
     status: int
     code: str
     """Error name of the service, or an empty string."""
     message: str
     retry_after: str = ""
-    """Header `Retry-After` as received."""
+    """Header `Retry-After` as received. Empty if it is missing."""
     retry_seconds: float = 0.0
-    """Seconds from the response to the end of `retry_after`."""
+    """Seconds to wait, from `retry_after`. 0 if the header is missing or invalid."""
     refused: str = ""
-    """Refused header or query parameter with its value, if the service names one."""
+    """Header or query parameter, with its value, that the service does not accept. Empty if the service names none."""
 
     def __str__(self) -> str:
         text = ": ".join(part for part in (self.code, self.message) if part)
@@ -122,7 +124,7 @@ class Response:
 
 
 def parse_response(error: Any) -> Response:
-    """Return the error response in an exception of the library."""
+    """Return the error response in an exception of the Azure libraries."""
     headers = getattr(error.response, "headers", {})
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
     code = getattr(code, "value", str(code))
@@ -138,7 +140,10 @@ def parse_response(error: Any) -> Response:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds in the header `Retry-After`, or None if the header is missing or invalid."""
+    """Return the seconds to wait from the header `Retry-After`, or None if the header is missing or invalid.
+
+    `now` is needed because the header may contain a date.
+    """
     text = headers.get("Retry-After") or ""
     try:
         return max(0.0, float(text))
@@ -151,12 +156,19 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 
 
 def is_paused(code: str, message: str) -> bool:
-    """Return whether the capacity is paused, so that retries cannot help. A busy capacity is not paused."""
+    """Return whether an error response means that the Fabric capacity is paused, so that retries cannot help.
+
+    A busy capacity is not paused.
+    """
     return bool(_PAUSED.search(code) or _PAUSED.search(message))
 
 
 def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
-    """Return the error for a response. `new_address` is the address that the request would have created."""
+    """Return, but do not raise, the error for an error response.
+
+    `action` and `address` are the verb and the object of the request, for the message. `new_address` is the address
+    that the request would have created, or None.
+    """
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):
         return CapacityPaused(address=address, response=text)

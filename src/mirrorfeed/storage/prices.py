@@ -1,4 +1,4 @@
-"""Prices of storage and restores, and the monthly storage cost."""
+"""Prices of storage and restores from a file of the user, and the monthly storage cost."""
 
 from __future__ import annotations
 
@@ -37,31 +37,33 @@ class StoragePrices(_Model):
 @dataclass(frozen=True, slots=True)
 class MonthlyCost:
     cost: float
+    """Cost of a month in the currency of the prices."""
     saving: float
     """Savings compared with storing all files in the hot tier."""
 
 
 class Prices(_Model):
-    """The user's prices in one currency. Costs without a price are not included in sums, and are reported as
-    missing."""
+    """Prices of storage and restores in one currency. The prices of storage and archiving are optional."""
 
     currency: Annotated[str, Field(min_length=1)]
     standard: RestorePrices
+    """Prices of a restore with standard priority."""
     high: RestorePrices
+    """Prices of a restore with high priority."""
     stored: StoragePrices | None = None
     archiving: _Price | None = None
     """Price of archiving 10,000 files."""
 
     @classmethod
     def load(cls, path: str) -> Prices:
-        """Read a JSON file. Raises `InvalidPrices`."""
+        """Read prices from a JSON file. Raises `InvalidPrices` if the file cannot be read or is not valid."""
         try:
             return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
         except (OSError, ValueError) as error:
             raise InvalidPrices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
     def per_month(self, tier: str) -> float | None:
-        """Return the monthly price per GiB in this tier, or None if it is unknown."""
+        """Return the monthly price per GiB of a tier such as "hot", or None if the price is unknown."""
         price: float | None = getattr(self.stored, tier.lower(), None)
         return price
 
@@ -69,7 +71,10 @@ class Prices(_Model):
         return self.high if priority.upper() == "HIGH" else self.standard
 
     def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:
-        """Return the monthly storage cost, or None without storage prices. `copied_bytes` are stored twice."""
+        """Return the monthly cost of storing these bytes, and the saving. Returns None without storage prices.
+
+        `copied_bytes` is the part of `archived_bytes` that also has a restored copy. `hot_bytes` includes the copies.
+        """
         if self.stored is None:
             return None
         hot, archived = hot_bytes / 2**30, archived_bytes / 2**30
@@ -79,5 +84,5 @@ class Prices(_Model):
 
 
 def load_prices(prices: str | Prices | None, default: Prices | None) -> Prices | None:
-    """Return the prices from a value or a file, or the default."""
+    """Return `prices`, read from a file if it is a path, or `default` if `prices` is None. Raises `InvalidPrices`."""
     return Prices.load(prices) if isinstance(prices, str) else prices or default

@@ -1,6 +1,6 @@
-"""Retries of network calls: limits, pauses, a counter, and new files whose creation is never repeated.
+"""Retries of requests: limits, pauses, a counter, and new files whose creation is never repeated.
 
-A failed creation may still take effect at any time, so its name is never used again: the next attempt has a new name.
+A request that creates a file may still take effect after it failed. So the next attempt uses another name.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from mirrorfeed.storage import Store, per_process
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
-"""Status codes that do not depend on the request itself."""
+"""HTTP statuses of temporary failures, after which a request is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """Limits of retries. Part of a store, so that executors use the same limits."""
+    """Limits of retries. Stores contain their limits, so that executors use the same limits."""
 
     seconds: float = 120.0
-    """Time after the first attempt until which another attempt may start."""
+    """Seconds after the first attempt until which another attempt may start."""
     connections: int = 4
     """Maximum number of attempts to reach a server that never responded, so that a wrong address fails quickly."""
     first_pause: float = 0.5
+    """Seconds to pause before the second attempt. Later pauses double, up to `longest_pause`."""
     longest_pause: float = 30.0
     response_seconds: float = 60.0
-    """Maximum time to wait for a response."""
+    """Maximum seconds to wait for a response."""
     connect_seconds: float = 10.0
-    """Maximum time to wait for a connection. If a firewall drops packets, each attempt takes this long."""
+    """Maximum seconds to wait for a connection. If a firewall drops packets, each attempt takes this long."""
 
 
 NO_RETRIES = RetryLimits(seconds=0.0)
 
 
 class RetryBudget:
-    """Remaining attempts of one call. The time starts when the object is created."""
+    """Counter of the attempts of one call, with limits. The time limit starts when the object is created."""
 
     def __init__(self, limits: RetryLimits) -> None:
         self._limits, self._deadline = limits, time.monotonic() + limits.seconds
@@ -88,11 +89,15 @@ def retry_counter() -> Counter:
 T = TypeVar("T")
 Arguments = ParamSpec("Arguments")
 WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
-"""Errors of a write that are ignored, because the state is read again."""
+"""Errors after which a write may have taken effect or not."""
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Make a call and return its error, or None. The caller reads the state again in both cases."""
+    """Call a function that writes, and return its error if it is one of `WRITE_ERRORS`, otherwise None.
+
+    The result does not show whether the write took effect: callers read the storage again in both cases. Other errors
+    are raised.
+    """
     try:
         call(*args, **kwargs)
     except WRITE_ERRORS as error:
@@ -101,9 +106,10 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
 
 
 def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
-    """Return the first path that could be created, and its writer. `new_path` must return another path at every call.
+    """Create a file with a new name, and return its path and its writer.
 
-    Raises `StoreUnavailable` if the retries of the store are used up.
+    Each attempt calls `new_path`, which must return another path at every call. Raises `StoreUnavailable` if the
+    retries of the store are used up.
     """
 
     def attempt() -> tuple[str, BinaryIO]:
@@ -118,9 +124,10 @@ def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
 
 
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
-    """Call `attempt` until the store is available, within the retry limits of the store.
+    """Call `attempt` until it succeeds, and return its result. Retries only `StoreUnavailable`.
 
-    For requests that must never be repeated: each attempt sends a different request.
+    For requests that must never be repeated: each attempt must send a different request. Raises `StoreUnavailable`
+    after the retry limits of the store.
     """
     budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES))
     while True:
@@ -132,7 +139,7 @@ def retry_new(store: Store, attempt: Callable[[], T]) -> T:
 
 
 class NewFile:
-    """Writer of a file with the first name that could be created. Counts and hashes the bytes.
+    """Writer of a new file, opened with `open_new`. Counts the bytes and computes their SHA-256.
 
     A small file is also created empty and then filled, although one request could create the complete file. If the
     network delivered such a request again after the file was renamed, the file would exist again and count as staged.

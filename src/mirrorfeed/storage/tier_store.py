@@ -1,4 +1,4 @@
-"""Access tiers of files: the protocol of a tier store, and the store for an address."""
+"""Access tiers of files: the protocol `TierStore`, and the selection of the tier store for a URI."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Protocol
 from mirrorfeed.storage.errors import OtherPlace
 
 DEFAULT_COPY_DAYS = 7
-"""Number of days for which restored copies are stored by default."""
+"""Number of days after which a restored copy expires by default."""
 
 
 class Tier(Enum):
-    """Access tier of a file."""
+    """Access tier of a file. `PENDING` means that a restore is pending, and `MISSING` that the file does not exist."""
 
     HOT = "hot"
     COOL = "cool"
@@ -30,24 +30,31 @@ class Tier(Enum):
 
 
 class Priority(Enum):
+    """Speed of a restore. `HIGH` is faster and more expensive."""
+
     STANDARD = "Standard"
     HIGH = "High"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Tier and times that a storage service reports for a file."""
+    """Tier, size and times of a file, as the storage reports them."""
 
     tier: Tier
     bytes: int | None = None
+    """Size of the file, or None if unknown."""
     since: datetime | None = None
     """Time when the file was moved to its tier, or None if unknown."""
     until: datetime | None = None
-    """Expiry time of a restored copy."""
+    """Expiry time of a restored copy, or None without a copy."""
 
 
 class TierStore(Protocol):
-    """Access tiers of files, by the URIs that Spark uses. Methods raise `TiersUnavailable` if the storage fails."""
+    """Storage that shows the access tiers of files (hot, cool, cold, archive) and restores archived files.
+
+    Each file is named by the URI that Spark uses. Methods raise `TiersUnavailable` if the storage fails, and
+    `OtherPlace` for a file in another storage.
+    """
 
     @property
     def restores_copies(self) -> bool:
@@ -55,25 +62,28 @@ class TierStore(Protocol):
         ...
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """Return the facts of each file, by its URI."""
+        """Return tier, size and times of each file, by URI. A file that does not exist has the tier `Tier.MISSING`."""
         ...
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
+        """Return the tier of each file, by URI."""
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request the restore of archived files, which takes hours. Returns the refused files with the reasons.
+        """Request the restore of archived files. Returns the reasons for the files that the storage refused, by URI.
 
-        Files that are pending or restored can be requested again. If restores create copies, `to` is ignored.
-        Otherwise `days` is ignored.
+        A restore takes hours after this method returns. Files that are pending or restored can be requested again. If
+        `restores_copies` is True, copies expire after `days`, and `to` is ignored. Otherwise files are moved to the
+        tier `to`, and `days` is ignored.
         """
         ...
 
 
 def tiers_at(location: str) -> TierStore | None:
-    """Return the tier store for a table's address, or None if the storage has no tiers."""
+    """Return the tier store for the URI of a table or file, or None if the URI is neither in Azure storage nor in
+    S3."""
     # Imported late: the cloud libraries are slow to import, and few runs need them.
     from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
 
@@ -82,10 +92,12 @@ def tiers_at(location: str) -> TierStore | None:
 
 @dataclass(frozen=True)
 class TiersOfTables(TierStore):
-    """Tiers of files in the folders of several tables."""
+    """Tier store for files in several containers or buckets. Each request goes to the tier store of the file."""
 
     uris: tuple[str, ...]
+    """URIs of all files. They decide the value of `restores_copies`."""
     at: Callable[[str], TierStore | None] = tiers_at
+    """Function that returns the tier store for a URI."""
 
     @property
     def restores_copies(self) -> bool:
