@@ -1,1 +1,1 @@
-"""Check the landing zone of any publisher: readers, rules, findings."""
+"""Check the landing zone of any publisher against the specification of open mirroring."""

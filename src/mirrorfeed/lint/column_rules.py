@@ -198,7 +198,10 @@ def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
 
 
 def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> Iterator[Finding]:
-    """Report each column without a type once, including the row marker."""
+    """Yield the findings about columns without a type, and about types that a mirrored table cannot store.
+
+    `typeless` has the columns without a type that are already reported. This function adds to the set.
+    """
     for column in columns:
         decimal = _DECIMAL.fullmatch(column.type or "")
         if column.type == TYPELESS:
@@ -229,10 +232,11 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
 def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Compare the columns of a file with the `known` columns of earlier files, and update `known`.
+    """Yield the findings about columns that differ from earlier files or from SchemaDefinition.
 
-    A change is reported in the first file with the change. A missing column that is not nullable is reported in every
-    file.
+    `known` has the declared columns and the columns of earlier files, by name without case. This function updates
+    `known`, so a change is reported only in the first file. Only a missing column that is not nullable is reported in
+    every file.
     """
     current, is_first_file = dict[str, Column](), not known
     for column in columns:

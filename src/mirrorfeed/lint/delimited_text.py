@@ -1,8 +1,8 @@
-"""Decompress delimited text, and split it into rows of values. Also the rules for faults in text files (MF6xx).
+"""Decompress delimited text, and split it into rows of values. Also the lint rules for text files (MF6xx).
 
 In a quoted value, the escape character escapes itself and the quote. If both are the same character, quotes are
 doubled. In a value without quotes, the escape character escapes separators, line breaks, the quote and itself. Before
-other characters, it is an ordinary character.
+other characters, the escape character is an ordinary character.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 """Bytes to read at once."""
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum ratio of plain to compressed bytes. An instruction of two bytes repeats at most 64 bytes."""
+"""Maximum ratio of decompressed to compressed bytes. An instruction of two bytes repeats at most 64 bytes."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -96,7 +96,12 @@ class UnreadableText(OSError):
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the content without compression. Raises `UnreadableText`, or another `OSError` if the file is damaged."""
+    """Return the decompressed content of a text file in pieces.
+
+    The first bytes of the file select the compression. If they do not, the suffix `.snappy` of `name` selects Hadoop's
+    Snappy. Raises `UnreadableText` for a truncated file or an unsupported compression, and another `OSError` for a
+    damaged file.
+    """
     head = file.read(len(_FRAMED))
     file.seek(0)
     for magic, codec in _REFUSED.items():
@@ -124,7 +129,7 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
 
 def _framed(file: BinaryIO) -> Iterator[bytes]:
-    """Decompress framed Snappy.
+    """Yield the decompressed content of a file in Snappy's framing format.
 
     A frame has a type, a length of 3 bytes, a checksum of 4 bytes (only for data) and the content.
     """
@@ -140,9 +145,9 @@ def _framed(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Decompress Hadoop's Snappy.
+    """Yield the decompressed content of a file in Hadoop's Snappy format.
 
-    A block has its plain length and parts, each with its own length. Lengths have 4 bytes.
+    A block has its decompressed length, and parts that each start with their compressed length. Lengths have 4 bytes.
     """
     while head := file.read(4):
         remaining = int.from_bytes(head, "big")
@@ -177,7 +182,10 @@ def _snappy(data: bytes) -> bytes:
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Decode text without its byte order mark. Yields the text before an invalid byte, then raises `UnicodeError`."""
+    """Yield decoded text without a byte order mark.
+
+    At an invalid byte, yields the text before it and then raises `UnicodeError`.
+    """
     decoder = codecs.getincrementaldecoder(encoding)()
     started = False
     for piece in chain(data, [b""]):
@@ -193,10 +201,10 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
-    """Yield rows of values, the header first. None is NULL, which a header never contains. Raises `Unsplittable`.
+    """Yield each row as a list of its values, the header first. NULL is None. A header has no NULL.
 
     Values without quotes can contain line breaks, other than the row separator, only with `allow_line_breaks` or if the
-    dialect has no quote character.
+    dialect has no quote character. Raises `Unsplittable` at a row that cannot be split.
     """
     splitter = _Splitter(dialect, None, allow_line_breaks=False)
     text, at, number = "", 0, 1
@@ -218,7 +226,10 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
 
 
 def _read_more(source: Iterator[str], count: int) -> str:
-    """Return more than `count` characters, or the rest. So a long row is not split again for each piece of text."""
+    """Return more than `count` characters of `source`, or all that remain.
+
+    `split` reads as many characters as its unfinished row has, so a long row is not split again for each piece of text.
+    """
     parts: list[str] = []
     length = 0
     while length <= count and (piece := next(source, "")):
@@ -249,7 +260,8 @@ class _Splitter:
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
         """Return the values of the row that starts at `at`, the end of the row, and True.
 
-        If a value has no end, return the values before it, the start of this value, and False.
+        If a value has no end, returns the values before it, the start of this value, and False. `ended` is True if no
+        text follows after `text`.
         """
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []
@@ -267,7 +279,10 @@ class _Splitter:
         return values, at, False
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
-        """Return the reason why the value at `at` has no end. Returns None if more text is needed to decide."""
+        """Return the reason why the value at `at` has no end, or None if the end may follow after `text`.
+
+        The row starts at `row` and has the number `number`. `ended` is True if no text follows after `text`.
+        """
         if len(text) - row > MAX_ROW_LENGTH:
             return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._unfinished_value.match(text, at)

@@ -1,7 +1,7 @@
 """Find rows that insert a key that the table already has, with bounded memory.
 
-Fabric inserts such rows without a check. Each row is stored as a digest of its key and its marker. The digest selects
-one of several temporary files, so that only one part of the keys is in memory at a time.
+Fabric does not check for such rows, so the mirror then has the key twice. Each row is stored as a digest of its key and
+its row marker. The digest selects one of several temporary files, so only one part of the keys is in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT
 
 _PARTS = 64
 _IN_MEMORY = 256 << 10
-"""Bytes of one temporary file to buffer before they are written to the disk."""
+"""Maximum bytes of each temporary file to keep in memory. A larger file is written to disk."""
 _DIGEST = 16
 KEY_ROW = Struct(f"{_DIGEST}sb")
-"""Format of a packed row: digest of the key, and marker."""
+"""Format of a packed row: digest of the key, and row marker."""
 _STORED = Struct(f"{_DIGEST}sbIQ")
-"""Format of a stored row: digest of the key, marker, file number and row number."""
+"""Format of a stored row: digest of the key, row marker, number of the file in the index, and row number."""
 _UNMARKED, _UNKNOWN = -1, -2
 _NO_KEY = bytes(_DIGEST)
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Pack the keys and markers of rows. `markers` is None if the file has no markers."""
+    """Return the keys and row markers of rows as bytes, each row in the format `KEY_ROW`.
+
+    `markers` is None if the file has no row marker.
+    """
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)
 
@@ -43,10 +46,10 @@ def _marker(value: object) -> int:
 
 @dataclass
 class KeyIndex:
-    """Keys in the files of one table. Use it in a `with` statement.
+    """Index of the keys in the data files of one table. Context manager that deletes its temporary files on exit.
 
-    Add files in the order in which Fabric applies them. A file that cannot be read may delete keys, so it ends a
-    period, and keys are compared only within a period.
+    For each file, in the order in which Fabric applies the files, call `begin`, `add` and `end`. A missing or
+    unreadable file may delete keys, so keys before such a file are not compared with keys after the file.
     """
 
     upserts: bool
@@ -55,7 +58,8 @@ class KeyIndex:
     def __post_init__(self) -> None:
         self._parts = [SpooledTemporaryFile(_IN_MEMORY) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """Name and period of each complete file, by file number."""
+        """Name of each completely read file, and the number of missing or unreadable files before, by number in the
+        index."""
         self._file = self._row = self._period = 0
 
     def __enter__(self) -> KeyIndex:
@@ -66,25 +70,29 @@ class KeyIndex:
             part.close()
 
     def begin(self) -> None:
-        """Start a file, or start the same file again. Its rows count only after `end`."""
+        """Start the next file. Discards the rows of the previous file if `end` was not called for that file."""
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
-        """Add packed rows to the started file."""
+        """Add rows, packed by `key_rows`, to the current file. Rows with NULL in the key are never duplicates."""
         for digest, marker in KEY_ROW.iter_unpack(rows):
             self._row += 1
             if digest != _NO_KEY:
                 self._parts[digest[0] % _PARTS].write(_STORED.pack(digest, marker, self._file, self._row))
 
     def end(self, name: str, rows: int | None) -> None:
-        """End a file. `rows` is the number of rows in the file, or None if the file is missing or was not read."""
+        """End the current file. Its rows are discarded if `add` did not receive all of them.
+
+        `rows` is the number of rows in the file, or None if the file is missing or was not read.
+        """
         if rows is not None and rows == self._row:
             self._files[self._file] = name, self._period
         else:
             self._period += 1
 
     def duplicates(self) -> Mapping[str, Duplicates]:
-        """Return the rows that insert a key that the table already has, by file name."""
+        """Return the rows that insert a key that the table already has, by file name. Files without such rows are left
+        out."""
         duplicates: dict[str, Duplicates] = {}
         unmarked = UPSERT if self.upserts else INSERT
         for part in self._parts:

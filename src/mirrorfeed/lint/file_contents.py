@@ -1,7 +1,7 @@
-"""Read the columns of a data file, and count its values: Parquet files and delimited text.
+"""Read the columns of Parquet and text files, and count rows by row marker, NULLs and invalid texts.
 
-Of a Parquet file, this reads the footer and, in batches, the keys, row markers and texts. The Parquet library can crash
-on a damaged file, so Parquet files are read in a child process (`isolated_parquet_reader`).
+Of a Parquet file, reads the footer, and in batches the keys, row markers, texts and columns that must not be NULL. The
+Parquet library can crash on a damaged file, so a child process reads Parquet files (`isolated_parquet_reader`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
 _MAX_MARKERS = 1000
-"""Maximum number of different row markers to count separately."""
+"""Maximum number of different row markers to count separately. Other markers are counted as `other values`."""
 _MAX_MARKER_LENGTH = 100
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _TYPE_NAMES = {
@@ -37,7 +37,7 @@ _TYPE_NAMES = {
     "BSON": "binary",
     "UNKNOWN": TYPELESS,
 }
-"""Names of physical and logical Parquet types in lint. Other types have their Parquet name in lower case."""
+"""Type names in findings, by Parquet type. A type that is not listed has its Parquet name in lower case."""
 
 
 def read_parquet(
@@ -47,10 +47,10 @@ def read_parquet(
     required: frozenset[str],
     emit: Callable[[bytes], None] | None = None,
 ) -> Contents | Unreadable:
-    """Return the contents of a Parquet file, or the reason why the file cannot be read.
+    """Return the columns and counts of a Parquet file of `size` bytes, or the reason why the file cannot be read.
 
-    Calls `emit` with the packed keys and markers of each batch. The Parquet library can crash in this function, so only
-    the child process of `isolated_parquet_reader` calls it.
+    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, with the keys and row markers of each
+    batch, packed by `key_rows`. Call this function only in a child process, because the Parquet library can crash.
     """
     if unreadable := _check_ends(file, size):
         return unreadable
@@ -73,7 +73,8 @@ def read_parquet(
 
 
 def _check_ends(file: BinaryIO, size: int) -> Unreadable | None:
-    """Check the first and last bytes of a Parquet file."""
+    """Return None if a file starts and ends like an unencrypted Parquet file, or else the reason why it cannot be
+    read."""
     head = file.read(4)
     file.seek(max(0, size - 4), os.SEEK_SET)
     tail = file.read(4)
@@ -92,7 +93,11 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether a column chunk ends after the data, or all chunks together are larger than the data."""
+    """Return whether the footer describes a column chunk beyond the data, or chunks that are together larger than the
+    data.
+
+    `size` is the size of the file in bytes.
+    """
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)
@@ -104,7 +109,10 @@ def _reaches_past_end(metadata: Any, size: int) -> bool:
 
 
 def _columns(parquet: Any) -> Iterator[Column]:
-    """Yield the top-level columns with Parquet types, because other readers ignore the types that Arrow adds."""
+    """Yield the top-level columns with their Parquet types.
+
+    Ignores the Arrow schema in the file's metadata, because other readers ignore this schema too.
+    """
     leaf = 0
     for field in parquet.schema_arrow:
         type_ = field.type
@@ -140,7 +148,10 @@ def _type_name(column: Any) -> str:
 
 
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
-    """Return the columns whose values are read: keys, the row marker, texts, and nullable `required` columns."""
+    """Return the names of the columns to read: keys, the row marker, texts, and nullable `required` columns.
+
+    Leaves out names that occur more than once.
+    """
     return [
         field.name
         for field in schema
@@ -154,7 +165,10 @@ def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str
 
 
 def read_text(file: BinaryIO, name: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
-    """Return the contents of delimited text, or the reason why it cannot be read. Adds the keys of rows to `index`."""
+    """Return the columns and counts of a text file, or the reason why the file cannot be read.
+
+    Adds the keys of the rows to `index`, if set. The caller then calls `index.end`.
+    """
     faults: dict[Rule, TextFault] = {}
     if index:
         index.begin()
@@ -174,9 +188,10 @@ def _count_values(
     required: frozenset[str] = frozenset(),
     emit: Callable[[bytes], None] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of `Contents` that count values. Ignores columns whose name occurs more than once.
+    """Return the counts of values as keyword arguments for `Contents`. Ignores columns whose name occurs more than
+    once.
 
-    Calls `emit` with the packed keys and markers of each batch that has all key columns.
+    Calls `emit`, if set, with the keys and row markers of each batch that has all key columns, packed by `key_rows`.
     """
     markers, null_keys, missing_values = Counter[str](), Counter[str](), Counter[str]()
     widest_keys, invalid_texts = dict[str, int](), dict[str, int]()
@@ -223,7 +238,8 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return the packed keys and markers of a batch, or no bytes if the keys cannot be compared."""
+    """Return the keys and row markers of a batch, packed by `key_rows`, or empty bytes if Python cannot represent a
+    value."""
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None
@@ -233,7 +249,10 @@ def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
 
 
 def _comparable(values: Any) -> Any:
-    """Convert text to bytes, and times to numbers, because Python does not support all of their values."""
+    """Return text as bytes, and dates and times as integers, because Python does not support all of their values.
+
+    Returns values of other types unchanged.
+    """
     if is_text(values.type):
         return values.cast(pa.large_binary())
     if pa.types.is_temporal(values.type):

@@ -117,7 +117,10 @@ _UNREADABLE = {
 
 
 def form_of(name: str, settings: Settings) -> str | None:
-    """Return `PARQUET` or `TEXT` by the name of a file and the settings, or None for another name."""
+    """Return the format of a data file, `PARQUET` or `TEXT`, by its name and the settings of the table.
+
+    Returns None if the extension does not match the settings, or if the name is that of a temporary file.
+    """
     match = _NAME.fullmatch(name)
     if not match or _UNFINISHED.fullmatch(name):
         return None
@@ -127,7 +130,7 @@ def form_of(name: str, settings: Settings) -> str | None:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number in the name of a data file, or None if the name is not a number with 20 digits."""
+    """Return the 20-digit number in the name of a data file, or None for the number 0 and for any other name."""
     match = _NAME.fullmatch(name)
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
 
@@ -208,7 +211,7 @@ def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
     for number in sorted(paths.keys() & processed.keys() - {last_processed}):
         yield USED_AGAIN.finding(paths[number], number=number, other=processed[number])
     numbers = sorted({*paths, *processed})
-    for before, number in pairwise(numbers):  # a lost file has a separate finding
+    for before, number in pairwise(numbers):  # LOST already reports the numbers in `lost`
         if number in paths and number > before + 1 and before + 1 not in lost:
             is_one = number == before + 2
             missing = f"Number {before + 1} is" if is_one else f"The numbers {before + 1} to {number - 1} are"

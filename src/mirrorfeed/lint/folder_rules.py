@@ -139,7 +139,7 @@ _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", r
 
 
 def find_tables(root: Folder) -> list[Folder]:
-    """Return the folders of tables, including tables in a schema folder with a wrong name."""
+    """Return the folders of all tables, including tables in a schema folder whose name does not end in `.schema`."""
     return [table for folder in root.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
@@ -176,7 +176,11 @@ def _has_suffix(name: str) -> bool:
 
 
 def _is_schema(folder: Folder) -> bool:
-    """Return whether the name marks a schema, or the folder contains tables and no files."""
+    """Return whether a folder is a schema folder.
+
+    The name of a schema folder ends in `.schema`, or the folder contains no files and a subfolder with
+    `_metadata.json`.
+    """
     has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
     return _has_suffix(folder.path) or has_tables
 
@@ -211,7 +215,8 @@ class _PartnerEvents(_Strict):
 
 
 def check_partner_events(data: bytes | None) -> Iterator[Finding]:
-    """Check the content of `_partnerEvents.json`. None means that the file is missing, which is allowed."""
+    """Yield the findings about the content of `_partnerEvents.json`. Yields none if `data` is None: the file is
+    optional."""
     if data is None:
         return
     try:
@@ -232,7 +237,10 @@ def check_partner_events(data: bytes | None) -> Iterator[Finding]:
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
-    """Check files that are not published, the log of mirrorfeed, and the data files that the log does not contain."""
+    """Yield the findings about staged files and the log of mirrorfeed.
+
+    Also compares the keys and data files of the table with the newest record of the log.
+    """
     staged = re.compile(rf"_.*\.{re.escape(table.settings.extension)}(?:\.\w+)?", re.IGNORECASE)
     for name in table.ignored:
         if _STAGED.fullmatch(name) or staged.fullmatch(name):

@@ -1,8 +1,8 @@
 """Read Parquet files of any publisher in a child process with limits on time and memory.
 
 On a damaged file, the Parquet library can abort its process, run forever, or allocate unlimited memory. The child
-cannot open files: it requests bytes of the file that the parent opened, and sends back the contents (`serve`). Both
-sides use JSON, so a response of the child cannot run code in the parent.
+(`serve`) opens no data files. It requests bytes of the file that the parent opened, and sends back columns and counts.
+The child sends JSON, so a response cannot run code in the parent.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.specification import ReadFailure
 
 _SECONDS = 60.0
-"""Maximum seconds for an empty file, without the time in which the child waits for bytes."""
+"""Time limit for an empty file. The time in which the child waits for bytes does not count."""
 _BYTES_PER_SECOND = 10 << 20
-"""Minimum speed of reading, which adds time for large files."""
+"""Speed that the time limit assumes: a file has its size divided by this speed as additional seconds."""
 _KEY_BYTES_PER_SECOND = 1 << 20
-"""Minimum speed if the child also sends keys."""
+"""Speed that the time limit assumes if the child also sends keys."""
 _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment of the child. Each thread would use part of the limited address space."""
+"""Environment variables that limit the child to one thread. Each thread would use part of the limited address space."""
 _MAX_ANSWER_BYTES = 64 << 20
 _PROGRAM = "from mirrorfeed.lint.isolated_parquet_reader import serve; serve()"
 _MEMORY = 4 << 30
@@ -45,7 +45,10 @@ _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
 class IsolatedParquetReader:
-    """Starts a child process for the first file, and a new one after each crash. Use it in a `with` statement."""
+    """Reads Parquet files in a child process. Context manager that ends the child process on exit.
+
+    Starts the child process for the first file, and a new child process after a crash.
+    """
 
     def __init__(self, seconds: float = _SECONDS, program: str = _PROGRAM) -> None:
         self._seconds, self._program = seconds, program
@@ -66,9 +69,10 @@ class IsolatedParquetReader:
         required: frozenset[str] = frozenset(),
         index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
-        """Return the contents of a file of `size` bytes, or the reason why the file cannot be read.
+        """Return the columns and counts of a file of `size` bytes, or the reason why the file cannot be read.
 
-        Counts NULL in the `required` columns, and adds the keys of the rows to `index`. Raises `ReaderNotStarted`.
+        Counts NULLs in the columns `keys` and `required`. Adds the keys of the rows to `index`, if set; the caller then
+        calls `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
         """
         while True:
             is_new = self._child is None
@@ -121,7 +125,7 @@ class IsolatedParquetReader:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | _ONE_THREAD,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # the library quotes the file's content there
+                stderr=subprocess.DEVNULL,  # messages of the library can contain values of the file
             )
         except OSError as error:
             raise ReaderNotStarted(reason=error.strerror or str(error)) from error
@@ -131,14 +135,17 @@ class IsolatedParquetReader:
         return self._child
 
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
-        """Send `data` and return the next line of the child. It is empty or incomplete if the child ended."""
+        """Send `data` to the child and return the next line of its output.
+
+        Kills the child when its time limit is over. The line is empty or incomplete if the child ended.
+        """
         assert child.stdin
         assert child.stdout
         started = time.monotonic()
         timer = Timer(max(0.0, self._left), child.kill)
         timer.start()
         try:
-            with suppress(OSError):  # the child ended before it read all
+            with suppress(OSError):  # the child ended before it read all of the data
                 child.stdin.write(data)
                 child.stdin.flush()
             return child.stdout.readline(_MAX_ANSWER_BYTES)
@@ -147,7 +154,10 @@ class IsolatedParquetReader:
             self._left -= time.monotonic() - started
 
     def _stop(self) -> str:
-        """End the child, and return the reason for its end. Returns an empty string if there is no child."""
+        """Kill the child and return the reason why it ended, as text for a finding.
+
+        Returns an empty string if no child is running.
+        """
         child, self._child = self._child, None
         if child is None:
             return ""
@@ -161,7 +171,7 @@ class IsolatedParquetReader:
 
 
 def serve() -> None:
-    """Process the requests of `IsolatedParquetReader` until standard input ends. Runs in the child."""
+    """Process the requests of `IsolatedParquetReader` until standard input ends. Main function of the child."""
     from mirrorfeed.lint.file_contents import read_parquet  # slow to import
 
     _limit("RLIMIT_AS", _MEMORY)
@@ -215,7 +225,8 @@ class _Remote(io.RawIOBase):
 
 
 def _limit(name: str, maximum: int) -> None:
-    """Set a limit of this process, if the operating system has such limits."""
+    """Set the limit `name` of this process to `maximum`. Does nothing if the operating system does not support the
+    limit."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,4 +1,4 @@
-"""The content of a landing zone as dataclasses: folders, tables, data files. The linter reads them, the rules check."""
+"""Dataclasses for the content of a landing zone. `linter` creates the instances, and the rules check them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.specification import Column, Finding, ReadFailure, Settings
 
 TYPELESS = "null"
-"""Type name of a Parquet column without a type, because its writer infers types and all values are NULL."""
+"""Type name of a Parquet column without a type. Writers that infer types write such a column if all values are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class Unreadable:
 
     kind: ReadFailure
     reason: str
-    """Details. For `CODEC`, the name of the compression."""
+    """Reason as text for the finding. For `CODEC`, the name of the compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Columns of a data file, and counts of its values."""
+    """Columns of a data file, and counts of its rows and values."""
 
     columns: tuple[Column, ...]
     """Columns including the row marker, in the order of the file."""
@@ -33,17 +33,18 @@ class Contents:
     codecs: frozenset[str] = frozenset()
     """Compressions of a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows by value of the row marker, as text or `NULL`."""
+    """Number of rows by row marker, as text or `NULL`. Empty if the file has no row marker."""
     first_unknown_marker: int = 0
-    """First row with an unknown marker, or 0. Rows start at 1."""
+    """Number of the first row with an unknown row marker, or 0 if there is none. Rows start at 1."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, by key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """Length of the longest text or binary value in bytes, by key column."""
     faults: tuple[TextFault, ...] = ()
-    """First fault of each rule in delimited text. Rows after a structural fault are not read."""
+    """First violation of each rule for delimited text. Rows after text that cannot be split into values are not
+    read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
-    """First row with text that is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
+    """Number of the first row with text that is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, except deletes, by Parquet column that is not nullable in the first file."""
 
@@ -60,13 +61,13 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file in the folder of a table that Fabric does not ignore."""
+    """A file in the folder of a table, except the metadata file and files that Fabric ignores."""
 
     name: str
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """None if the file was not opened, or was consumed after the listing."""
+    """None if the file is empty, does not have the name of a data file, or was consumed after the listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,13 @@ class Log:
     id: str | None
     """Id in `log.json`. None if the table has no readable `log.json`."""
     finding: Finding | None = None
-    """Reason why `log.json` or the newest record cannot be read."""
+    """Finding if `log.json` or the newest record cannot be read, otherwise None."""
     newest: Record | None = None
-    """Newest record. None if there is none, or if it cannot be read."""
+    """Newest record. None if the log has no record, or if the record cannot be read."""
     staged: tuple[str, ...] = ()
     """Names of staged files, listed after the newest record was read."""
     others: tuple[str, ...] = ()
-    """Folders of other logs."""
+    """Names of the folders of logs that are no longer in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Table:
     """Path below the landing zone."""
     settings: Settings
     metadata_findings: tuple[Finding, ...] = ()
-    """Findings in the metadata file."""
+    """Findings about the metadata file."""
     files: tuple[DataFile, ...] = ()
     """Data files in the order in which Fabric applies them."""
     folders: tuple[str, ...] = ()
@@ -99,16 +100,17 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """Names in a second listing, made after the log was read and before `processed`. Empty without a log."""
+    """Names of the files in a second listing, made after the log was read and before `processed`. Empty if the log has
+    no readable record."""
     processed: Mapping[str, str] = field(default_factory=dict)
-    """Subfolder of each consumed file, by file name."""
+    """Files that Fabric has consumed: name of the subfolder, by file name."""
     scratch: tuple[str, ...] = ()
-    """Files in `_scratchPad`."""
+    """Names of the files in the subfolder `_scratchPad`."""
     log: Log | None = None
     duplicates: Mapping[str, Duplicates] = field(default_factory=dict)
-    """By name of the data file."""
+    """Rows that insert a key that the table already has, by name of the data file."""
     are_keys_checked: bool = True
-    """False if the table is too large to search for duplicate keys by default."""
+    """False if duplicate keys were not searched, because the table is large and `--check-keys` is not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +122,4 @@ class Folder:
     files: tuple[str, ...] = ()
     """Names of files, including ignored files."""
     folders: tuple[Folder, ...] = ()
-    """Subfolders that Fabric does not ignore, up to one level below tables."""
+    """Subfolders that Fabric does not ignore. Always empty at the second level below the root folder."""

@@ -45,7 +45,7 @@ from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Maximum total size of a table's data files for which keys are always compared."""
+"""Maximum total bytes of a table's data files up to which duplicate keys are always searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """Number of tables, and of findings by severity."""
+        """One line, such as `3 tables: 1 error, 2 advice`."""
         counts = Counter(finding.severity for finding in self.findings)
         numbers = [
             f"{counts[each]:,} advice" if each is Severity.ADVICE else counted(counts[each], each)
@@ -67,9 +67,11 @@ class Report:
 
 
 def lint(store: Store, check_keys: bool = False) -> Report:
-    """Check a landing zone. Only one table is in memory at a time.
+    """Check all tables of a landing zone and return a report with all findings.
 
-    Duplicate keys are searched in small tables, and with `check_keys` also in large tables.
+    Holds the listing and counts of only one table in memory. Searches for duplicate keys in tables with at most
+    `MAX_BYTES_BY_DEFAULT` of data files, or in all tables with `check_keys`. Raises `ReaderNotStarted` if the process
+    that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
     partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
@@ -91,16 +93,18 @@ def lint(store: Store, check_keys: bool = False) -> Report:
 
 
 def check_root(root: Folder, partner_events: bytes | None = None, scratch: Iterable[str] = ()) -> list[Finding]:
-    """Return the findings outside the folders of tables.
+    """Return the findings about folder names, files outside of tables, `_partnerEvents.json` and the root's
+    `_scratchPad`.
 
-    `partner_events` is the content of `_partnerEvents.json`, and `scratch` has the names of the files in `_scratchPad`.
+    `partner_events` is the content of `_partnerEvents.json`, or None if the file is missing. `scratch` has the names of
+    the files in `_scratchPad`.
     """
     staged = [folder_rules.IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
     return [*folder_rules.check_partner_events(partner_events), *staged, *folder_rules.check_folders(root)]
 
 
 def check_table(table: Table) -> list[Finding]:
-    """Return the findings in the folder of a table, sorted by file."""
+    """Return the findings about a table, its metadata file and its data files, sorted by path."""
     rules = check_files, check_columns, check_markers, folder_rules.check_leftovers
     findings = [*table.metadata_findings, *chain.from_iterable(check(table) for check in rules)]
     return sorted(findings, key=lambda finding: finding.file)
@@ -124,7 +128,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     visible = [entry for entry in entries if not is_ignored(entry.name)]
     data = [entry for entry in visible if not entry.is_folder and entry.name != metadata_name]
     log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
-    # Listed after the log and before the processed files, so that files renamed or consumed in the meantime are found.
+    # List after the log and before the processed files, to find files that are renamed or consumed in the meantime.
     in_place = _names(store, folder) if log and log.newest else ()
     are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
     files, last = list[DataFile](), 0
@@ -134,7 +138,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
         for entry in sorted(data, key=apply_order(settings)):
             number = number_of(entry.name) or 0
             if not settings.by_time and number != last + 1:
-                index.end("", None)  # a missing file can delete keys
+                index.end("", None)  # a missing file may delete keys
             last = number
             file = _read_file(store, folder, entry, settings, parquet, required or frozenset(), index_to_fill)
             content = file.content
@@ -191,7 +195,7 @@ def _read_file(
 
                     content = read_text(file, entry.name, settings, index)
         except NotThere:
-            pass  # Fabric has consumed the file since it was listed
+            pass  # Fabric consumed the file after it was listed
         except (UnreadableFile, SymbolicLink) as error:
             content = Unreadable(ReadFailure.UNSAFE, error.reason)
     return DataFile(entry.name, entry.size, entry.modified, content)
@@ -222,7 +226,10 @@ def _read_log(store: Store, folder: str) -> Log:
 
 
 def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | None]:
-    """Return the newest record of a log, or the finding that it cannot be read."""
+    """Return the newest record of the log in `folder`, or the finding if the record cannot be read.
+
+    Both are None if the log has no records.
+    """
     numbers = [number for name in _names(store, folder) if (number := record_number(name))]
     path = f"{folder}/{record_name(max(numbers, default=0))}"
     data = _read(store, path) if numbers else None
@@ -241,7 +248,7 @@ def _names(store: Store, folder: str) -> tuple[str, ...]:
 
 
 def _entries(store: Store, folder: str) -> list[Entry]:
-    """Return the entries of a folder. Returns none for a symbolic link."""
+    """Return the entries of a folder. Returns an empty list if the folder is missing or a symbolic link."""
     try:
         return store.list(folder)
     except SymbolicLink:
@@ -251,7 +258,8 @@ def _entries(store: Store, folder: str) -> list[Entry]:
 def _read(store: Store, path: str) -> bytes | None:
     """Return the content of a file, or None if the file is missing.
 
-    For a file that cannot be read, returns empty content, which every rule reports as invalid.
+    Returns empty content for a symbolic link and for a file that the store refuses to read. All callers report empty
+    content as invalid.
     """
     try:
         return store.read(path)

@@ -1,7 +1,8 @@
-"""Read the settings in `_metadata.json` of any publisher, with the lint rules for this file.
+"""Read the settings in `_metadata.json` of any publisher, and the lint rules for this file.
 
-A setting that breaks a rule has its clear meaning or else its default, so that data files can still be checked. Lint
-reports all deviations from the specification. The local replica refuses a deviation without a clear meaning.
+Data files are checked even if a setting is invalid. If an invalid value can mean only one thing, such as the text
+"true", the setting has this meaning, otherwise its default. Lint reports all invalid values. The local replica refuses
+the file only if the meaning of a value is not clear.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from mirrorfeed.lint.specification import (
 
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
-"""Names of the property with the keys. The second one is in the specification's sample of delimited text."""
+"""Names of the property with the keys. The specification uses the second name in its sample of delimited text."""
 _FORMATS = ("DelimitedText", "CSV", "Parquet")
 _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
@@ -153,17 +154,23 @@ MANY_KEYS = advice(
 class Deviation(NamedTuple):
     finding: Finding
     is_clear: bool
-    """True if the file still has only one possible meaning, which the settings have."""
+    """True if the metadata has only one possible meaning despite the deviation. The settings then have this meaning."""
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return `_metadata.json`, or else a name in another case, without `_` or without `.json`, or None."""
+    """Return the name of the metadata file among the file `names` of a table, or None if there is no such name.
+
+    Returns a misspelled name only if `_metadata.json` is missing: in another case, without `_` or without `.json`.
+    """
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=None)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
-    """Parse a metadata file. `file` is the path to show in findings."""
+    """Return the settings in a metadata file, and its deviations from the specification.
+
+    Returns default settings if `data` is not a JSON object. `file` is the path to show in findings.
+    """
     try:
         properties = load_object(data)
     except ValueError as fault:
@@ -203,9 +210,10 @@ class _Reader:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
     def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
-        """Return the known properties by their correct names, and report the others.
+        """Return the properties that are in `names`, and report all others.
 
-        A name in another case counts as the correct name, so that no other rule reports a missing property.
+        A name in another case is reported as misspelled, and returned as the correct name, so that no other rule
+        reports a missing property. `unknown` is the rule that reports the remaining names.
         """
         known = {name: value for name, value in properties.items() if name in names}
         for name in [name for name in properties if name not in names]:
@@ -226,9 +234,10 @@ class _Reader:
         meanings: Mapping[str, Any] = MappingProxyType({}),
         allowed: str = "",
     ) -> Any:
-        """Return the value of a property, or the default if the property is missing. Reports an invalid value.
+        """Return the value of a property. Returns `default` if the property is missing, null or invalid.
 
-        `meanings` has invalid values with a clear meaning, which is returned instead.
+        Reports an invalid value with `rule`. `meanings` maps invalid texts in lower case to the values that they
+        clearly mean, which are returned instead. `allowed` is a sentence with the allowed values, for the finding.
         """
         value = properties.get(name, default)
         if name not in properties or is_valid(value):
@@ -288,7 +297,11 @@ class _Reader:
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or ENCODING)
 
     def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
-        """Return the value of an option. Some publishers write a line break or a tab as a backslash and a letter."""
+        """Return the value of an option, or the first of the allowed `values` if the option is missing or invalid.
+
+        Reports an invalid value. Some publishers write a line break or a tab as a backslash and a letter. This is
+        reported, and the character is returned.
+        """
         meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
         allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
         return str(self._value(options, name, values[0], OPTION_VALUE, values.__contains__, meanings, allowed))
@@ -329,7 +342,7 @@ class _Reader:
 
 
 def python_encoding(name: object) -> str | None:
-    """Return Python's name of a text encoding, or None if it is not supported."""
+    """Return the name by which Python decodes the text encoding `name`, or None if the encoding is not supported."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

@@ -1,9 +1,9 @@
 """Names and values of the open mirroring specification, settings of a table, and the classes of rules and findings.
 
-Shares no definitions with the publisher (`landing`), so that lint and the local replica find mistakes there.
+Shares no definitions with the publisher (`landing`), so that lint and the local replica find mistakes of the publisher.
 
-Codes are stable. The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5
-the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
+The code of a rule never changes. The first of its three digits is the subject: 1 folders, 2 `_metadata.json`, 3 files,
+4 columns and keys, 5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` describes all other codes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATA_TYPES = (
     *("Double", "Single", "Int16", "Int32", "Int64", "DateTime"),
     *("IDate", "ITime", "String", "Boolean", "ByteArray"),
 )
-"""Types in SchemaDefinition."""
+"""Allowed values of `DataType` in the SchemaDefinition of `_metadata.json`."""
 ENCODING = "utf-8"
 
 
@@ -46,7 +46,7 @@ class Column:
     name: str
     type: str | None
     """For declared columns, the `DataType` in SchemaDefinition. Otherwise the name of the type in Delta or, if Delta
-    does not have the type, in Parquet. None for text that is not declared."""
+    does not have the type, in Parquet. None for an undeclared column of delimited text."""
     nullable: bool = True
 
 
@@ -78,7 +78,7 @@ class Settings:
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
     declared: tuple[Column, ...] | None = None
-    """Columns of SchemaDefinition. Some publishers include the row marker."""
+    """Columns of SchemaDefinition, which may include the row marker. None if SchemaDefinition is missing or invalid."""
 
 
 class _DuplicateProperty(ValueError):
@@ -86,7 +86,10 @@ class _DuplicateProperty(ValueError):
 
 
 def load_object(data: bytes) -> dict[str, Any]:
-    """Parse a JSON object. For other content, raises `ValueError` with the reason."""
+    """Return the JSON object in `data`.
+
+    Raises `ValueError` with the reason if the data is not a JSON object, or if a property occurs twice.
+    """
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -110,7 +113,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def describe(value: object) -> str:
-    """Describe a JSON value by its type, with the value if it is short."""
+    """Return a JSON value as a phrase for messages, such as `an object` or `the value 12`. Shortens long values."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -130,13 +133,13 @@ class Severity(StrEnum):
 
 @row
 class Finding(Row):
-    """A file or folder in the landing zone that breaks a rule."""
+    """A violation of a lint rule by a file or folder in the landing zone."""
 
     code: str = shown("code")
     severity: Severity = shown("severity")
     """`error`, `warning` or `advice`."""
     file: str = shown("file")
-    """Path of the file or folder below the landing zone."""
+    """Path of the file or folder below the landing zone. Empty for the landing zone itself."""
     what: str = shown("problem")
     next: str = shown("fix")
 
@@ -160,10 +163,10 @@ class Rule:
     severity: Severity
     code: str
     what: str
-    """Template of the problem, in the syntax of `mirrorfeed.errors`."""
+    """Text of the problem, as a template for `mirrorfeed.errors.fill`."""
     fix: str
     means: str = ""
-    """Text for the reference, if `what` alone does not explain the finding."""
+    """Explanation of the code in the documentation, if the template `what` is not clear without its values."""
 
     def finding(self, file: str, **values: object) -> Finding:
         return Finding(self.code, self.severity, file, fill(self.what, values), self.fix)

@@ -38,27 +38,32 @@ ARROW_TYPES: dict[str | None, pa.DataType] = {
     "Boolean": pa.bool_(),
     "ByteArray": pa.binary(),
 }
-"""Arrow types of declared columns. The row marker and undeclared columns are text."""
+"""Arrow types of declared columns, by `DataType`. The row marker and undeclared columns are text."""
 _BATCH = 1 << 14
 
 
 @dataclass
 class TextReader:
-    """Reader of one file of delimited text. Rows after a structural fault are not read."""
+    """Reads one file of delimited text. Stops at text that cannot be decoded or split into values."""
 
     file: BinaryIO
     name: str
     settings: Settings
     report: Callable[[TextFault], object]
-    """Called with each fault."""
+    """Called with each violation of a rule for delimited text. It may raise an error to stop reading."""
     allow_line_breaks: bool = False
+    """True if values without quotes can contain line breaks other than the row separator."""
     columns: tuple[Column, ...] = field(default=(), init=False)
-    """Columns of the header, with their declared types."""
+    """Columns of the header with their declared types. Empty until `batches` has read the header."""
     rows: int = field(default=0, init=False)
     """Number of rows read, including the header."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, and at least one batch if there is a header. A column with an invalid value stays text."""
+        """Yield the rows in batches, with at least one batch if the file has a header.
+
+        A column with an invalid value stays text in its batch. Raises `UnreadableText`, or another `OSError`, if the
+        file cannot be decompressed.
+        """
         rows = self._rows()
         while True:
             batch = list(islice(rows, _BATCH))
@@ -68,7 +73,8 @@ class TextReader:
                 return
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield the rows below the header that have a value for each column, with row numbers."""
+        """Yield the number and values of each row below the header. Reports and skips rows with a wrong number of
+        values."""
         dialect = self.settings.dialect
         text = decode(decompress(self.file, self.name), dialect.encoding)
         try:
@@ -117,7 +123,7 @@ class TextReader:
 
 
 def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Parse texts as values of a type. Raises `ValueError`."""
+    """Return texts as values of a type. Raises `ValueError` if a text is not such a value."""
     if pa.types.is_string(type_):
         return texts
     if pa.types.is_binary(type_):
@@ -127,7 +133,10 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Parse times in UTC. A value can also be a time without a date, because the type ITime is ambiguous."""
+    """Return texts as timestamps in UTC without a time zone. Raises `ValueError` if a text is not a time.
+
+    A time without a date, which the type ITime allows, has the date 1970-01-01.
+    """
     texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(texts, r"\d(Z|[+-]\d\d(:?\d\d)?)$")
@@ -147,7 +156,7 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """Return for each row of a batch whether its value is NULL and the row is not a delete.
+    """Return an array that is True for each row of a batch with NULL in `values`, except for deletes.
 
     `values` is a column of the batch.
     """
