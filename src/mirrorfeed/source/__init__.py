@@ -1,1 +1,1 @@
-"""Delta tables as sources: identity, versions, change data feed, ranges, reading."""
+"""Delta tables as sources: names, properties, versions, change data feed, and functions that read rows."""

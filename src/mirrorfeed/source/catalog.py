@@ -24,14 +24,14 @@ _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLO
 
 
 def read_catalog_table(client: WorkspaceClient, source: Source) -> TableInfo:
-    """Read a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable`."""
+    """Return a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable`."""
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
         return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
 
 
 def primary_key(table: TableInfo) -> tuple[str, ...]:
-    """Return the columns of the primary key constraint. Empty without a constraint: then the table has no keys."""
+    """Return the columns of the primary key constraint, or an empty tuple if the table has no primary key."""
     for constraint in table.table_constraints or ():
         if key := constraint.primary_key_constraint:
             return tuple(key.child_columns)
@@ -49,7 +49,7 @@ def check_policies(source: Source, table: TableInfo) -> None:
 def list_tables(
     pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], WorkspaceClient]
 ) -> list[FoundTable]:
-    """Return all tables that match the pattern, sorted by name, with their columns if `columns` is set.
+    """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
     Unity Catalog is read through the configured workspace. Other catalogs, and Unity Catalog without a workspace, are
     read through Spark. Raises `CatalogRefused` or `CatalogUnavailable`.
@@ -64,7 +64,7 @@ def list_tables(
 
 
 def open_workspace(workspace: Callable[[], WorkspaceClient]) -> WorkspaceClient | None:
-    """Return the client, or None if no workspace is configured."""
+    """Return the workspace client that `workspace` creates, or None if no workspace is configured."""
     try:
         return workspace()
     except ValueError:
@@ -87,7 +87,7 @@ def _matching_schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> li
 
 
 def _unsupported(table: TableInfo) -> str:
-    """Return what the table is, such as "a view", or an empty text if the table is supported."""
+    """Return the kind of a table that has no feed, such as "a view", or an empty text if the table is supported."""
     kind, format_ = (each.value if each else "" for each in (table.table_type, table.data_source_format))
     if kind and kind not in _TABLE_TYPES:
         return f"a {kind.lower().replace('_', ' ')}{' table' if kind == 'FOREIGN' else ''}"
@@ -130,7 +130,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
 
 
 def _unsupported_in_spark(information: str) -> str:
-    """Return the same for the result of SHOW TABLE EXTENDED, with lines such as `Type: VIEW`."""
+    """Return the same as `_unsupported` for a result of SHOW TABLE EXTENDED, which has lines such as `Type: VIEW`."""
     lines = (line.partition(": ") for line in information.splitlines())
     values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
     if values.get("Type", "") == "view":

@@ -1,4 +1,4 @@
-"""The change data feed of a table: check the feed, enable the feed, and read the facts for the next range."""
+"""Check and enable the change data feed of a table, and read its commits after the published version."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed 
 """Spark configuration of a cluster or job that enables the feed for every new table."""
 _CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS"}
 _KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
-"""Operations that never turn the feed on or off. After any other operation, Delta is queried."""
+"""Operations that never turn the feed on or off. After any other operation, a query checks the feed."""
 _MAX_CANDIDATES = 16
-"""Maximum number of commits whose schemas are read one by one. With more commits, the log is searched first."""
+"""Maximum number of commits whose schemas are read one by one. With more commits, the log is first searched for commits
+that change metadata."""
 
 
 class FeedKind(Enum):
+    """Source of the changes in a table's change data feed."""
+
     RECORDED = "recorded with every commit"
     COMPUTED = "computed from row tracking when it is read"
     OFF = "off"
@@ -52,7 +55,7 @@ class FeedKind(Enum):
 def enable_feed(spark: SparkSession, source: Source) -> str:
     """Turn on the feed of an existing table, unless the engine computes the feed. Earlier changes are not recorded.
 
-    Returns the result as text for display.
+    Returns the result as text for display. Raises `ReservedColumn` if a column has the name of a feed column.
     """
     info = read_table_info(spark, source)
     if reserved := reserved_names(spark.table(source.sql).columns):
@@ -65,9 +68,9 @@ def enable_feed(spark: SparkSession, source: Source) -> str:
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
-    """Return the feed that a table has now.
+    """Return whether the feed of a table is recorded, computed or off.
 
-    Not every engine computes a feed from row tracking, so the engine is queried.
+    If the table has row tracking, this reads the feed, because not every engine computes a feed from row tracking.
     """
     if info.records_changes:
         return FeedKind.RECORDED
@@ -77,8 +80,10 @@ def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
 
 
 def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
-    """Return whether the feed was on at a version. Reads the changes of the version, because the properties of a table
-    show only whether the feed is on now."""
+    """Return whether the feed was on at a version.
+
+    Reads the changes of the version, because the properties of a table show only whether the feed is on now.
+    """
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", version)
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
@@ -97,9 +102,10 @@ def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
 
 
 def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
-    """Return the first version from which the feed contains all changes, given all commits in ascending order.
+    """Return the first version from which the feed contains all changes, or None if the feed is off.
 
-    `is_on` is called only for commits that may turn the feed off. Returns None if the feed is off.
+    `history` has all commits in ascending order. `is_on` returns whether the feed is on at a version. It is called only
+    for commits that may turn the feed off.
     """
     first: Commit | None = None
     for commit in reversed(history):
@@ -112,10 +118,9 @@ def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> 
 
 
 def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
-    """Return whether the table of `facts` still exists.
+    """Return whether the source still has the table id and the partition columns in `facts`.
 
-    A table with other partition columns counts as another table, because Delta returns NULL for these columns in
-    earlier changes.
+    Other partition columns count as another table, because Delta returns NULL for these columns in earlier changes.
     """
     now = read_table_info(spark, source)
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
@@ -124,21 +129,25 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 def read_schema(
     spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the schema at a version. `schemas` is a cache."""
+    """Return the schema of a table at a version, as the JSON of a Spark `StructType`. `schemas` caches schemas by
+    version."""
     if version not in schemas:
         schemas[version] = read_schema_at(spark, source, version)
     return schemas[version]
 
 
 class SparkRequired(Exception):
-    """Facts cannot be read without Spark. Internal."""
+    """Raised by `read_facts` if it needs Spark but has no session. Callers catch the error and continue with Spark."""
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
-    """Read the facts that `decide` needs about the versions after `after`, the published version.
+    """Return the facts from which `decide` chooses the next publication of a table.
 
-    Schemas and feed are checked for at most `limit` versions. If a table in a local folder has no new version, Spark is
-    not used. Otherwise, raises `SparkRequired` if `spark` is None.
+    `after` is the published version, or None before the first publication. At most `limit` versions after this version
+    are checked for schema changes and a feed that is off.
+
+    If a table in a local folder has no new version, Spark is not used. Otherwise, raises `SparkRequired` if `spark` is
+    None.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):

@@ -31,13 +31,14 @@ from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import read_commits, read_schema_at, utc_time
 
 Bound = int | datetime
-"""A version or a time."""
+"""Start or end of a range: a version or a time."""
 PastEnd = Literal["error", "empty"]
+"""Result if the requested range goes past the newest version: an error, or the changes that exist."""
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?)?")
 
 
 def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Convert rows to JSON values. Decimals become text, because JSON numbers would be rounded."""
+    """Return the rows as dictionaries of JSON values. Decimals become text, because JSON numbers would be rounded."""
     columns = [
         F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
         for name, type_ in rows.dtypes
@@ -52,9 +53,10 @@ def changes_between(
 ) -> tuple[Range, DataFrame]:
     """Return the range between two versions or times (both included), and its rows in the columns of the last version.
 
-    Without `end`, the range ends at the newest version. For an end after the newest version, `past_end` selects an
-    error or the changes that exist. Further queries on the rows must run within `preview_errors` and
-    `lossless_settings`.
+    Without `end`, the range ends at the newest version. If the range goes past the newest version, `past_end` selects
+    an error or the changes that exist. Raises `BadBound`, `BoundsCrossed`, `OutsideHistory` or `RangeUnreadable`.
+
+    Run queries on the rows within `preview_errors` and `lossless_settings`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history, parse_time = read_commits(spark, source), time_parser(spark)
@@ -78,7 +80,10 @@ def changes_between(
 
 @contextmanager
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
-    """Convert findings about the feed to `RangeUnreadable`, which has advice for readers who do not publish."""
+    """Context manager that raises `RangeUnreadable` instead of `Gap` and `FeedUnreadable`.
+
+    Its advice is for users who only read changes and do not publish.
+    """
     try:
         with read_errors(table, range_):
             yield
@@ -87,8 +92,10 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
 
 
 def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
-    """Return a function that parses times in the session's time zone. Spark supports time zones that Python does
-    not."""
+    """Return a function that converts the text of a time to a `datetime`. The default time zone is that of the session.
+
+    Spark parses the text, because Spark supports time zones that Python does not.
+    """
 
     def parse_time(text: str) -> datetime:
         (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
@@ -98,7 +105,7 @@ def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
 
 
 def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
-    """Parse a version or a time. Raises `BadBound`."""
+    """Return the version or the time in a text. Raises `BadBound`."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -113,9 +120,10 @@ def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound
 
 
 def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
-    """Return the versions between two bounds, both included.
+    """Return the range between two versions or times, both included. The range can be empty.
 
     The range starts at the first commit at or after a start time, and ends at the last commit at or before an end time.
+    `history` has all commits in ascending order. Raises `OutsideHistory` or `BoundsCrossed`.
     """
     first, last = history[0], history[-1]
 

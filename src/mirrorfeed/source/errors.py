@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class GapReason(StrEnum):
     FEED_OFF = "the change data feed is off"
     STILL_OFF = "the change data feed was turned off and is still off"
-    """Then no snapshot can be published."""
+    """Replaces `FEED_OFF` if the feed is off now, because then no snapshot can be published."""
     FILE_MISSING = "a file is missing"
     LOG_HOLE = "the log has a hole"
     NO_COMMIT = "the log has no commit"
     EXPIRED = "the retention has expired (delta.deletedFileRetentionDuration)"
-    """VACUUM may or may not have deleted the files."""
+    """Delta does not read the version, although VACUUM may not have deleted its files yet."""
     LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
 
 
@@ -102,7 +102,7 @@ class NothingToRead(Terminal):
 
 
 class Finding(Terminal):
-    """A reason why the next versions cannot be published."""
+    """Error that prevents the publication of the next versions of a table until a person acts."""
 
     table: str
 
@@ -364,5 +364,5 @@ def _commit(commit: Commit) -> str:
 
 
 def format_time(at: datetime) -> str:
-    """Format a time, with milliseconds if they are not 0."""
+    """Return a time as text without its time zone, with milliseconds only if the time has a fraction of a second."""
     return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")

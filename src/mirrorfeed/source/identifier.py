@@ -19,19 +19,23 @@ _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 
 
 def quote(identifier: str) -> str:
-    """Quote one raw identifier (part of a table name, or a column) for SQL, whatever it contains."""
+    """Return a part of a table name, or a column name, in backticks for SQL. `identifier` is the name without
+    backticks."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
 def hide_query(text: str) -> str:
-    """Return an address without the part after '?', which may be a secret."""
+    """Return a path or URI without the part after '?', which may be a secret. Other text is returned unchanged."""
     address, mark, _ = text.partition("?")
     return f"{address}?…" if mark and "/" in address else text
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Delta table: the raw parts of its catalog name, or the path (or URI) of its folder."""
+    """Name of a source table: the parts of its catalog name without backticks, or the path or URI of its folder.
+
+    Raises `BadSource` if the name is not valid.
+    """
 
     parts: tuple[str, ...] = ()
     path: str | None = None
@@ -42,7 +46,10 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """Parse a name of one to three parts or, if the text contains `/`, a path. Raises `BadSource`."""
+        """Return the source for a dotted name of one to three parts or, if the text contains `/`, for a path.
+
+        Raises `BadSource`.
+        """
         if "/" in _QUOTED.sub("", text):
             return cls(path=text)
         try:
@@ -56,7 +63,10 @@ class Source:
 
     @classmethod
     def parse_argument(cls, text: str) -> Source:
-        """Parse a name or path that a person typed. A relative path starts at the current folder."""
+        """Return the source for a name or path on the command line. A relative path starts at the current folder.
+
+        Raises `BadSource`.
+        """
         source = cls.parse(text)
         if source.path is None or URI.match(source.path):
             return source
@@ -68,11 +78,12 @@ class Source:
 
     @property
     def is_in_unity_catalog(self) -> bool:
-        """True for a full name in Unity Catalog. Such a table can have a primary key."""
+        """True if the name has three parts and the catalog is not `hive_metastore` or `spark_catalog`."""
         return len(self.parts) == MAX_PARTS and self.parts[0].casefold() not in _OTHER_CATALOGS
 
     def fold(self) -> tuple[str, ...]:
-        """Return a value that is equal for all names of one table. Catalogs are case-insensitive, paths are not."""
+        """Return a key that is equal for all spellings of a table's name. Catalogs are case-insensitive, paths are
+        not."""
         return tuple(fold(part) for part in self.parts) if self.path is None else ("/", self.path)
 
     def __str__(self) -> str:
@@ -81,25 +92,31 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table or similar object that a catalog or a folder lists."""
+    """A table, view or other object in the listing of a catalog or folder."""
 
     source: Source
     unsupported: str = ""
-    """What the object is, such as "a view", if it has no change data feed."""
+    """Kind of an object without a change data feed, such as "a view". Empty for a supported table."""
     columns: tuple[str, ...] = ()
     """Column names. Empty unless they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern for catalog names or folders. `*` matches any part of a schema name or table name."""
+    """Pattern for the names or folders of several tables.
+
+    `*` matches any characters in the schema name and the table name, or in the last two folders.
+    """
 
     parts: tuple[str, ...] = ()
     path: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Parse a name of two or three parts, or a path. Raises `ValueError`."""
+        """Return the pattern for a text with `*`: a dotted name of two or three parts, or the path of a local folder.
+
+        Raises `ValueError` with the reason.
+        """
         if "*" not in text:
             raise ValueError(f"{text!r} contains no '*'. Name a single table with `source`")
         if "/" in text:
@@ -128,7 +145,7 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Names of the parts from the end: table, schema, catalog."""
+        """Placeholders that `target` may contain: table, schema and, for a pattern with a catalog, catalog."""
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:
@@ -147,12 +164,12 @@ def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
 
 
 def parts_by_name(source: Source) -> dict[str, str]:
-    """Return the parts of a table's name by `table`, `schema` and `catalog`."""
+    """Return the last parts of a table's name or path, with the keys "table", "schema" and "catalog"."""
     return dict(zip(("table", "schema", "catalog"), reversed(_parts(source)), strict=False))
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern with `*`, case-sensitively."""
+    """Return whether a whole name matches a pattern, in which `*` matches any characters. Case-sensitive."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 

@@ -1,6 +1,6 @@
-"""Read a source: a version, the changes of a range, or a source without versions. Select rows and columns.
+"""Read the rows of a source: a version, the changes of a range, or all rows without a version. Select rows and columns.
 
-Reads of versions and ranges are pinned at both ends, so repeating a read returns the same rows.
+A repeated read of a version or range returns the same rows.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _NO_SKIPPING = "nanvl({0}, {0})"
 
 
 def read_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the table at a version, as any query reads it."""
+    """Return the rows of a table at a version. Texts have the collations of the table."""
     return spark.read.option("versionAsOf", version).table(source.sql)
 
 
 def read_snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the table at a version, without collations."""
+    """Return the rows of a table at a version, without collations."""
     return without_collations(read_version(spark, source, version))
 
 
 def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """Return the change data feed of a range. Request its rows within `lossless_settings`."""
+    """Return the change data feed of a range, without collations. Run queries on it within `lossless_settings`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
@@ -61,10 +61,9 @@ def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFram
 
 
 def read_full(spark: SparkSession, source: Source) -> DataFrame:
-    """Return all rows of a source without versions: anything that Spark reads by name, or a folder of Delta or Parquet
-    files.
+    """Return all current rows of a table or view that Spark reads by name, or of a folder of Delta or Parquet files.
 
-    Another read may return other rows.
+    The rows are not pinned to a version: another read may return other rows. Raises `SourceMissing` or `NothingToRead`.
     """
     if source.path is not None:
         return without_collations(_read_folder(spark, source.path))
@@ -80,7 +79,7 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
-    """Return the rows with binary collation, so that texts are equal only if all characters are equal.
+    """Return the rows with binary collation: two texts are equal only if all characters are equal.
 
     Fabric compares keys this way.
     """
@@ -92,11 +91,13 @@ def without_collations(rows: DataFrame) -> DataFrame:
 
 
 def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
-    """Return the selected rows and columns of a snapshot or feed, and the columns `extra`, which are not from the
-    source.
+    """Return the selected rows and columns of a snapshot or feed, followed by the columns `extra`.
 
-    Each image of a changed row is selected separately, so the result is the feed of the selected rows: a row that no
-    longer matches ends with a pre-image, which is a delete. Raises `BadCondition`.
+    `extra` are columns of `rows` that are not from the source. The condition is applied separately to the values of a
+    row before and after an update. For example, if a row no longer matches, the result has only its values before the
+    update, which are published as a delete.
+
+    Raises `BadCondition` if Spark does not accept the condition.
     """
     if selection is None:
         return rows
@@ -111,7 +112,11 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
 
 @contextmanager
 def read_errors(table: str, what: Range | int) -> Iterator[None]:
-    """Convert errors of Delta that occur while reading a range, or a snapshot's version."""
+    """Context manager that converts errors of Spark and Delta about the source to errors of mirrorfeed.
+
+    `what` is the range that is read, or the version of the snapshot. Raises `Gap`, `FeedUnreadable`, `SnapshotGone`,
+    `FileDamaged` or `FilesArchived`.
+    """
     try:
         yield
     except MirrorfeedError:
@@ -123,7 +128,7 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether a range cannot be read from the feed, although its first and last version may be readable.
+    """Return whether the feed of a range is unreadable, but its first and last version may be readable.
 
     Returns False if columns were dropped within the range, because they stop the table at the next version anyway.
     """
@@ -133,7 +138,7 @@ def is_only_feed_unreadable(error: Finding) -> bool:
 
 
 def count_cores(spark: SparkSession) -> int | None:
-    """Return the number of tasks that run in parallel, or None if unknown."""
+    """Return the number of tasks that Spark runs in parallel, or None if unknown."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # Spark Connect, for example on serverless compute, does not report cores

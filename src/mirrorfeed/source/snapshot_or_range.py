@@ -1,6 +1,6 @@
-"""Decide the next step of a table from its history: a snapshot, ranges of versions, nothing, or a finding.
+"""Decide the next publication of a table from its history: a snapshot, ranges of versions, nothing, or an error.
 
-Pure functions. After a finding, nothing can be published until a person acts.
+Pure functions, without Spark or storage. An error that a person must fix first is returned as a `Finding`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from mirrorfeed.source.table_info import FEED
 
 @dataclass(frozen=True, slots=True)
 class PendingCommits:
-    """Size of the commits after the published version."""
+    """Number and size of the commits after the published version."""
 
     versions: int
     rows: int | None = 0
-    """Changed rows, or None if a commit does not report them."""
+    """Number of changed rows, or None if a commit does not report its rows."""
     bytes: int | None = 0
-    """Bytes that the commits wrote, or None if a commit does not report them."""
+    """Bytes that the commits wrote, or None if a commit does not report its bytes."""
 
 
 COMPARISON = "COMPARISON"
-"""Operation name for a comparison of all rows."""
+"""Operation of a commit in `Facts` if changes are found by comparing rows, not by reading commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,16 @@ class Commit:
     timestamp: datetime
     operation: str
     rows: int | None = field(default=None, compare=False)
-    """Inserted, updated and deleted rows in the metrics of the commit. A hint."""
+    """Number of inserted, updated and deleted rows in the metrics of the commit, or None. May be inexact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about the versions after the published one, from the table's history."""
+    """Commits after the published version, and current properties of the table. `decide` uses only these facts."""
 
     table_id: str
     latest: int
+    """Newest version."""
     commits: tuple[Commit, ...]
     """Commits after the published version, in ascending order. Missing versions are missing from the log. Before the
     first publication, only the newest commit."""
@@ -52,20 +53,20 @@ class Facts:
     breaks: tuple[int, ...] = ()
     """Versions with schema changes other than added columns."""
     damaged_at: int | None = None
-    """First version in `commits` whose state cannot be restored from the log."""
+    """First version in `commits` that Delta cannot read, because a part of the log is missing."""
     expired_at: int | None = None
-    """First version in `commits`, if it is older than the table's retention."""
+    """First version in `commits`, if Delta cannot read it because it is older than the table's retention."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Current table properties. `partitions` and `bytes` are also current values."""
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
     """Size of all files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of schemas by version, in Spark's JSON."""
+    """Cache of schemas by version. Each schema is the JSON of a Spark `StructType`."""
 
     @property
     def is_comparison(self) -> bool:
-        """True if two states are compared and no commits are read. Then all versions are one range."""
+        """True if changes are found by comparing rows, not by reading commits. Then all versions are one range."""
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
@@ -77,7 +78,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """Identity and version of the source in the newest record."""
+    """Table id, version and partition columns of the source in the newest record."""
 
     table_id: str
     version: int
@@ -86,11 +87,14 @@ class PublishedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Range:
+    """Consecutive versions of a table."""
+
     from_version_exclusive: int
     to_version_inclusive: int
 
     @property
     def versions(self) -> int:
+        """Number of versions."""
         return max(0, self.to_version_inclusive - self.from_version_exclusive)
 
     def __str__(self) -> str:
@@ -101,6 +105,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
+    """Decision to publish all rows of a version."""
+
     version: int
 
     def __str__(self) -> str:
@@ -109,7 +115,8 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PublishRanges:
-    """Consecutive ranges. A schema change that one read cannot span is a separate range."""
+    """Decision to publish consecutive ranges. A version with a schema change other than added columns is a separate
+    range."""
 
     ranges: tuple[Range, ...]
 
@@ -119,15 +126,16 @@ class PublishRanges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repair:
-    """Publish the rows of some keys again, as they are at the published version."""
+    """Request to publish the rows of some keys again, with their values at the published version."""
 
     version: int
     keys: Any
-    """Keys and the information whether to delete their rows first, in a form that only the source reads."""
+    """Keys, and for each key whether to delete its row first. Only the change source that created the value can read
+    it."""
 
     @property
     def from_version_exclusive(self) -> int:
-        """The published version, because a repair publishes no new version."""
+        """Equal to `version`, because a repair publishes no new version."""
         return self.version
 
     @property
@@ -140,6 +148,8 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class NothingNew:
+    """Decision to publish nothing, because the newest version is published."""
+
     version: int
 
     def __str__(self) -> str:
@@ -150,7 +160,11 @@ Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 
 
 def decide(table: str, published: PublishedVersion | None, facts: Facts, max_versions_per_publication: int) -> Decision:
-    """Decide the next step for a table."""
+    """Return the next publication of a table, or the `Finding` that prevents it.
+
+    `published` is None before the first publication. No range has more than `max_versions_per_publication` versions,
+    except in a comparison.
+    """
     latest = facts.latest
     if published is None:
         return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table=table, version=latest)
@@ -182,7 +196,10 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
 
 
 def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
-    """Return a finding if the source is no longer the table that was published, otherwise None."""
+    """Return `SourceRecreated` if the source is no longer the table that was published, otherwise None.
+
+    Also detects a newest version that is lower than the published version.
+    """
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(
@@ -191,7 +208,7 @@ def find_recreation(table: str, published: PublishedVersion, table_id: str, late
 
 
 def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
-    """Return the first missing version of `after + 1` to `to`, or None if there is none."""
+    """Return the first of the versions `after + 1` to `to` that is not in `versions`, or None if all are."""
     existing = set(versions)
     return next((version for version in range(after + 1, to + 1) if version not in existing), None)
 

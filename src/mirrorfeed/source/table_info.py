@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
-"""Minimum ratio of retention to the longest wait of a change, so that one run may fail."""
+"""Minimum ratio of a retention to the longest time until a change was published. So one run may fail without data
+loss."""
 MAX_DAYS = 36_500
 """Maximum interval in days. A longer interval was probably meant in another unit."""
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
@@ -55,16 +56,18 @@ _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
+    """Properties of a Delta or Iceberg table at its newest version."""
+
     table_id: str
     location: str
     properties: Mapping[str, str]
     partition_columns: tuple[str, ...]
     files: int
-    """Number of files. `files` and `bytes` are 0 if files were not counted."""
+    """Number of data files. `files` and `bytes` are 0 if the files were not counted."""
     bytes: int
     format: str = "delta"
     features: tuple[str, ...] = ()
-    """Features in the protocol. An engine adds the features that older protocols imply by number."""
+    """Table features in the protocol. Spark adds the features that older protocol versions imply."""
 
     @property
     def records_changes(self) -> bool:
@@ -76,7 +79,10 @@ class TableInfo:
 
 
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
-    """Read the table's identity. Raises an error if the source is missing, a view, or not a Delta table.
+    """Return id, location, properties and features of a table.
+
+    Raises `SourceMissing`, `NoTableAtPath`, `NotDelta` (also for a view), `NoIdentity`, `UnknownFeatures` or
+    `LogDamaged`.
 
     For a local folder Spark is not used, because DESCRIBE DETAIL makes Spark count all files of every new version. Then
     files are counted only with `counted`.
@@ -86,9 +92,9 @@ def read_table_info(spark: SparkSession, source: Source, *, counted: bool = Fals
 
 
 def open_local_table(source: Source, version: int | None = None) -> DeltaTable | None:
-    """Open a table in a local folder with delta-rs, at a version or the newest one.
+    """Return a table in a local folder, opened with delta-rs at a version or the newest one.
 
-    Returns None if the table is not in a local folder, delta-rs is not installed, or the table needs Spark.
+    Returns None if the table is not in a local folder, delta-rs is not installed, or only Spark can read the table.
     """
     if source.path is None or not is_in_local_folder(source):
         return None
@@ -103,22 +109,23 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
 
 
 def is_in_local_folder(source: Source) -> bool:
-    """Return whether the table is in a folder of this machine, and Spark would run on this machine as well."""
+    """Return whether the source is an absolute path and Spark runs on this machine."""
     with suppress(Exception):  # the start of a session reports why the kind of Spark is unknown
         return source.path is not None and Path(source.path).is_absolute() and kind() is Kind.LOCAL
     return False
 
 
 def is_missing_locally(source: Source) -> bool:
-    """Return whether the source would be in a folder of this machine but does not exist."""
+    """Return whether the source is the path of a local folder without a Delta table, and Spark runs on this machine."""
     is_folder = source.path is not None and not URI.match(source.path)
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
-    """Return the newest schema of a Delta table, in Spark's JSON.
+    """Return the newest schema of a Delta table, as the JSON of a Spark `StructType`.
 
-    Returns None without a session if only Spark can read the schema.
+    Returns None if only Spark can read the schema and `spark` is None. Raises `NoTableAtPath`, and the errors of
+    `table_errors`.
     """
     if is_missing_locally(source):
         raise NoTableAtPath(path=str(source))
@@ -134,7 +141,10 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return the identity of a table that delta-rs opened, or None if only Spark can read it."""
+    """Return the information of `read_table_info` for a table that delta-rs opened, or None if delta-rs cannot read it.
+
+    Without `counted`, `files` and `bytes` are 0.
+    """
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
@@ -146,7 +156,7 @@ def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False
 
 
 def count_files(table: DeltaTable) -> tuple[int, int]:
-    """Return the number of files, and their total size in bytes."""
+    """Return the number of data files of a table, and their total size in bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -168,7 +178,10 @@ def count_rows(table: DeltaTable) -> int | None:
 
 @contextmanager
 def table_errors(source: Source) -> Iterator[None]:
-    """Convert errors of the engine about a missing or unreadable table."""
+    """Context manager that converts errors of Spark about a missing or unreadable table.
+
+    Raises `LogDamaged`, `NotDelta`, `NoTableAtPath` or `SourceMissing`.
+    """
     try:
         yield
     except Exception as error:
@@ -215,7 +228,10 @@ def _features(table: DeltaTable) -> tuple[str, ...]:
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
-    """Return the value of a retention property, or None if it cannot be parsed."""
+    """Return a retention property (`FILES` or `LOG`) in seconds, or None if its value cannot be parsed.
+
+    If the property is not set, returns Delta's default.
+    """
     if name not in properties:
         return _DEFAULTS[name]
     parts = _DURATION.findall(properties[name])
@@ -223,7 +239,8 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """Return a warning if a retention is too short for changes that waited `waited` seconds, or None."""
+    """Return a warning if a retention is too short for changes that were published `waited` seconds late, otherwise
+    None."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
     if not too_short:
@@ -233,7 +250,7 @@ def check_retention(table: str, properties: Mapping[str, str], waited: float) ->
 
 
 def parse_days(text: str) -> int:
-    """Parse an interval such as `60 days` and return the days. Raises `BadInterval`."""
+    """Return the number of days in a text such as `60 days`. Raises `BadInterval`."""
     match = _DAYS.fullmatch(text)
     if match is None:
         raise BadInterval(text=text, reason="is not a whole number of days")
@@ -248,7 +265,7 @@ _METADATA = "metaData struct<id string>"
 _PATH_PATTERN = frozenset("*?[]{}\\")
 """Characters that make Spark treat a path as a pattern, which could match the log of another table."""
 _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
-"""Metrics to use for a MERGE. Its `numOutputRows` also counts rows that were only copied."""
+"""Metrics of a MERGE. `numOutputRows` is not used, because it also counts rows that were only copied."""
 _CHANGED_ROWS = ("numUpdatedRows", "numDeletedRows", "numOutputRows")
 _BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
 CHANGES_NO_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
@@ -263,7 +280,7 @@ _KNOWN_FEATURES = _EXTERNAL_COMMITS | {
 
 
 def commit_name(version: int) -> str:
-    """Return the name of a version's log file."""
+    """Return the name of the log file of a version."""
     return f"{version:020d}.json"
 
 
@@ -279,7 +296,7 @@ def list_versions(log: str) -> list[int]:
 
 
 def read_commit_info(path: str) -> Mapping[str, Any]:
-    """Return the `commitInfo` of a local commit file. May be empty."""
+    """Return the `commitInfo` of a log file on this machine, or an empty mapping if the file has none."""
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo")) is not None:
@@ -289,9 +306,10 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 
 
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
-    """Return the versions that changed the table's metadata. No other commit changes schema or settings.
+    """Return the versions that changed the table's metadata. No other commit changes the schema or properties.
 
-    Returns None if a part of the log cannot be read, for example because only the catalog may open the table's files.
+    `location` is the folder of the table. Returns None if a part of the log cannot be read, for example because only
+    the catalog may open the table's files.
     """
     from pyspark.sql import functions as F
 
@@ -313,10 +331,10 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 
 
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the number of changed rows and of written bytes of a commit, or None for a number without metrics.
+    """Return the number of changed rows and the number of written bytes of a commit. Each is None without metrics.
 
-    The numbers are hints: they decide only when and how the commit is read. Rows that an overwrite replaces are counted
-    only if the engine reports them.
+    The numbers may be inexact. They decide only when and how the commit is read. Rows that an overwrite replaces are
+    counted only if the engine reports them.
     """
     if operation in CHANGES_NO_ROWS:
         return 0, 0
@@ -329,12 +347,13 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
 
 
 def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the features that mirrorfeed does not know. An unknown feature may change the rows of a read."""
+    """Return the table features that mirrorfeed does not know. Such a feature may change the rows that a query
+    returns."""
     return tuple(sorted(name for name in features if _released_name(name) not in _KNOWN_FEATURES))
 
 
 def external_commit_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the features with which the newest commits may be outside the table's log."""
+    """Return the table features that allow the newest commits to be outside the table's log."""
     return tuple(sorted(name for name in features if _released_name(name) in _EXTERNAL_COMMITS))
 
 

@@ -1,4 +1,4 @@
-"""The versions of a Delta table: commits, schemas, and pending commits."""
+"""Read the versions of a Delta table: commits, schemas, and the number and size of pending commits."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ KEEPS_SCHEMA = frozenset(
 )
 """Operations that never change the schema. After any other operation, the schema is read."""
 _MARGIN = 16
-"""Extra commits to request, because more may be added in the meantime."""
+"""Number of commits to request in addition, because other writers may add commits in the meantime."""
 _MAX_MEASURED = 64
-"""With more pending commits, their rows and bytes are not counted."""
+"""Maximum number of pending commits whose rows and bytes are counted. With more commits, both are unknown."""
 _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table.
+    """Return the newest version of a table. With `after`, return any version after `after`, if there is one.
 
-    With `after`, the result may be any later version. Then Spark only plans a read. Otherwise Spark runs a job. For a
-    table in a local folder Spark is not used.
+    With `after`, Spark only analyzes a query. Otherwise Spark runs a job. For a table in a local folder, Spark is not
+    used.
     """
     if (table := open_local_table(source)) is not None:
         return table.version()
@@ -62,7 +62,10 @@ def read_newest_commit(spark: SparkSession, source: Source) -> Commit:
 
 
 def read_commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
-    """Return the commits after a version, or all, in ascending order. Always includes the newest commit."""
+    """Return the commits after a version, or all commits, in ascending order.
+
+    If no commit is after the version, returns only the newest commit.
+    """
     if after is None:
         return [_commit(row) for row in read_history(spark, source)]
     limit = _MARGIN
@@ -76,7 +79,8 @@ def read_commits(spark: SparkSession, source: Source, after: int | None = None) 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
     """Return the newest commits as rows of DESCRIBE HISTORY, in ascending order, with times in UTC.
 
-    Spark runs a job for DESCRIBE HISTORY, so the log of a table in a local folder is read directly.
+    Without `limit`, returns all commits. Raises `NoVersions` if there are none. Spark runs a job for DESCRIBE HISTORY,
+    so the log of a table in a local folder is read directly.
     """
     rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
     if not rows:
@@ -85,7 +89,10 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """Return the table from which a table was cloned, or None if the history does not show a clone."""
+    """Return the name of the table from which a table was cloned, or None if the history does not show a clone.
+
+    If the history does not contain the name, returns "another table".
+    """
     with table_errors(source):
         clones = spark.sql(f"DESCRIBE HISTORY {source.sql}").where("operation = 'CLONE'")
         first = clones.orderBy("version").select("operationParameters").first()
@@ -93,7 +100,8 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
 
 
 def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
-    """Return the parameters of the operation that created a version. Empty if the history has no parameters."""
+    """Return the parameters of the operation that created a version. Empty if the history does not contain
+    parameters."""
     with table_errors(source):
         history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(f"version = {int(version)}")
         commit = history.select("operationParameters").first()
@@ -101,9 +109,10 @@ def operation_parameters(spark: SparkSession, source: Source, version: int) -> M
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
-    """Return the size of the commits after a version. Unless `measured`, several commits may be reported as one.
+    """Return the number and size of the commits after a version.
 
-    If the table's folder is local or mounted, its log is listed without Spark.
+    Unless `measured` is True, rows and bytes are 0, and several commits may be counted as one. If the table's folder is
+    local or mounted, its log is listed without Spark.
     """
     log = os.path.join(source.path or "", "_delta_log")
     if source.path is not None and not URI.match(source.path) and os.path.isdir(log):
@@ -120,7 +129,8 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 
 
 def read_schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
-    """Return the table's schema at a version, in Spark's JSON form."""
+    """Return the table's schema at a version, as the JSON of a Spark `StructType`. Raises `VersionExpired` or
+    `LogDamaged`."""
     try:
         with table_errors(source):
             frame = spark.read.option("versionAsOf", version).table(source.sql)
@@ -135,10 +145,14 @@ def read_schema_at(spark: SparkSession, source: Source, version: int) -> dict[st
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], candidates: list[Commit]
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
-    """Return the versions with schema changes other than added columns.
+    """Return the versions with schema changes other than added columns, the first unreadable version, and its error.
 
-    The search ends at the first version whose schema cannot be read: this version and the reason are also returned. The
-    first version counts as a change if the schema before this version can no longer be read.
+    The second and third value (a version and an error class) are None if all schemas are readable. `schema` returns the
+    schema at a version. `first` has the commit after the version `after`, and `candidates` has the commits that may
+    change the schema.
+
+    The search ends at the first version whose schema cannot be read. The first version counts as a change if the schema
+    at `after` can no longer be read.
     """
     versions = sorted({commit.version for commit in (*first, *candidates)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
@@ -165,8 +179,10 @@ def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:
-    """Combine pending commits. A negative number of versions means that the table was restored; the next run detects
-    this."""
+    """Return the number and size of pending commits from their `commitInfo`.
+
+    If the newest version is lower than the published version, `versions` is negative. The next run reports this.
+    """
     if not measured or versions == 0:
         return PendingCommits(abs(versions))
     sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commit_infos]
@@ -224,10 +240,11 @@ def _commit(row: Mapping[str, Any]) -> Commit:
 
 
 def is_ambiguous(local: datetime) -> bool:
-    """Return whether the clocks of this machine show a time without time zone twice."""
+    """Return whether the clocks of this machine show a local time twice, because the clocks are set back in this
+    hour."""
     return local.replace(fold=0).astimezone(UTC) != local.replace(fold=1).astimezone(UTC)
 
 
 def utc_time(micros: int) -> datetime:
-    """Return the time for microseconds since 1970."""
+    """Return the time in UTC for microseconds since 1970."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
