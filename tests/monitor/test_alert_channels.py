@@ -22,9 +22,18 @@ from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text
+from mirrorfeed.monitor.alert_channels import (
+    ChannelUnavailable,
+    MailRefused,
+    WebhookRefused,
+    channels_of,
+    post,
+    send_mail,
+    slack,
+    teams,
+    text,
+)
 from mirrorfeed.monitor.alerts import Alert
-from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import BadProxy, SecretUnreachable
 from mirrorfeed.storage.request_retries import RetryLimits

@@ -20,8 +20,10 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.config.connections import Alerts, MaxLagMinutes
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.monitor.alert_channels import ChannelUnavailable
 from mirrorfeed.monitor.alerts import (
     Alert,
+    AlertsNotRecorded,
     SentAlert,
     apply_check,
     due_channels,
@@ -31,7 +33,6 @@ from mirrorfeed.monitor.alerts import (
     to_json,
 )
 from mirrorfeed.monitor.doctor import Check
-from mirrorfeed.monitor.errors import AlertsNotRecorded, ChannelUnavailable
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import PlaceUnusable

@@ -19,8 +19,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
 from mirrorfeed.display.html import section_of
 from mirrorfeed.display.terminal import text_of
-from mirrorfeed.monitor.errors import NoLedger
-from mirrorfeed.monitor.report import Report, read_report, report_of
+from mirrorfeed.monitor.report import NoLedger, Report, read_report, report_of
 from mirrorfeed.monitor.report_sections import (
     DASHBOARD_ONLY,
     QUERIES,

@@ -16,9 +16,9 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.names import SPREAD, TABLE_LIMITS
 from mirrorfeed.monitor import setup_checks
-from mirrorfeed.monitor.errors import ExecutorsElsewhere
 from mirrorfeed.monitor.findings import Finding, LogFacts, Severity, SourceFacts, TableFacts, failed, passed
 from mirrorfeed.monitor.setup_checks import (
+    ExecutorsElsewhere,
     check_changes,
     check_credential,
     check_days,

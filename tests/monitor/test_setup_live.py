@@ -16,10 +16,17 @@ from fixtures.onelake import OneLake
 from fixtures.volume_mount import VOLUME, Refusals, mounted, needs_fuse
 from mirrorfeed.config.model import Config
 from mirrorfeed.monitor import setup_checks
-from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Severity, not_checked, passed
 from mirrorfeed.monitor.platform_checks import check_mount, check_settings
-from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
+from mirrorfeed.monitor.setup_checks import (
+    CHECKS,
+    MANUAL_CHECKS,
+    NotAsExpected,
+    check_live,
+    creates_once,
+    new_folder,
+    renames,
+)
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.runtime.spark_session import ALL_DAYS, IGNORE_FILE_SETTINGS
 from mirrorfeed.storage.databricks_volume import VolumeStore

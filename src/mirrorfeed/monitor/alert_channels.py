@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from mirrorfeed.config.connections import MAIL, Mail, Webhook
 from mirrorfeed.display.redact import printable, redact_answer, remember
 from mirrorfeed.display.rows import duration, utc_minute
-from mirrorfeed.errors import first_line
-from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
+from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.runtime.credentials import Secret, check_proxy, is_host
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.runtime.login import read_secret
@@ -36,6 +35,27 @@ _LONGEST_TEXT = 1_400
 _LONGEST_TITLE = 150
 """Maximum length of a title in Slack."""
 _LONGEST_RESPONSE = 200
+
+
+class ChannelUnavailable(Transient):
+    code = "MF8103"
+    what = "Alerts could not be sent: the {channel} is not available ({response})."
+    fix = "The next run of `mirrorfeed check-alerts` sends them again."
+
+
+class WebhookRefused(Terminal):
+    code = "MF8104"
+    what = "Alerts could not be sent: the webhook {name} does not accept them ({response})."
+    fix = (
+        "Create a new webhook: in Teams a workflow that posts when a webhook request is received, in Slack an incoming"
+        " webhook. Store its address where `url` of the webhook refers to. The next run sends the alerts again."
+    )
+
+
+class MailRefused(Terminal):
+    code = "MF8106"
+    what = "An alert could not be sent: the mail server {server} rejected it ({response})."
+    fix = "Correct `mail` of `alerts` in the configuration: server, port, tls, sender, recipients, user or password."
 
 
 def channels_of(config: Config) -> dict[str, Send]:

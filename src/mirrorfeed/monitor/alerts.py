@@ -22,13 +22,12 @@ from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, counted, row
-from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
+from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.alert_channels import Send, channels_of, text
 from mirrorfeed.monitor.doctor import Check, check_all
-from mirrorfeed.monitor.errors import AlertsNotRecorded
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
 from mirrorfeed.storage import Store, open_folder
@@ -42,6 +41,12 @@ if TYPE_CHECKING:
 FILE = "alerts.json"
 _CLOCK_SKEW = timedelta(minutes=10)
 _ATTEMPTS = 5
+
+
+class AlertsNotRecorded(Transient):
+    code = "MF8107"
+    what = "Alerts were sent, but cannot be recorded in {address}: {reason}."
+    fix = "Check that the folder of this file is writable. Until then, every run sends the same alerts again."
 
 
 @row

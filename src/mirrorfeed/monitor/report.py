@@ -14,8 +14,7 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
 from mirrorfeed.display.rows import Row, as_json, grid_of, split, utc_minute
 from mirrorfeed.display.terminal import draw, text, text_from
-from mirrorfeed.errors import first_line
-from mirrorfeed.monitor.errors import NoLedger
+from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
@@ -32,6 +31,12 @@ Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of each query, by the query's name."""
 Series = Mapping[str, Mapping[date, float]]
 """Values of a chart by the name of the series and by time."""
+
+
+class NoLedger(Terminal):
+    code = "MF8001"
+    what = "{path} sets no ledger, so there is nothing to report."
+    fix = "Set `ledger` in this file, or use `mirrorfeed --ledger TABLE report`. Then publish: runs fill the ledger."
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,10 +23,9 @@ from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, size
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.monitor.errors import ExecutorsElsewhere, NotAsExpected
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import Finding, TableFacts, attempt, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.platform_checks import (
@@ -64,6 +63,18 @@ _SAMPLE = {
     "text": ("string", "'a'"),
 }
 """Columns of a test file: type and SQL value."""
+
+
+class ExecutorsElsewhere(MirrorfeedError):
+    code = "MF1305"
+    what = "An executor wrote a file to {address}, but the driver cannot see the file."
+    fix = "Use a landing zone that all machines of the cluster can access."
+
+
+class NotAsExpected(Terminal):
+    code = "MF1306"
+    what = "The storage of the landing zone does not behave as publishing requires: {found}."
+    fix = "Do not publish to this landing zone. Open an issue with this message."
 
 
 def new_folder() -> str:
