@@ -1,4 +1,4 @@
-"""Publishes Delta tables into Microsoft Fabric open mirroring, exactly once in effect.
+"""Replicate Delta tables to Microsoft Fabric open mirroring, exactly once.
 
     import mirrorfeed
 
@@ -6,9 +6,9 @@
     feed.publish()
     feed.status()
 
-The names in `__all__` here and in `mirrorfeed.api.results`, as the reference lists them, are public and stable. The
-order of parameters and the fields of results do not change, and additions come last and have a default. Before a
-public name is removed, a release warns with `DeprecationWarning`, and the changelog lists the removal. Everything else
+The names in `__all__` of `mirrorfeed` and of `mirrorfeed.api.results` are public and stable. The order of their
+parameters and the fields of results do not change. New parameters and fields come last and have a default. Before a
+public name is removed, a release warns with `DeprecationWarning`, and the changelog lists the removal. All other names
 can change with any release. Importing the package starts no Spark session and requests no token.
 """
 

@@ -36,12 +36,14 @@ from mirrorfeed.storage.tier_store import TierStore, tiers_at
 
 
 class ArchiveAwareTable(GuardedTable):
-    """A table with archived files, by name or path.
+    """Delta table, by name or path, whose old files are in an archive tier.
 
-    Every result is correct and complete, or `MirrorfeedError` is raised before anything is read. The error names the
-    archived files that are needed, and the command that restores them.
+    A query that needs archived files raises `MirrorfeedError` before any data file is read. The error names the files
+    and the command that restores them. Every other result is complete, except the rows that `recent` returns.
 
-    A file that counts as archived may have been restored. If the storage has tiers, the tier of each file is read.
+    Files that are older than the archive interval count as archived, also after they were restored. So if the storage
+    has access tiers, the tier of each of these files is read, and queries can read restored files.
+
     `prices` and `ledger` are the defaults of the methods with these parameters.
     """
 
@@ -58,18 +60,27 @@ class ArchiveAwareTable(GuardedTable):
 
     @property
     def interval_days(self) -> int:
-        """Age in days from which files count as archived. Raises `MirrorfeedError` if the table has no interval."""
+        """Archive interval: age in days from which files count as archived.
+
+        Raises `MirrorfeedError` if the table has no interval.
+        """
         return intervals.required(self._spark, self.source).days
 
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
-        """Return the first rows that match a SQL condition, as JSON values."""
+        """Return up to `count` rows that match the SQL condition `where`, as JSON values.
+
+        By default, all rows match, and all columns are returned. Raises `MirrorfeedError` if the query needs archived
+        files.
+        """
         return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
 
     def files(self, where: str | None = None, version: int | None = None, *, tiers: bool = False) -> Result[DataFile]:
-        """Return the archived files that a query with this condition needs, including restored files. Reads no data
-        file.
+        """Return the archived files that a query with the SQL condition `where` needs, including restored files.
 
-        With `tiers`, the tier of each file is read from the storage.
+        By default, the query reads all rows of the newest version. Reads no data file. With `tiers`, each row contains
+        the access tier of its file, which is read from the storage.
+
+        Raises `MirrorfeedError` with `tiers` if the storage has no access tiers.
         """
         needed = self._needed(where, version)
         if tiers and self._tiers is None:
@@ -83,29 +94,41 @@ class ArchiveAwareTable(GuardedTable):
         return Result(tuple(rows), summary=f"{self.name} at version {needed.version}: {len(rows):,} archived{active}")
 
     def interval(self) -> Interval:
-        """Return the interval of the table, and the number of days that the lifecycle rule must have."""
+        """Return the archive interval of the table, and the number of days that its lifecycle rule must have.
+
+        Raises `MirrorfeedError` if the table has no interval.
+        """
         return Interval.of(self.source, intervals.required(self._spark, self.source))
 
     def set_interval(self, interval: str | int) -> Interval:
-        """Set or shorten the interval, for example "60 days". Moves no file: set the lifecycle rule to the same
-        value."""
+        """Set the archive interval, or shorten it, and return it.
+
+        `interval` is a number of days, or text such as "60 days". The method moves no files: set the lifecycle rule of
+        the storage to the same number of days.
+
+        Raises `MirrorfeedError` if the table has a shorter interval. Use `change_interval` to increase it.
+        """
         days = days_of(interval)
         policy = intervals.set_first(self._spark, self.source, days, self._now())
         return Interval.of(self.source, policy, moved=False)
 
     def change_interval(self, interval: str | int, *, exact: bool = False, rule_changed: bool = False) -> Interval:
-        """Shorten the interval immediately, or start to increase it as far as is safe each day.
+        """Change the archive interval: shorten it immediately, or start to increase it. Return the changed interval.
 
-        With `exact`, `step` increases the interval daily. Otherwise the interval changes once the new value is safe. A
-        longer interval needs `rule_changed`, which confirms that the lifecycle rule already has this value.
+        To increase the interval, change the lifecycle rule first, confirm that with `rule_changed`, and then call
+        `step` daily. With `exact`, `step` adds a day each day. Otherwise the interval stays unchanged until the new
+        value is safe, and until then some active files count as archived.
+
+        Raises `MirrorfeedError` for a longer interval without `rule_changed`, or if the table has no interval.
         """
         days = days_of(interval)
         return intervals.change_interval(self._spark, self.source, days, exact, self._now(), rule_changed=rule_changed)
 
     def unset_interval(self, *, nothing_archived: bool = False) -> Interval:
-        """Remove the interval, so that no file counts as archived.
+        """Remove the archive interval, so that no file counts as archived. Return a row without an interval.
 
-        `nothing_archived` confirms that there is no lifecycle rule and that all files are restored.
+        `nothing_archived=True` confirms that there is no lifecycle rule and that all files are restored. Without it,
+        the method raises `MirrorfeedError` and changes nothing.
         """
         if not nothing_archived:
             raise StillArchived(table=self.name)
@@ -113,9 +136,12 @@ class ArchiveAwareTable(GuardedTable):
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
-        """Increase the interval as far as is safe now, if it is being changed. Run this daily.
+        """Continue an increase of the archive interval, as far as is safe now. Call the method daily.
 
-        Also writes the archived share of the table to the ledger.
+        Also writes the archived share of the table to `ledger`, a name or path. Returns one row: the interval, with the
+        share in `archived`. If the ledger cannot be written, a note says so. `prices` is a JSON file or `Prices`.
+
+        Raises `MirrorfeedError` if the table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -131,27 +157,38 @@ class ArchiveAwareTable(GuardedTable):
         take_over: bool = False,
         interval: str | int | None = None,
     ) -> Lifecycle:
-        """Return the lifecycle policy of the storage account or bucket with the rules of this table.
+        """Return a lifecycle policy for the storage account or bucket, with the rules that archive this table's files.
 
-        `exported` is a file with the existing policy. Its other rules are preserved. With `take_over`, the rules of
-        this table replace foreign rules for the table. Use `interval` if the rule changes before the interval of the
-        table.
+        The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Its other
+        rules are preserved. With `state="paused"`, the rules of this table are disabled, so that restored files are not
+        archived again. With `"gone"`, the policy has no rules of this table. With `take_over`, rules for this table
+        that mirrorfeed did not write are replaced. `interval` is the age at which the rules archive files, by default
+        that of the table.
+
+        Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if the table has
+        no archive interval and `interval` is not set.
         """
         days = None if interval is None else days_of(interval)
         return merge_rules(self._spark, self.source, exported, RuleState(state), take_over, days)
 
     def check_lifecycle(self, exported: str) -> Lifecycle:
-        """Compare an exported lifecycle policy with the interval of the table."""
+        """Compare a lifecycle policy with the archive interval of the table, and return the differences in `problems`.
+
+        `exported` is a file with the policy, exported from Azure or S3. Raises `MirrorfeedError` if the file is not a
+        policy, if the table is not in Azure or S3, or if the table has no interval.
+        """
         return compare_rules(self._spark, self.source, exported)
 
     def share(self) -> Share:
-        """Return the archived share of the table."""
+        """Return how many files and bytes of the newest version are archived, and how many of these are restored."""
         return archive_report.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:
-        """Draw active and archived bytes by the age of their files. Empty on Databricks, which does not return ages.
+        """Return a chart of active and archived bytes by age of the files.
 
-        Raises `MirrorfeedError` if the table has no interval.
+        The chart is empty on Databricks, which does not return the ages of files.
+
+        Raises `MirrorfeedError` if the table has no archive interval.
         """
         return archive_report.chart(self._spark, self.source, self._now())
 
@@ -163,11 +200,14 @@ class ArchiveAwareTable(GuardedTable):
         history_days: int | None = None,
         prices: str | Prices | None = None,
     ) -> Result[Simulation]:
-        """Return the effect of intervals before one of them is set: archived bytes, costs, and queries that would
-        fail.
+        """Return the effect of each of `intervals`: archived bytes, costs per month, and queries that would fail.
 
-        The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
-        queries of the last `history_days` days.
+        Changes nothing. The queries are the conditions in `where` and in the file `predicates`, one per line. With
+        `history_days`, the queries of the last days in the query history of Databricks are added. The notes name
+        queries that cannot be planned. Without `prices`, a JSON file or `Prices`, costs are None.
+
+        Raises `MirrorfeedError` if Spark does not show which files a query reads, or if `predicates` or the query
+        history cannot be read.
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [Query(each) for each in where]
@@ -186,11 +226,14 @@ class ArchiveAwareTable(GuardedTable):
         prices: str | Prices | None = None,
         save_as: str | None = None,
     ) -> RestorePlan:
-        """Return the plan that restores the files that a query, or a range of the change data feed, needs.
+        """Return a plan to restore the archived files that a query, or a range of the change data feed, needs.
 
-        Reads no data file, and requests nothing. `save_as` is a new file for the plan.
+        `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
+        from version `feed_from` to version `feed_to` (default: the newest), and `where` has no effect. Priority `high`
+        is faster and more expensive. `prices` is a JSON file or `Prices`. `save_as` is a new file in which the plan is
+        saved. Reads no data file, and requests no files.
 
-        Raises `MirrorfeedError` if the table has no interval.
+        Raises `MirrorfeedError` if the table has no archive interval.
         """
         if feed_from is None:
             plan = partial(plan_query, source=self.source, where=where)
@@ -199,9 +242,11 @@ class ArchiveAwareTable(GuardedTable):
         return restore.plan_restore(lambda: self._spark, plan, priority, load_prices(prices, self._prices), save_as)
 
     def restore(self, plan: RestorePlan) -> Restoring:
-        """Request the files of a plan that are archived and not pending. Call it again to see the progress.
+        """Request the archived files of a restore plan, and return the progress without waiting.
 
-        Raises `MirrorfeedError` if the storage has no tiers, or rejects the request.
+        Files that were already requested are not requested again. Call the method again until the result is `done`.
+
+        Raises `MirrorfeedError` if the storage has no access tiers or rejects a request.
         """
         return restore.restore(self._spark, plan, Terms())
 
@@ -214,7 +259,13 @@ class ArchiveAwareTable(GuardedTable):
         analyze: bool = False,
         vacuum: bool = False,
     ) -> Maintained:
-        """Run OPTIMIZE, REORG, ANALYZE and VACUUM on active files."""
+        """Run OPTIMIZE, REORG, ANALYZE and VACUUM without reading archived files, and return the statements.
+
+        `optimize` compacts small files, `zorder` sorts rows by columns, and `purge` rewrites files that have deletion
+        vectors. `analyze` collects statistics, only on Databricks. `vacuum` deletes files that no retained version
+        needs. Outside Databricks, partitions that contain archived files are not rewritten, and are listed in
+        `left_out` of the result.
+        """
         return table_maintenance.maintain(
             self._spark,
             self.source,
@@ -227,7 +278,11 @@ class ArchiveAwareTable(GuardedTable):
         )
 
     def check(self) -> FileCheck:
-        """Check that the active files exist."""
+        """Return the active files that do not exist. The result is `ok` if there are none.
+
+        Raises `MirrorfeedError` outside Databricks if the files are neither on this machine nor in a storage with
+        access tiers.
+        """
         return table_maintenance.check_files(self._spark, self.source, self._now(), self._tiers)
 
     def __repr__(self) -> str:
@@ -256,9 +311,10 @@ def report_shares(
     *,
     with_archive_only: bool = False,
 ) -> Result[Share]:
-    """Return the archived share of each table, with monthly costs, and write the shares to the ledger.
+    """Return the archived share of each table, and write the shares to the ledger.
 
-    With `with_archive_only`, tables without an interval are left out.
+    `rates` adds monthly costs. A table that cannot be read has a row with an `error`. If the ledger cannot be written,
+    a note says so. With `with_archive_only`, tables without an archive interval are left out.
     """
     rows, notes = [], []
     for source in sources:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""Fields of the counted change types. The row before an update is not counted."""
+"""Field of `VersionChanges` for each counted `_change_type`. Rows before an update are not counted."""
 
 
 @row
 class VersionChanges(Row):
-    """Number of rows that a version of the source changed."""
+    """Number of rows that a version of a table inserted, updated and deleted."""
 
     version: int = shown("version", str, right=True)
     inserts: int = shown("inserts")
@@ -33,19 +33,26 @@ class VersionChanges(Row):
 
 @dataclass(frozen=True, repr=False)
 class Changes:
-    """Changes of a range of versions. Both ends are fixed, and the range can be empty."""
+    """Changes of a table from the version after `from_version_exclusive` up to `to_version_inclusive`.
+
+    Later commits do not change the two versions. If they are equal, there are no changes.
+    """
 
     table: str
     from_version_exclusive: int
     to_version_inclusive: int
     rows: DataFrame
-    """Rows of the feed by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
+    """Rows of the change data feed, sorted by version, with the columns `_change_type`, `_commit_version` and
+    `_commit_timestamp`.
 
-    An update has two rows, before and after.
+    An update has two rows: the row before the update and the row after it.
     """
 
     def first(self, count: int = 20) -> Result[DataRow]:
-        """Return the first rows, with values as JSON values."""
+        """Return up to `count` changed rows as JSON values. The summary has the total number of changes by type.
+
+        Raises `MirrorfeedError` if the changes can no longer be read.
+        """
         versions = self.counts()
         totals = [counted(sum(getattr(each, kind) for each in versions), kind[:-1]) for kind in _KINDS.values()]
         with self._read_errors():
@@ -53,7 +60,10 @@ class Changes:
         return Result(tuple(map(DataRow, rows)), summary=f"{repr(self)[1:-1]}: {', '.join(totals)}")
 
     def counts(self) -> Result[VersionChanges]:
-        """Return the number of rows that each version changed. Versions without changes are left out."""
+        """Return the number of rows that each version changed, in ascending order, without versions without changes.
+
+        Raises `MirrorfeedError` if the changes can no longer be read.
+        """
         counts: dict[int, dict[str, int]] = {}
         with self._read_errors():
             for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
@@ -77,7 +87,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Raise mirrorfeed's errors for a failed read, and read without loss of precision."""
+        """Context manager for reading `rows`: keeps values exact, and raises `MirrorfeedError` if reading fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

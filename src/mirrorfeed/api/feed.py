@@ -35,11 +35,11 @@ def load(
     staging_path: str | None = None,
     secret_scope: str | None = None,
 ) -> Feed:
-    """Read a configuration and return the feed of its tables. Publishes nothing and starts no session.
+    """Read a configuration file and return the `Feed` of its tables. Publishes nothing and does not start Spark.
 
     `spark` is the session to use. By default, the active session is used, or a session is started when it is first
-    needed. `landing_zone`, `ledger` and `staging_path` override the file, and `secret_scope` is the scope of secrets
-    that have only a key, so that several deployments can share one file.
+    needed. `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the
+    Databricks secret scope of the secrets for which the file has only a key. So several deployments can share one file.
 
     Raises `MirrorfeedError` with all mistakes in the file and their lines.
     """
@@ -53,26 +53,31 @@ def load(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Feed:
-    """The tables of a configuration. `load` returns a feed.
+    """Operations on the tables of a configuration file. `load` returns a `Feed`.
 
-    Methods with `tables` accept targets such as `sales.orders`, or sources. By default, they apply to all configured
-    tables. A table that fails does not stop the others: its row in the result has an `error`, and `check` of the result
-    raises the errors. All methods raise `MirrorfeedError` for an unknown name, and if the landing zone, the ledger or
-    Fabric cannot be reached or refuses a request.
+    A method with the parameter `tables` accepts targets such as `sales.orders`, or sources. By default, it applies to
+    all configured tables. A table that fails does not stop the others: its row in the result has an `error`, and
+    `check` of the result raises an error for all failed rows.
+
+    Methods raise `MirrorfeedError` for a table that is not configured, unless they accept any table. They also raise it
+    if a service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
     """
 
     _config: Config
-    """Configuration as written, with its patterns."""
+    """Configuration whose patterns are not expanded."""
     _session: SparkSession | Callable[..., SparkSession] | None = None
-    """Session, or a function that starts a session. The arguments of the function are the sources to read."""
+    """Session, or a function that returns a session for the sources in its arguments. None: see `_spark`."""
     _mirror: str | None = None
-    """Folder of the mirrored tables in this deployment."""
+    """Folder of the mirrored tables, if the deployment of a notebook sets one."""
     _archived_table: str | None = None
-    """First table with an archive in this deployment."""
+    """Default table of `archive`, if the deployment of a notebook sets one."""
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Targets in the order of the configuration, followed by the targets of tables that match its patterns now."""
+        """Targets of all configured tables, followed by the targets of tables that match patterns.
+
+        If the configuration has patterns, every access lists the catalog or folder.
+        """
         return tuple(str(table.target) for table in self._current_config.tables)
 
     @property
@@ -83,10 +88,10 @@ class Feed:
     def sources(self) -> Result[results.Listed]:
         """Return each table that has an entry in the configuration or matches a pattern.
 
-        A row shows whether the table is selected and why, its keys, and the kinds of changes that can be published. The
-        catalog is read for patterns, and for keys that are not configured. A row has an `error` if its source is
-        missing or has columns that do not fit the entry. Without a session, only tables in Unity Catalog and in local
-        folders are checked.
+        A row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
+        Unity Catalog is read for patterns, and for keys that are not configured. A row has an `error` if its source is
+        missing, or has columns that cannot be published as configured. If `load` got no Spark session, only sources in
+        Unity Catalog and in local folders are checked.
 
         Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
@@ -103,15 +108,15 @@ class Feed:
         on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableResult]:
-        """Publish new changes of all configured tables, or only of `tables`.
+        """Publish new changes of all configured tables, or only of `tables`. Return the result of each table.
 
         Safe to call at any time, also after a failure: unfinished work of earlier runs is completed first, and nothing
-        is published twice. Transient errors are retried. A table that fails does not stop the others. Its row has an
-        `error`. Without a session, Spark starts only if there is something new.
+        is published twice. Transient errors are retried. The row of a table that fails has an `error`. Paused tables
+        have a note and no row. If `load` got no Spark session, Spark starts only if there are new changes.
 
-        `on_step` is called with a table and its current step, `on_done` with the result of each finished table. Both
-        are called from several threads. If `stop` returns True, running tables end after their current files, and the
-        rows of unfinished tables are `stopped`.
+        `on_step` is called with the name of a table and its current step, from several threads. `on_done` is called
+        with the result of each finished table. When `stop` returns True, each running table stops after its current
+        files, and the rows of unfinished tables are `stopped`.
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
@@ -124,12 +129,13 @@ class Feed:
         on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableResult]:
-        """Keep running and publish new commits as they arrive, within the limits of `follow` in the configuration.
+        """Publish new commits as they arrive, when a limit of `follow` in the configuration is reached.
 
-        Stops between two files, after `minutes` or when `stop` returns True. `on_done` is called with each publication
-        and each failed attempt. Returns the newest result of each table that was published.
+        Runs until `minutes` have passed or `stop` returns True, by default forever, and finishes the current files.
+        `on_done` is called with the result of each publication and of each failed attempt. Returns the newest result of
+        each table.
 
-        Raises `MirrorfeedError` if a table has no change data feed to follow.
+        Raises `MirrorfeedError` if a table is published by comparison (`changes: compare`).
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
@@ -139,14 +145,18 @@ class Feed:
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
         """Return a function for `foreachBatch` of any stream. The function publishes the tables once per batch.
 
-        The rows of a batch are not read. If publishing fails, the batch fails, and Spark repeats the batch.
+        The function does not read the rows of the batch. If a table fails, it raises `MirrorfeedError`, so that the
+        batch fails and Spark repeats it.
         """
         from mirrorfeed.orchestration.publish_run import publisher
 
         return publisher(self._config, *tables)
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
-        """Return the next step of `publish` for each table, or the reason why it would fail. Changes nothing."""
+        """Return the next step that `publish` would take for each table. Changes nothing.
+
+        If publishing a table would fail, its row has an `error`.
+        """
         from mirrorfeed.orchestration.dry_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark, self._current_config, tables)))
@@ -154,10 +164,12 @@ class Feed:
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
     ) -> Result[results.Status]:
-        """Return how far each table is published, consumed and mirrored, most urgent tables first. Changes nothing.
+        """Return how far each table is published, consumed and mirrored, most urgent tables first. Publishes nothing.
 
-        With `behind`, tables with nothing to publish are left out. With `fabric`, Fabric and its SQL endpoint are read
-        as well, and the endpoint loads new changes. `mirror` is the folder of the replicated tables.
+        With `behind`, only tables that are failing, behind, never published or paused are returned. With `fabric`, each
+        row also has the status of its table in Fabric, and the SQL endpoint is refreshed, so that it loads new changes.
+        This uses capacity. With `mirror`, the folder of the replicated tables, each row also has the time when its
+        replica was last updated.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -165,15 +177,15 @@ class Feed:
         return Result(*read_status(self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
 
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
-        """Compare sources and mirrors row by row, at the version that each mirror shows.
+        """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
-        `mirror` is the folder of the replicated tables. The default is the folder of the deployment, or the tables of
-        the mirrored database in OneLake. Each row has up to `shown` differences.
+        `mirror` is the folder of the replicated tables. The default is the folder that the deployment of a notebook
+        sets, or else the tables of the mirrored database in OneLake. A row contains up to `shown` differences.
 
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, their rows are
         published again, and the table is still not `ok`. A table that was never published has an `error`.
 
-        Raises `MirrorfeedError` if the location of the mirror is unknown.
+        Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
@@ -193,12 +205,12 @@ class Feed:
         source_only: bool = False,
         on_step: Callable[[str, str], None] | None = None,
     ) -> Result[results.Repair]:
-        """Publish again the rows of a table that differ in its mirror or, with `where`, all rows that match a
-        condition.
+        """Publish again the rows of a table that differ between source and mirror. Return the repair of the table.
 
-        The table remains available in Fabric. `mirror` is the same as in `verify`. With `source_only`, the mirror is
-        not read, so rows that exist only in the mirror are not deleted. `source_only` requires `where`. The `error` of
-        a row names rows that could not be repaired.
+        With the SQL condition `where`, all matching rows are published again, whether they differ or not. The table
+        remains available in Fabric. `mirror` is the same as in `verify`. With `source_only`, which requires `where`,
+        the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows cannot be repaired,
+        the row of the result has an `error`.
 
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
@@ -230,11 +242,11 @@ class Feed:
         """Delete a table in the landing zone, wait until Fabric has dropped it, and publish it again from the start.
 
         Waits up to `minutes`. Fabric does not have the table until it is published. After a failure, call the method
-        again. `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent
-        the deletion. `on_step`, `on_done` and `stop` are the same as in `publish`.
+        again. Before anything is deleted, `confirm` is called with a description of the consequences, and can raise an
+        error to prevent the deletion. `on_step`, `on_done`, `stop` and the result are the same as in `publish`.
 
-        Raises `MirrorfeedError` if no snapshot could follow (then nothing is deleted), or if Fabric does not drop the
-        table in time.
+        Raises `MirrorfeedError` if no snapshot of the source can be read (then nothing is deleted), or if Fabric does
+        not drop the table in time.
         """
         from mirrorfeed.orchestration.table_reload import rebuild
 
@@ -242,10 +254,12 @@ class Feed:
         return Result(*rebuild(self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
     def log(self, table: str) -> Result[results.LogRecord]:
-        """Return the recorded publications of a target, newest first. Compares the files of the newest publication with
-        its record.
+        """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
-        Reads these files completely, changes nothing, and needs no Spark.
+        Reads the files of the newest publication completely. If a file differs from the record or is missing, the first
+        row has an `error`. Changes nothing, and needs no Spark.
+
+        Raises `MirrorfeedError` if nothing was published, and the configuration has neither the table nor patterns.
         """
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.table_log.audit import audit_log
@@ -260,10 +274,10 @@ class Feed:
         return Result(*audit)
 
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
-        """Check all tables of the landing zone, of any publisher, against the specification of open mirroring.
+        """Check all tables of the landing zone against the specification of open mirroring, and return the findings.
 
-        Changes nothing, and needs no Spark. Duplicate keys are searched in tables with up to 64 MiB of data files, or
-        in all tables with `check_keys`.
+        Any publisher can have written the tables. Changes nothing, and needs no Spark. Duplicate keys are searched in
+        tables with up to 64 MiB of data files or, with `check_keys`, in all tables.
         """
         from mirrorfeed.lint.linter import lint
 
@@ -280,8 +294,11 @@ class Feed:
     ) -> Result[results.TableReport]:
         """Apply the landing zone to Delta tables below `folder`, as Fabric would. For tests without Fabric.
 
-        With `poll_seconds`, passes are repeated until `stop` returns True, and `on_pass` is called with the result of
-        each. Returns the result of the last pass. Raises `MirrorfeedError` if a package is missing.
+        Makes one pass over all tables or, with `poll_seconds`, a pass every `poll_seconds` seconds until `stop` returns
+        True. `on_pass` is called with the result of each pass. Returns the result of the last pass: a row for each
+        table.
+
+        Raises `MirrorfeedError` if a required Python package is not installed.
         """
         from mirrorfeed.api.errors import ReplicaMissing
 
@@ -307,11 +324,14 @@ class Feed:
     def doctor(
         self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False
     ) -> Result[results.Finding]:
-        """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
+        """Diagnose problems between the source tables and Fabric, and return a finding with a fix for each.
 
-        With `fix`, apply the fixes that do only what every run does first. With `setup`, check instead what publishing
-        needs (permissions, credential, landing zone and sources), and create the ledger. With `live`, check instead the
-        behavior of the platform, for which no table may be named.
+        With `fix`, fixes are applied if they only do what each run of `publish` does first.
+
+        `setup` and `live` run other checks, for all tables. With `setup`, check the requirements of publishing
+        (permissions, credential, landing zone and sources), and create the ledger. With `live`, test only how storage,
+        Spark and network behave, with findings that name no table. Both write small files into the landing zone and
+        delete them.
         """
         if setup or live:
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
@@ -324,15 +344,19 @@ class Feed:
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
 
-        A row is a current problem, or one that this check found resolved. A row is not `ok` if the problem is new or an
-        alert could not be sent. `mirror` is the folder of the replicated tables.
+        Returns a row for each current problem and for each problem that this check found resolved. A row is not `ok` if
+        the problem is new or due for a reminder. A channel that cannot be notified has a row with an `error`. With
+        `mirror`, the folder of the replicated tables, the check includes when each replica was last updated.
         """
         from mirrorfeed.monitor.alerts import check_alerts
 
         return Result(*check_alerts(self._spark, self._current_config, mirror))
 
     def enable_cdf(self, *tables: str) -> Result[Enabled]:
-        """Turn on the change data feed of the sources where it is off. The feed does not contain earlier changes."""
+        """Turn on the change data feed of the sources where it is off, and return the result for each table.
+
+        The feed does not contain earlier changes. Tables that are published by comparison are not changed.
+        """
         from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE
 
@@ -348,13 +372,14 @@ class Feed:
         end: str | int | None = None,
         past_end: Literal["error", "empty"] = "error",
     ) -> results.Changes:
-        """Return the change data feed of a table from one version or time to another, both inclusive.
+        """Return the change data feed of a table between two versions or times, both inclusive.
 
-        `table` is a table of the configuration, or any other name or path. Without `start`, the changes start at the
-        first version that has a feed. Without `end`, they end at the newest version. A bound after the newest version
-        is an error or, with `past_end="empty"`, is reduced to the newest version.
+        `table` is a configured table, or the name or path of any Delta table. `start` and `end` are version numbers, or
+        times in the session's time zone. The default for `start` is the first version from which the feed is complete,
+        and for `end` the newest version. A value after the newest version raises `MirrorfeedError` or, with
+        `past_end="empty"`, returns only the changes that exist.
 
-        Raises `MirrorfeedError` if the history does not reach that far, or the changes cannot be read.
+        Raises `MirrorfeedError` if the source no longer has the versions, or if the changes cannot be read.
         """
         from mirrorfeed.api.changes import Changes
         from mirrorfeed.source.change_feed import first_version_with_feed
@@ -369,9 +394,10 @@ class Feed:
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
 
     def append_history(self, *tables: str, begin_again: bool = False) -> Result[results.Append]:
-        """Append new versions to the permanent histories of the tables.
+        """Append new versions to the permanent histories of the tables. Return the appended versions of each table.
 
-        With `begin_again`, a history continues with a snapshot if the source has lost versions.
+        If the source has lost versions that the history does not contain, the row of the table has an `error`. With
+        `begin_again`, or `on_gap: reseed` in the configuration, the history continues with a snapshot instead.
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named table has none.
         """
@@ -389,10 +415,14 @@ class Feed:
         return Result(tuple(read_histories(self._spark, self._current_config, tables)))
 
     def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
-        """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.
+        """Create the table `into` with the rows that a table had at a version or time.
 
-        The source is not read. Raises `MirrorfeedError` if the history does not contain the version, or another table
-        has the name `into`.
+        `at` is a version, or a time in the session's time zone. Reads only the permanent history of the table. Returns
+        the version, and whether `into` was created: if an earlier call created `into` for the same version, nothing is
+        written.
+
+        Raises `MirrorfeedError` if the table has no history, if the history does not contain the version, or if another
+        table has the name `into`.
         """
         from mirrorfeed.history.replay import replay
         from mirrorfeed.orchestration.histories import select_tables
@@ -406,10 +436,12 @@ class Feed:
         return Result((replay(spark, configured.history.table, copy, at),))
 
     def partner(self, force: bool = False) -> Result[PartnerFile]:
-        """Write `partner` of the configuration to the landing zone. `publish` does the same if the file does not
-        exist.
+        """Write the setting `partner`, which describes the publisher, to `_partnerEvents.json` in the landing zone.
 
-        Raises `MirrorfeedError` if the file has other content. With `force`, the file is overwritten.
+        `publish` also writes this file if it does not exist. Returns the address of the file, and whether it was
+        written. Returns no row if the configuration does not set `partner`.
+
+        Raises `MirrorfeedError` if the file has other content, unless `force` is set. Then the file is overwritten.
         """
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.table_log.metadata_files import write_partner_events
@@ -422,8 +454,8 @@ class Feed:
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
         """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
 
-        `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent the
-        deletion.
+        `table` is the target. Before anything is deleted, `confirm` is called with a description of the consequences,
+        and can raise an error to prevent the deletion. Returns the address and the content of the deleted folder.
 
         Raises `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
         """
@@ -432,7 +464,7 @@ class Feed:
         return Result((drop_table(self._current_config, table, confirm),))
 
     def report(self) -> results.Report:
-        """Return lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
+        """Return a report from the ledger on lag, tables, mirrors, rows and sizes per day, archives and failures.
 
         A notebook shows the report with charts. Raises `MirrorfeedError` if the configuration has no ledger.
         """
@@ -441,25 +473,30 @@ class Feed:
         return report_of(self._spark, self._config)
 
     def chart(self) -> Chart:
-        """Return two charts of the report: lag from commit to publication, and rows per day by operation.
+        """Return the charts of the report for lag from commit to publication, and for rows per day by operation.
 
-        Both are empty if the configuration has no ledger.
+        Both charts are empty if the configuration has no ledger.
         """
         from mirrorfeed.monitor.report import publication_chart
 
         return publication_chart(self._spark, self._config.ledger)
 
     def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
-        """Create an open mirrored database in the workspace of the landing zone, if it is missing. Needs no Spark."""
+        """Create the open mirrored database `name` in the workspace of the landing zone, if it does not exist.
+
+        Returns the address of its landing zone, and whether the database was created. Needs no Spark.
+
+        Raises `MirrorfeedError` if the landing zone is not in OneLake.
+        """
         from mirrorfeed.mirror.fabric import create_configured
 
         return Result((create_configured(self._config, name),))
 
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring, and wait until it is running.
+        """Start mirroring, and wait up to `minutes` until it is running. Return the status of the mirrored database.
 
-        Raises `MirrorfeedError` if a table has no file yet (unless `force` is set), or if mirroring is not running in
-        time.
+        Raises `MirrorfeedError` if a table has no file in the landing zone yet, unless `force` is set, or if mirroring
+        is not running in time.
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.model import without_files
@@ -470,13 +507,19 @@ class Feed:
         return _switch_mirroring(database, database.start, minutes)
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Stop mirroring, and wait until it has stopped. After the next start, Fabric replicates every table from the
-        start."""
+        """Stop mirroring, and wait up to `minutes` until it has stopped. Return the status of the mirrored database.
+
+        After the next start of mirroring, Fabric replicates every table from the beginning.
+
+        Raises `MirrorfeedError` if mirroring has not stopped in time.
+        """
         database = self._database
         return _switch_mirroring(database, database.stop, minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring that is Paused because its capacity was paused, and wait until it is running.
+        """Start mirroring that has the status Paused because its capacity was paused, and wait until it is running.
+
+        Waits up to `minutes`. Returns the status of the mirrored database.
 
         Raises `MirrorfeedError` if mirroring is stopped, or is not running in time.
         """
@@ -484,40 +527,44 @@ class Feed:
         return _switch_mirroring(database, database.resume, minutes)
 
     def fabric_status(self) -> Result[results.TableState]:
-        """Return the status of each table as Fabric reports it, and the database's status as a note. Needs no Spark."""
+        """Return the status of each table in Fabric, with the status of the database as a note. Needs no Spark."""
         database = self._database
         status, rows = database.status(), tuple(database.tables())
         note, summary = f"The mirrored database is {status}.", "" if rows else "The mirrored database has no tables."
         return Result(rows, (note,), summary)
 
     def fabric_plan(self) -> Result[results.Setting]:
-        """Return the settings of the mirrored database that differ from `fabric` in the configuration. Needs no
-        Spark."""
+        """Return the settings of the mirrored database that differ from `fabric` in the configuration.
+
+        Changes nothing, and needs no Spark.
+        """
         from mirrorfeed.mirror.fabric import plan_settings
 
         return Result(*plan_settings(self._config))
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
-        """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed
-        settings.
+        """Change the settings of the mirrored database that `fabric_plan` returns. Return the changed settings.
 
-        `confirm` is called with the changes before anything is changed, and can raise an error to prevent the change.
+        The notes list the settings that cannot be changed now. Before anything is changed, `confirm` is called with the
+        changes, and can raise an error to prevent them.
         """
         from mirrorfeed.mirror.fabric import apply_settings
 
         return Result(*apply_settings(self._config, confirm))
 
     def fabric_refresh(self) -> Result[results.TableSync]:
-        """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity."""
+        """Refresh the SQL endpoint of the mirrored database, and return the result for each table. Uses capacity."""
         progress.info("Refreshing the SQL endpoint")
         rows = tuple(self._database.refresh())
         return Result(rows, summary="" if rows else "The SQL endpoint has no tables.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
-        """Return a table whose old files are in an archive tier.
+        """Return the operations on a table whose old files are in an archive tier.
 
-        `table` is a target or source of the configuration, or any other name or path. None means the first archived
-        table of the deployment. Raises `MirrorfeedError` if there is none.
+        `table` is a configured target or source, or the name or path of any Delta table. The default is the table in
+        the widget `table` of a notebook, or else the first table with an archive in its deployment.
+
+        Raises `MirrorfeedError` if there is no default table.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
@@ -535,9 +582,13 @@ class Feed:
         prices: str | Prices | None = None,
         save_as: str | None = None,
     ) -> results.RestorePlan:
-        """Return a plan that restores the archived files that a query needs, over any number of tables.
+        """Return a plan to restore the archived files that a SQL query on any number of tables needs.
 
-        Reads no data file, and requests nothing. `save_as` is a new file for the plan.
+        Priority `high` is faster and more expensive. `prices` is a JSON file or `Prices`; the default is the prices in
+        the configuration. `save_as` is a new file in which the plan is saved. Reads no data file, and requests no
+        files: call `archive_restore` with the plan.
+
+        Raises `MirrorfeedError` if `save_as` exists, or if the query or its archived files cannot be determined.
         """
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement
@@ -558,10 +609,19 @@ class Feed:
         prices: str | Prices | None = None,
         on_step: Callable[[str], None] | None = None,
     ) -> results.Restoring:
-        """Request the files of a plan (or of its file) and, with `wait`, wait until all are restored.
+        """Request the archived files of a restore plan, wait until all are restored, and return the progress.
 
-        Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows. `on_step` is
-        called with the costs and with each progress in words. You can stop the method and call it again at any time.
+        `plan` is a plan or the path of its file. With `wait=False`, the method does not wait. Otherwise it checks the
+        files every `poll_seconds`. When all files are restored, the rows of the plan's query are copied into the new
+        table `into`, or up to `rows` of them are in `rows` of the result. Without `into` and `rows`, the query does not
+        run. You can stop the method at any time and call it again: pending files are not requested twice.
+
+        `tier` is the tier to restore to (S3 supports only `hot`), and `keep_days` is the number of days that restored
+        copies stay (only S3). `on_step` is called with text: the costs, if `prices` or the configuration contains
+        prices, and the progress after each check. `prices` is a JSON file or `Prices`.
+
+        Raises `MirrorfeedError` if a table was replaced after the plan was made, if files are missing, or if another
+        table has the name `into`. Also if the storage has no access tiers or rejects a request.
         """
         from mirrorfeed.archive.restore import restore
         from mirrorfeed.archive.restore_plan import Terms
@@ -572,9 +632,11 @@ class Feed:
         return restore(self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
 
     def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
-        """Return the archived share of each table with monthly costs, and write it to the ledger.
+        """Return the archived share of each table, with monthly costs, and write the shares to the ledger.
 
-        The default for `tables` is all configured tables with an archive.
+        `tables` can be configured tables, or names or paths of any Delta tables. The default is all configured tables
+        with an archive. `prices` is a JSON file or `Prices`; the default is the prices in the configuration. Without
+        prices, costs are None.
         """
         from mirrorfeed.api.archive_table import report_shares
 
@@ -583,7 +645,7 @@ class Feed:
         return report_shares(self._spark(), sources, rates, self._config.ledger, with_archive_only=not tables)
 
     def _source(self, table: str) -> Source:
-        """Return the source of a configured table, or of any other name or path."""
+        """Return the source of the configured table `table`, or else the source with this name or path."""
         from mirrorfeed.config.errors import UnknownTable
         from mirrorfeed.source.identifier import Source
 
@@ -617,7 +679,10 @@ class Feed:
         return database_of(self._config)
 
     def _spark(self, *sources: Source) -> SparkSession:
-        """Return the session. A command raises `NoTableAtPath` instead of starting one if no source exists."""
+        """Return the given session, the active session, or a new one.
+
+        In a command, raises `NoTableAtPath` instead of starting a session if none of `sources` exists.
+        """
         if self._session is None:
             from mirrorfeed.runtime.spark_session import get_session
 

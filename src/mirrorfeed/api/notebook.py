@@ -1,4 +1,4 @@
-"""The feed of a notebook that a bundle deployed."""
+"""Create the `Feed` of a notebook that the Databricks bundle deployed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEPLOYED = "deployed/deployment.json"
-"""Path in the folder of the notebooks. The bundle writes this file when it is built."""
+"""File with the settings of the deployment, relative to the folder of the notebooks. The bundle's build writes it."""
 
 
 def deployed(dbutils: Any, spark: SparkSession) -> Feed:
-    """Return the feed with the settings of this notebook's deployment.
+    """Return the feed of a configuration file, with the settings of this notebook's deployment.
 
-    The settings are configuration, landing zone, ledger, mirror, and tables with an archive. The notebook's fields
-    `config`, `landing_zone`, `mirror` and `table` override the settings unless they are empty. Prints the
-    configuration, the landing zone and the build.
+    The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
+    deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and tables with an
+    archive. The widgets `landing_zone`, `mirror` (folder of the mirrored tables) and `table` (default table of
+    `Feed.archive`) override these settings, unless the widget is empty. Prints the version, the path of the file and
+    the landing zone.
 
     Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
     """
@@ -48,7 +50,7 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
-    """Return the folder of the notebook, which can differ from the working directory."""
+    """Return the folder that contains the notebook. It can differ from the working directory."""
     context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
     path = Path(context.notebookPath().get())
     folder = Path("/Workspace") / path.parent.relative_to("/")
@@ -56,7 +58,7 @@ def folder_of_notebook(dbutils: Any) -> Path:
 
 
 def deployment_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of the deployment. Empty if the notebook is not deployed."""
+    """Return the settings that the bundle wrote for the notebooks in `folder`. Empty if it did not deploy them."""
     try:
         settings: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
     except FileNotFoundError:

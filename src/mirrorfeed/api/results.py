@@ -59,14 +59,14 @@ R = TypeVar("R", bound=Row, covariant=True)
 
 @dataclass(frozen=True, repr=False)
 class Result(Sequence[R], Generic[R]):
-    """A sequence of rows, in the order of the configuration, and notes about problems that stopped nothing."""
+    """Sequence of the rows that a method returns, with notes about problems that did not stop the method."""
 
     rows: tuple[R, ...]
     notes: tuple[str, ...] = ()
     summary: str = ""
-    """Sentence about all rows, or about why there are none."""
+    """Sentence about the whole result, or the reason why there are no rows. Can be empty."""
     every: bool = field(default=False, repr=False)
-    """True if all rows are listed. Otherwise, large numbers of rows that need no attention are only counted."""
+    """True to show all rows. False to show only the number of rows that need no attention, if there are many."""
 
     @property
     def ok(self) -> bool:
@@ -74,7 +74,10 @@ class Result(Sequence[R], Generic[R]):
         return all(row.ok for row in self.rows)
 
     def check(self) -> None:
-        """Raise `Failed` with all rows that are not `ok`, so that a job or notebook fails."""
+        """Raise `Failed`, which describes all rows that are not `ok`, so that a job or notebook fails.
+
+        Does nothing if all rows are `ok`.
+        """
         if bad := tuple(row for row in self.rows if not row.ok):
             raise Failed(failed=[line for row in bad for line in row.remarks() or [_to_line(row)]])
 
@@ -104,7 +107,7 @@ class Result(Sequence[R], Generic[R]):
 
 
 class Failed(Terminal):
-    """`Result.check` found rows that failed."""
+    """Raised by `Result.check` if a row is not `ok`."""
 
     code = "MF1008"
     what = "{lines}"
@@ -126,22 +129,22 @@ def _to_line(row: Row) -> str:
 
 @row
 class Enabled(Row):
-    """Change data feed of a source, after `enable-cdf`."""
+    """Result of turning on the change data feed of one source."""
 
     table: str = shown("table")
     source: str = shown("source")
     feed: str | None = shown("change data feed")
-    """Kind of feed in words."""
+    """Result as text, such as `switched on` or `on already`. None after an error."""
     error: MirrorfeedError | None = None
 
 
 @row
 class PartnerFile(Row):
-    """File in the landing zone that names the publisher."""
+    """Result of writing `_partnerEvents.json`, the file in the landing zone that describes the publisher."""
 
     address: str
     written: bool
-    """False if the file had the same content."""
+    """False if the file already existed with the same content."""
 
     def remarks(self) -> Sequence[str]:
         return (f"{self.address} {'was written' if self.written else 'exists with the same content'}.",)
@@ -149,7 +152,7 @@ class PartnerFile(Row):
 
 @row
 class Configured(Row):
-    """Entry of the configuration."""
+    """Entry of the configuration file, as shown for a `Feed` in a notebook: target, source and key columns."""
 
     table: str = shown("table")
     source: str = shown("source")
@@ -184,7 +187,7 @@ _HOMES = {
     "publish.table_result": ["TableResult"],
     "publish.table_log.audit": ["LogRecord"],
 }
-"""Modules of row classes. A class is imported when it is first used."""
+"""Public classes by the module that defines them. A class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
 _OWN = ("DataRow", "Enabled", "Failed", "PartnerFile", "Result", "Row")
 __all__ = [*sorted([*_OWN, *chain.from_iterable(_HOMES.values())])]
