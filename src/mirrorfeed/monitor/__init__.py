@@ -1,1 +1,1 @@
-"""Monitor tables: facts, rules, status, doctor, alerts, report."""
+"""The commands `status`, `doctor`, `check-alerts` and `report`, and the checks that they share."""

@@ -1,4 +1,4 @@
-"""Send alerts to Teams and Slack webhooks and by mail. No error contains a secret."""
+"""Send alerts to Teams and Slack webhooks and by mail. Secrets are removed from all error messages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 Send = Callable[["Alert"], None]
 """Function that sends an alert to one channel, or raises an error."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
-"""Short limits, because the next run sends messages that this run cannot send."""
+"""Limits for webhooks and mail servers. They are short, because the next run sends alerts that this run cannot send."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
-"""Maximum length of the problem and of the fix in a message. Slack accepts 3,000 characters in a block, Teams 28 KB."""
+"""Maximum characters of the problem and of the fix in a message. Slack accepts 3,000 in a block, and Teams 28 KB."""
 _LONGEST_TITLE = 150
-"""Maximum length of a title in Slack."""
+"""Maximum characters of a title in Slack."""
 _LONGEST_RESPONSE = 200
 
 
@@ -59,7 +59,7 @@ class MailRefused(Terminal):
 
 
 def channels_of(config: Config) -> dict[str, Send]:
-    """Return the configured channels by name."""
+    """Return the functions that send an alert to a configured channel, by name of the channel."""
     channels: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
     if mail := config.alerts.mail:
         channels[MAIL] = partial(send_mail, mail)
@@ -72,7 +72,7 @@ def title(alert: Alert) -> str:
 
 
 def lines(alert: Alert) -> list[str]:
-    """Return the lines below the title."""
+    """Return the lines of a message below its title: the problem, its start and the fix, or the end of the problem."""
     if alert.over:
         lasted = duration(max(0.0, (alert.over - (alert.since or alert.over)).total_seconds()))
         return [f"Resolved at {utc_minute(alert.over)} UTC, after {lasted}."]
@@ -85,7 +85,7 @@ def text(alert: Alert) -> str:
 
 
 def teams(alert: Alert) -> dict[str, Any]:
-    """Return a card for a Teams workflow that posts when a webhook request is received. Text runs have no markup."""
+    """Return the JSON body for a Teams webhook: an adaptive card. Its texts have no markup, so nothing is escaped."""
     colour = "Good" if alert.over else "Attention"
     heading = {"type": "TextRun", "text": title(alert), "weight": "Bolder", "size": "Medium", "color": colour}
     body = [heading, *({"type": "TextRun", "text": line} for line in lines(alert))]
@@ -101,7 +101,7 @@ def teams(alert: Alert) -> dict[str, Any]:
 
 
 def slack(alert: Alert) -> dict[str, Any]:
-    """Return blocks of plain text for a Slack webhook. Only the notification text has markup to escape."""
+    """Return the JSON body for a Slack webhook. Only `text`, the text of the notification, is escaped as markup."""
     escaped = text(alert).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {
         "text": escaped,
@@ -119,7 +119,11 @@ def post(
     read: Callable[[Secret], str] = read_secret,
     retry_limits: RetryLimits = RETRY_LIMITS,
 ) -> None:
-    """Send an alert to a webhook. Raises `ChannelUnavailable` or `WebhookRefused`."""
+    """Send an alert to a webhook. `read` returns the value of a secret.
+
+    Raises `ChannelUnavailable` if a later attempt may succeed, otherwise `WebhookRefused`. Raises `BadProxy` if the
+    proxy setting of the environment is invalid.
+    """
     try:
         address = read(webhook.url).strip()
     except SecretUnreachable as error:
@@ -143,7 +147,7 @@ def post(
 
 
 def _is_https(address: str) -> bool:
-    """Return whether this is an HTTPS address, or an HTTP address of this machine."""
+    """Return whether an address is a valid HTTPS address without a user, or an HTTP address of this machine."""
     try:
         parts = urlsplit(address)
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
@@ -159,7 +163,11 @@ def send_mail(
     read: Callable[[Secret], str] = read_secret,
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
 ) -> None:
-    """Send an alert by mail. Raises `ChannelUnavailable` or `MailRefused`."""
+    """Send an alert by mail. `read` returns the value of a secret.
+
+    Raises `ChannelUnavailable` if a later attempt may succeed, otherwise `MailRefused`. Also raises `MailRefused` if
+    the server accepts only some of the recipients.
+    """
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
     try:
@@ -211,7 +219,7 @@ def _message(mail: Mail, alert: Alert) -> EmailMessage:
 
 
 def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
-    """Return the password in each form in which a login sends it."""
+    """Return the password as text and in the two Base64 forms of SMTP logins. Empty without a password."""
     if not password:
         return ()
     return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))

@@ -1,10 +1,10 @@
 """Check all tables, and decide which channels are notified of which problems.
 
 A channel gets one alert when a problem starts, one per interval while it lasts, and one when it ends. A JSON file
-records the alerts that were sent. By default the file is in the landing zone, where others may write. So it contains
-only names and times, an alert counts as sent for one interval, and a file that is damaged or has times in the future is
-reported, ignored and replaced. The file is written after the alerts are sent. If writing fails, or two checks run at
-the same time, an alert may be sent twice, but none is lost.
+records the alerts that were sent. By default the file is in the landing zone, where others may write. Therefore the
+file contains only names and times, a recorded alert suppresses the same alert for one interval only, and a file that is
+damaged or has times in the future is reported, ignored and replaced. The file is written after the alerts are sent. If
+writing fails, or two checks run at the same time, an alert may be sent twice, but none is lost.
 """
 
 from __future__ import annotations
@@ -51,24 +51,26 @@ class AlertsNotRecorded(Transient):
 
 @row
 class Alert(Row):
-    """A current or resolved problem with the channels that were notified now, or a channel or file that failed."""
+    """Result of a check for alerts: a current or resolved problem, or a failure of a channel or of the alert file."""
 
     table: str
-    """Target of the table. Empty for the mirrored database as a whole, and for a channel or file that failed."""
+    """Target of the table. Empty for the mirrored database as a whole, and for a failed channel or alert file."""
     name: str
-    """Name of the problem, or of the channel that was not notified."""
+    """Name of the problem, or of the channel that failed. Empty for a failed alert file."""
     what: str
+    """Text of the alert if this check sent it to a channel, otherwise the text of the problem."""
     fix: str = ""
     since: datetime | None = None
     over: datetime | None = None
-    """Time when the problem was found resolved."""
+    """Time of the check that found the problem resolved. None for a current problem."""
     sent_to: tuple[str, ...] = ()
+    """Names of the channels that this check notified. The command's own output is the channel `output`."""
     error: MirrorfeedError | None = None
-    """Reason why a channel was not notified, or why the file of sent alerts cannot be used."""
+    """Reason why a channel was not notified, or why the file of sent alerts cannot be read or written."""
 
     @property
     def ok(self) -> bool:
-        """True unless this is a new problem."""
+        """False if there is an `error`, or if the check reports a current problem, for the first time or again."""
         return self.error is None and (self.over is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -79,14 +81,15 @@ class Alert(Row):
 
 @dataclass(frozen=True, slots=True)
 class SentAlert:
-    """A problem in the file of sent alerts."""
+    """A problem as recorded in the file of sent alerts."""
 
     table: Annotated[str, Field(max_length=300)]
     kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    """Name of the problem."""
     since: UtcTime
     over: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """Time of the last alert by channel. A channel that was notified of the end is removed."""
+    """Time of the last alert to each channel. Channels that were notified of the end of the problem are removed."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -106,7 +109,11 @@ _FILE: TypeAdapter[_File] = TypeAdapter(_File)
 def check_alerts(
     spark: Callable[[], SparkSession], config: Config, mirror: str | None
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
-    """Check all tables, write the lags to the ledger and send alerts. Returns rows, notes and a summary."""
+    """Check all tables, write their lags to the ledger and send alerts. Returns rows, notes and a summary.
+
+    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. If the ledger cannot be written,
+    the notes have the error. Raises an error if the file of sent alerts cannot be reached.
+    """
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     progress.info("Checking all tables")
@@ -118,10 +125,11 @@ def check_alerts(
 
 
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
-    """Send new alerts to each channel, then record them in the file at `path`.
+    """Send the alerts that are due, then record them in the file at `path`.
 
-    Returns a row for each current or resolved problem, for each channel that cannot be reached (the next run tries
-    again), and for each problem with the file.
+    `channels` has the function that sends an alert to a channel, by name of the channel. Returns a row for each current
+    problem, for each resolved problem that a channel was notified of, for each channel that failed (the next run tries
+    again), and for each failure to read or write the file.
     """
     state = _read(store, path, now)
     rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
@@ -152,9 +160,10 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
 
 
 def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
-    """Return the alerts after a check: problems that it found, and problems that are resolved.
+    """Return the recorded `alerts`, updated with the result of a check, and an alert for each new problem.
 
-    A problem that occurs again before its end was reported counts as continuing.
+    Problems that the check could not evaluate stay unchanged. A problem that occurs again before its end was reported
+    counts as continuing. A resolved problem of which no channel was notified is removed.
     """
     problems = {each.key: each for each in check.problems}
     updated = []
@@ -170,9 +179,10 @@ def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tup
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
-    """Return the channels to notify now. Only channels that were notified of a problem are notified of its end.
+    """Return the names of the channels to notify now, of a problem or of its end.
 
-    A temporary problem must last as long as changes may wait for their publication.
+    A lasting problem is sent again after the configured interval. Only channels that were notified of a problem are
+    notified of its end. A problem with `is_temporary` is not sent until it has lasted for `max_lag_minutes.published`.
     """
     problem, last = check.problem(alert.key), alert.notified
     if alert.over is not None:
@@ -190,9 +200,10 @@ def mark_notified(
     channels: Collection[str],
     now: datetime,
 ) -> tuple[SentAlert, ...]:
-    """Return the alerts with the notified channels, given with the keys of the alerts.
+    """Return the alerts with `now` as the time of the last alert to each channel in `notified`.
 
-    Removes channels that are no longer configured, and alerts whose end all channels know.
+    `notified` has pairs of a channel and the key of an alert. Channels that are not in `channels` are removed. A
+    resolved problem is removed after all its channels were notified of the end.
     """
     updated = []
     for alert in alerts:
@@ -236,7 +247,10 @@ def _record(
     change: Callable[[Iterable[SentAlert]], tuple[SentAlert, ...]],
     now: datetime,
 ) -> AlertsNotRecorded | None:
-    """Apply a change to the file that was read, or to the file with which another check replaced it."""
+    """Write the result of `change` to the file. Returns an error instead of raising it.
+
+    `state` is the content that was read. If another check replaced the file, the change is applied to the new content.
+    """
     reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):
         for _ in range(_ATTEMPTS):
@@ -260,7 +274,7 @@ def to_json(alerts: tuple[SentAlert, ...]) -> bytes:
 
 
 def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
-    """Parse the alerts in a file. Raises `ValueError` with the reason if the file cannot be trusted."""
+    """Return the alerts in the content of a file. Raises `ValueError` with the reason if the content is invalid."""
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))
     for alert in alerts:
@@ -273,7 +287,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return a summary, or an empty string if there is a new or resolved problem."""
+    """Return a summary, or an empty string if the check reports a problem or the end of a problem."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     lasting = sum(each.error is None for each in rows)
@@ -282,14 +296,14 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 
 def state_of(config: Config) -> tuple[Store, str]:
-    """Return the store and the path of the file with sent alerts."""
+    """Return the store that contains the file of sent alerts, and the path of the file in this store."""
     if config.alerts.state_path is not None:
         return open_folder(config.alerts.state_path), FILE
     return zone_of(config), f"{LOG}/{FILE}"
 
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
-    """Return a ledger row for each table whose freshness is known."""
+    """Return a ledger row with the freshness of each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 def diagnose(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
 ) -> tuple[tuple[Finding, ...], tuple[str, ...], str]:
-    """Return the findings of the mirrored database, of the ledger and of each table, notes about fixes, and a
-    summary."""
+    """Check the mirrored database, the ledger, and all tables or only `names`. Returns findings, notes and a summary.
+
+    With `fix`, applies the safe fixes of each table first, and adds a note about the result.
+    """
     progress.info("Checking tables, landing zone and Fabric")
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
@@ -70,9 +72,9 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
 
 
 def _fix(store: Store, table: Table) -> str:
-    """Rename the files of the newest record, and delete files that no record can publish, as every run does first.
+    """Apply the safe fixes to a table, and return a note with the result or the error.
 
-    Returns a note with the result.
+    The fixes are the first steps of every run: rename the files of the newest record, and delete leftover files.
     """
     log = TableLog(store, table.target.folder)
     try:
@@ -89,12 +91,13 @@ class Check:
 
     problems: tuple[Finding, ...] = ()
     unknown: frozenset[tuple[str, str]] = frozenset()
-    """Table and name of each problem that may exist or not. An empty name means all problems of the table, and an
-    empty table all problems."""
+    """Table and name of each problem that the check could not evaluate. An empty name means all problems of the table,
+    and an empty table and name mean all problems."""
     alerts: Alerts = field(default_factory=Alerts)
+    """Alerts in the configuration."""
 
     def is_unknown(self, key: tuple[str, str]) -> bool:
-        """Return whether the check could not find out if a problem exists."""
+        """Return whether the check could not evaluate the problem with this table and name."""
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})
 
@@ -103,7 +106,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems during which no other problem can be evaluated."""
+"""Names of problems that prevent the evaluation of all other problems of the table or of the database."""
 
 
 def check_all(
@@ -113,7 +116,11 @@ def check_all(
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Check, list[TableFacts]]:
-    """Check all tables. Errors become findings. Spark is started only if a table needs it."""
+    """Check all tables for alerts. Returns the problems, and the facts about each table.
+
+    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors become problems. Spark is
+    started only if a table needs it.
+    """
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
@@ -123,7 +130,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the problems that require an alert: no notes, and no problems of paused tables."""
+    """Return the problems that require an alert, without notes and without problems of paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

@@ -1,4 +1,4 @@
-"""Collect the facts about tables and the mirrored database, if possible without Spark. Changes nothing."""
+"""Collect facts about tables and the mirrored database, for `status`, `doctor` and alerts. Changes nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 LARGEST_MEASURED = 64 * 2**20
-"""Maximum bytes of a table whose texts are measured and whose keys are checked, because both read all rows."""
+"""Maximum bytes of a table whose text lengths and keys are checked, because both checks read all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -64,18 +64,18 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """True to check everything that the next publication checks. Reads more of the source."""
+    """True to check also everything that the next publication checks. This reads more of the source."""
     states: Sequence[TableState] | None = None
-    """Tables in Fabric, or None if Fabric was not read."""
+    """State of each table in Fabric, or None if Fabric was not read."""
     syncs: Sequence[TableSync] | str | None = None
-    """Result of `read_endpoint`, or None if the mirror is not read."""
+    """Result of `read_endpoint`, or the reason why it is missing. None if the mirror is not read at all."""
     mirror: str | None = None
-    """Folder of the replicated tables, or None for the mirror in Fabric."""
+    """Folder of the mirrored tables, or None for the mirror in Fabric."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        """Return the facts about each table, in order. Errors are facts, and are not raised."""
+        """Return the facts about each table, in order. An error of a table is in its facts, and is not raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in collected:
@@ -85,7 +85,7 @@ class Collector:
         return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
-        """Return the facts about a table in a local folder. None if Spark is needed, or if something may be wrong."""
+        """Return the facts about a table in a local folder. None if an error occurs, or if Spark is needed."""
         if table.changes == "compare" or open_local_table(table.source) is None or (self.deep and table.selection):
             return None
         if self.deep:  # without Spark, the next publication can be checked only if it does nothing
@@ -97,7 +97,7 @@ class Collector:
         return None if facts.errors else facts
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table. Without a session, a fact that needs a session becomes an error."""
+        """Return the facts about a table, including errors. `spark` is a session, or None to read without Spark."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause, published = table.pause_at(now), table.freshness_target_minutes or max_lag.published
         minutes = dict(zip(LAG_STEPS, (published, max_lag.consumed, max_lag.mirrored, max_lag.queryable), strict=True))
@@ -127,7 +127,7 @@ class Collector:
         return facts
 
     def _with_source(self, spark: Any, table: Table, facts: TableFacts, log: TableLog, view: View | None) -> TableFacts:
-        """Add the facts about the source, and the freshness."""
+        """Return `facts` with the source and the freshness added. Raises an error if the source cannot be read."""
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
@@ -180,7 +180,7 @@ class Collector:
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
     ) -> None:
-        """Raise the error that would stop the next publication, if there is one."""
+        """Raise the error that would stop the next publication. Without `is_log_read`, check only the source."""
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
         ahead, decision = decide_next(feed, table, view)
         if isinstance(decision, Finding):
@@ -201,7 +201,7 @@ class Collector:
         committed: datetime | None = None,
         unpublished: datetime | None = None,
     ) -> TableFacts:
-        """Add the freshness, if the log was read. Lost files count as not consumed.
+        """Return `facts` with the freshness added, if the log was read. Lost files count as not consumed.
 
         `committed` and `unpublished` are the times of the newest version and of the oldest unpublished version.
         """
@@ -233,7 +233,7 @@ class Collector:
 
 
 def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
-    """Return the facts about the folder of a table and about a view of its log. `view` is None without a log."""
+    """Return the facts about the folder of a table and its log. `view` is None if there is no log."""
     store, folder = log.store, log.folder
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
@@ -262,7 +262,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 
 
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
-    """Return the longest time in seconds from the first commit of a record to the record.
+    """Return the longest time in seconds from the first commit of a publication to its record. 0 if no time is known.
 
     `committed` has the times of commits by version. The oldest record is ignored, because it may be a snapshot.
     """
@@ -271,7 +271,7 @@ def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetim
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
-    """Return the selected column with the longest text, and the bytes of this text in UTF-8. None without texts.
+    """Return the selected column with the longest text, and the bytes of this text in UTF-8. None if there is no text.
 
     Nested values are measured as JSON.
     """
@@ -295,9 +295,9 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Return the same as `longest_text`, without Spark. Returns None also if the table is too large.
+    """Return the same as `longest_text` for a table in a local folder, without Spark. None if the table is too large.
 
-    Raises an error for nested values, which only Spark measures, and for files that delta-rs cannot read.
+    Raises an error if a column has a nested type, which needs Spark, or if delta-rs cannot read a file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

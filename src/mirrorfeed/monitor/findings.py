@@ -1,6 +1,6 @@
-"""Types of monitoring: facts about tables and the mirrored database, rules over facts, and findings.
+"""Types of monitoring: facts about tables and the mirrored database, rules that test the facts, and findings.
 
-Facts that could not be read are unknown, not empty. The error that prevented reading is a fact too.
+The facts show whether reading failed, and contain the error. So unread facts are not confused with empty ones.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class LogFacts:
     orphans: tuple[str, ...] = ()
     """Staged files that no record can publish, and folders of other logs."""
     lost: FilesLost | LastFileMissing | None = None
+    """Error about published files that are missing, although Fabric may not have consumed them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class SourceFacts:
     """Table property delta.logRetentionDuration in seconds."""
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
-    """Column with the longest text, and bytes of this text. None without texts, or if the table is too large."""
+    """Column with the longest text, and bytes of this text. None if there is no text, or if no text was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class TableFacts:
     source: str
     """Source as a name in SQL."""
     source_name: str = ""
-    """Source as an argument of commands."""
+    """Source as text, without SQL quoting."""
     zone: str = "the landing zone"
     paused: str | None = None
     """End and reason of the pause. None if the table is not paused."""
@@ -94,21 +95,21 @@ class TableFacts:
 
     @property
     def has_consumed(self) -> bool:
-        """True if anything shows that Fabric has consumed a file of the table.
+        """True if the files, the mirror or the row count in Fabric show that Fabric has consumed a file of the table.
 
-        If one file remains, the files alone do not show it: Fabric leaves the last file that it consumed.
+        A single remaining file shows nothing, because Fabric does not remove the last file that it consumed.
         """
         is_mirrored = self.freshness is not None and Step.MIRRORED in self.freshness.times
         return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
 
     @property
     def fix_values(self) -> Mapping[str, str]:
-        """Values for the placeholders in the fixes of rules, quoted for a shell where needed."""
+        """Values for the placeholders in the fixes of rules. Table and landing zone are quoted for a shell."""
         return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
 
     @property
     def is_complete(self) -> bool:
-        """True if everything was read, so that a problem that was not found is resolved."""
+        """True if log and source were read without an error that may be temporary."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
@@ -124,7 +125,7 @@ class DatabaseFacts:
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
     published_tables: int = 0
-    """Number of configured tables that have a data file."""
+    """Number of configured tables that have a data file in the landing zone."""
 
 
 class Severity(Enum):
@@ -192,7 +193,7 @@ class Rule(Generic[F]):
     fix: str
     """A command that a shell can run, a SQL statement, or an instruction for a person.
 
-    {table} is the target, {source} the source in SQL, {zone} the landing zone.
+    In it, `{table}` stands for the target, `{source}` for the source in SQL, and `{zone}` for the landing zone.
     """
     severity: Severity = Severity.WRONG
     is_safe: bool = False
@@ -222,7 +223,7 @@ def error_finding(table: str, error: MirrorfeedError, severity: Severity = Sever
 
 
 def _find_command(fix: str) -> str:
-    """Return the commands in the last sentence that contains commands, if a shell can run them."""
+    """Return the commands in the last sentence of `fix` with commands. Empty if a shell cannot run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:
@@ -233,7 +234,7 @@ def _find_command(fix: str) -> str:
 
 
 def runnable(fix: str) -> str:
-    """Return the fix if a shell can run it, and an empty string for text, SQL, and commands with a placeholder."""
+    """Return `fix` if a shell can run it. Empty for text, SQL, and commands with a placeholder."""
     return fix if fix.startswith("mirrorfeed ") and not re.search(r"\bNAME\b|X days", fix) else ""
 
 
@@ -252,7 +253,7 @@ def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
 def failed_with(check: str, error: Exception) -> Finding:
     """Return the finding of a check that raised `error`.
 
-    If a Spark task failed, the finding has only the error of mirrorfeed, without the text of Java around it.
+    If an error of mirrorfeed is inside an error of a Spark task, the finding has only the message of mirrorfeed.
     """
     if isinstance(error, MirrorfeedError):
         shown = error.to_dict()
@@ -263,7 +264,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Run a check: `action` returns a text for the finding, or raises an error."""
+    """Call `action`, and return a finding with the text that `action` returns or with the error that it raises."""
     try:
         return passed(check, action() or "")
     except Exception as error:

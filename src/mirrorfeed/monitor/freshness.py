@@ -1,4 +1,4 @@
-"""Freshness of a table: when its newest changes reached each step from commit to SQL endpoint, and which steps wait."""
+"""Freshness of a table: when its newest changes reached the steps from commit to SQL endpoint, and which steps lag."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Freshness:
     since: Mapping[Step, datetime] = field(default_factory=dict)
     """Time since which changes wait for a step. Contains only steps that changes wait for."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Reason why the state of a step is unknown. Contains only such steps."""
+    """Reason why the time or the wait of a step is unknown. Contains only unknown steps."""
 
     def __str__(self) -> str:
-        """Return one line with all times in UTC."""
+        """Return one line with the time of each step in UTC."""
 
         def shown(step: Step) -> str:
             at = self.times.get(step)
@@ -64,14 +64,14 @@ class Freshness:
         return ", ".join(map(shown, Step))
 
     def lag(self, step: Step, now: datetime) -> float | None:
-        """Return the seconds for which changes have waited for a step. 0 if none wait, and None if unknown."""
+        """Return the seconds for which changes have waited for a step. 0 if no change waits, and None if unknown."""
         if step in self.unknown:
             return None
         since = self.since.get(step)
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the times, the starts of waits and the reasons as JSON values."""
+        """Return JSON values: the time of each step by name, `waiting_since` by step, and `unknown` by step."""
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
         content: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
@@ -91,7 +91,7 @@ def mirror_freshness(
 ) -> Freshness:
     """Return the freshness of the mirror and its SQL endpoint, from the times of their last updates.
 
-    Changes wait for the SQL endpoint only if a refresh failed.
+    Changes count as waiting for the SQL endpoint only if its last refresh failed.
     """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
@@ -109,11 +109,11 @@ def freshness_of(
     has_consumed: bool = False,
     mirror: Freshness = NOT_READ,
 ) -> Freshness:
-    """Return the freshness of a table. Reads no more records than necessary.
+    """Return the freshness of a table. Reads no more records from `newest_first` than necessary.
 
-    `file_numbers` are the data files in the landing zone. `committed` and `unpublished` are the times of the newest and
-    of the oldest unpublished version. `unfinished` is True if files of the newest record are not renamed yet.
-    `has_consumed` is True if something other than `file_numbers` shows that Fabric has consumed a file.
+    `file_numbers` has the numbers of the data files in the landing zone. `committed` is the time of the newest version,
+    and `unpublished` the time of the oldest unpublished version. `unfinished` is True if files of the newest record are
+    not renamed yet. `has_consumed` is True if anything but `file_numbers` shows that Fabric has consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
@@ -153,7 +153,7 @@ def freshness_of(
 
 
 def is_consumption_visible(file_numbers: Sequence[int]) -> bool:
-    """Return whether the first file of the table is gone: Fabric deletes a file after it consumed a later one."""
+    """Return whether the first file is missing. Fabric removes a file only after it has consumed a later one."""
     return 1 not in file_numbers
 
 
@@ -174,10 +174,10 @@ def read_mirror(
     syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
     mirror: str | None = None,
 ) -> Freshness:
-    """Return the freshness of the mirror of a table.
+    """Return the freshness of the mirror of a table. Times that cannot be read are unknown, and no error is raised.
 
     Reads the Delta log of the mirror, in the folder `mirror` or next to the landing zone. `state` is the state of the
-    table in Fabric, if it is known, and `syncs` the result of `read_endpoint`.
+    table in Fabric, or None if it is unknown. `syncs` is the result of `read_endpoint`, or the reason for its absence.
     """
     unknown: dict[Step, str] = {}
     mirrored = queryable = None

@@ -46,7 +46,7 @@ _OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
 
 def required_rights(config: Config) -> Rights:
-    """Return the rights that a configuration needs, catalogs before their contents."""
+    """Return the privileges in Unity Catalog that a configuration needs, catalogs before their contents."""
     rights: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
@@ -70,7 +70,7 @@ def required_rights(config: Config) -> Rights:
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Compare the rights with the effective grants of this identity and its groups, but not of nested groups."""
+    """Yield a finding for each privilege: whether this identity or one of its direct groups has it."""
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
@@ -117,7 +117,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[dict[str, Any]]:
-    """Yield effective grants from all pages. In older releases, the method of the client returns only one page."""
+    """Yield the effective grants on a securable, from all pages. Older releases of the client return only one page."""
     query: dict[str, Any] = {"max_results": 0}
     while True:
         page = _get(workspace, f"effective-permissions/{kind}/{full_name}", query)
@@ -134,9 +134,9 @@ def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = N
 
 
 def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Return the addresses that a configuration needs in addition to the Databricks workspace, with their purposes.
+    """Return the addresses of the services that a configuration needs besides the Databricks workspace, with purposes.
 
-    Returns no addresses if the landing zone is a folder.
+    Empty if the landing zone is not in OneLake.
     """
     if config.onelake is None:
         return {}
@@ -157,7 +157,7 @@ def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) 
 
 
 def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
-    """Check that the host responds, with any status, because other checks find missing permissions."""
+    """Return a finding: whether the host responds. Any status passes, because other checks find missing permissions."""
     check = f"response of {address}"
     try:
         check_proxy()
@@ -192,7 +192,7 @@ def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds
 
 
 def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Report the versions in the environment of this process."""
+    """Return a finding with the versions of mirrorfeed, the Databricks runtime, Spark, Python and packages."""
     runtime = environment.get("DATABRICKS_RUNTIME_VERSION")
     versions = [
         f"mirrorfeed {this_build()}",
@@ -207,7 +207,7 @@ def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.e
 
 
 def _required_packages() -> list[str]:
-    """Return the packages that mirrorfeed needs. Empty if mirrorfeed is not installed, but imported from files."""
+    """Return the packages that mirrorfeed requires. Empty if mirrorfeed is imported from files without installation."""
     try:
         lines = importlib.metadata.requires("mirrorfeed") or []
     except importlib.metadata.PackageNotFoundError:
@@ -216,7 +216,7 @@ def _required_packages() -> list[str]:
 
 
 def check_settings(spark: SparkSession) -> Finding:
-    """Report the settings that differ from those that mirrorfeed needs and cannot be changed in this session."""
+    """Return a finding with the Spark settings that mirrorfeed must change, but cannot change in this session."""
     check = "settings of the Spark session"
     if refused := refused_settings(spark):
         settings = ", ".join(f"{name} ({value})" for name, value in refused.items())
@@ -225,7 +225,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Report the results of `observe` and `inputFiles` for files in the staging area."""
+    """Yield a finding each about Spark's `observe` and `inputFiles`, for files in the staging area."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:
@@ -247,7 +247,10 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
 
 
 def check_mount(check: str, volume: str) -> Finding:
-    """Report the operations that the mount of a volume refuses. mirrorfeed only reads through the mount."""
+    """Return a finding with the operations that the mount of a volume refuses.
+
+    Refused operations are not a problem, because mirrorfeed only reads through the mount.
+    """
     if not os.path.isdir(volume):
         return not_checked(check, "it is not mounted here, so mirrorfeed uses the Files API")
     folder = Path(volume, f"_mirrorfeed_setup-{uuid.uuid4().hex}")
@@ -270,7 +273,7 @@ def check_mount(check: str, volume: str) -> Finding:
 
 
 def _refusal(action: Callable[[Path], object], file: Path) -> str:
-    """Return the code of the error with which the mount refuses an action, such as EPERM, or an empty text."""
+    """Return the code of the error with which the mount refuses an action, such as EPERM. Empty if it succeeds."""
     try:
         action(file)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Rules that find problems in the facts about tables and the mirrored database. Pure.
+"""Rules that find problems in the facts about tables and the mirrored database. They read nothing else.
 
 An error that occurred while the facts were collected is a finding with its own code, text and fix. Rules find the
-problems that no error reports. A rule finds nothing in unknown facts.
+problems that no error reports. Facts that could not be read lead to no finding of a rule.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Some problems can be found only by `mirrorfeed publish`."
 _HANGING_SECONDS = 3600.0
-"""Time after which a table that waits for Fabric is a problem."""
+"""Age of the newest file at which a table that Fabric has not processed is a problem."""
 _SOON_SECONDS = 7 * 86_400.0
-"""A retention that the lag exceeds later is no problem yet."""
+"""A lag that will exceed the retention is reported this long before."""
 _TEXT, _OLD_TEXT = 16 * 2**20, 8_000
 """Maximum bytes in a text column, and in a text column of a table that Fabric created before `_LONGER_SINCE`."""
 _LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
 _IGNORED_SHARE = 0.05
-"""A lag below this share of the retention is ignored."""
+"""Share of the retention below which a growing lag is ignored."""
 _ERROR_WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
@@ -33,11 +33,11 @@ _ERROR_WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Patterns that identify errors of Fabric. Only "throttled" is documented."""
+"""Patterns that identify error messages of Fabric, by name of the problem. Microsoft documents only "throttled"."""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a test for an error of Fabric whose first match in `_ERROR_WORDS` is `name`, or "" for no match."""
+    """Return a test for tables whose error in Fabric matches the pattern `name` first. With "", no pattern matches."""
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
@@ -63,7 +63,10 @@ def _too_long_in_old_table(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return the rules for a retention that is too short for the current lag, or for a wait with one failed run."""
+    """Return two rules for a retention: shorter than the current lag, and too short if one run fails.
+
+    `fact` is the field of `SourceFacts`, `option` the table property, and `days` the value that the fix sets.
+    """
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
     def exceeded(facts: TableFacts) -> Values | None:
@@ -85,7 +88,7 @@ def _retention_rules(code: str, name: str, fact: str, option: str, days: int) ->
 
 
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
-    """Return the seconds until a growing lag reaches the retention. None if the lag does not grow.
+    """Return the seconds until a growing lag reaches the retention, or None if the lag does not grow.
 
     `before` contains the seconds since an earlier publication and the lag at that time. Without `before`, the lag
     is assumed to grow by one second per second, because nothing is published.
@@ -108,7 +111,10 @@ def _falls_behind(facts: TableFacts) -> Values | None:
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """Return a test for a table that still has this status (None: is missing) long after its newest file."""
+    """Return a test for tables that still have `status` in Fabric long after their newest file was written.
+
+    With None, the test is for tables that Fabric does not have.
+    """
 
     def test(facts: TableFacts) -> Values | None:
         log, service = facts.log_facts, facts.service
@@ -307,7 +313,7 @@ ALERT_RULES = tuple(
         ),
     )
 )
-"""Rules for changes that wait longer than the limits in `alerts`."""
+"""Rules for changes that wait longer than `alerts.max_lag_minutes` or the freshness target of the table."""
 DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
@@ -315,7 +321,7 @@ SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] = TABLE_RULES) -> list[Finding]:
-    """Return the findings of a table: errors first, then the findings of the rules, in order."""
+    """Return the findings of a table: first its errors, then the findings of `rules`, in order."""
     findings = [error_finding(facts.table, error) for error in facts.errors]
     lost = facts.log_facts.lost
     if lost and type(lost) not in map(type, facts.errors):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of each query, by the query's name."""
 Series = Mapping[str, Mapping[date, float]]
-"""Values of a chart by the name of the series and by time."""
+"""Values of a chart, first by name of the series, then by time."""
 
 
 class NoLedger(Terminal):
@@ -41,7 +41,7 @@ class NoLedger(Terminal):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Report on the ledger at one time. A notebook shows charts and tables."""
+    """Report on the ledger as of one time. A notebook shows it with charts and tables."""
 
     as_of: datetime
     figures: Figures
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:
-        """Notes by section."""
+        """Notes by section, for example about failures that are not listed."""
         failures = self.figures["failures"]
         older = failures[0]["total"] - len(failures) if failures else 0
         return {"failures": (f"{older:,} older failures are not listed.",)} if older else {}
@@ -85,7 +85,10 @@ class Report:
 
 
 def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
-    """Return the report on the configured ledger. Raises `NoLedger` or `LedgerUnreadable`."""
+    """Return the report on the ledger of the configuration.
+
+    Raises `NoLedger` if the configuration has no ledger, and `LedgerUnreadable` if the ledger cannot be read.
+    """
     if config.ledger is None:
         raise NoLedger(path=config.path)
     spark = start_spark()
@@ -94,7 +97,10 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Run the queries with these names (default: all queries of the report) as of `now`. Raises `LedgerUnreadable`."""
+    """Return a report with the results of the queries `names` (default: all queries of the report), as of `now`.
+
+    Raises `LedgerUnreadable` if a query fails.
+    """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
     try:
@@ -109,7 +115,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
 
 @contextmanager
 def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
-    """Yield a temporary view of the ledger, which Spark reads once for all queries."""
+    """Context manager that yields the name of a temporary view of the ledger, cached if the compute has a cache."""
     frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
     with suppress(Exception):  # serverless compute has no cache
         frame.persist()
@@ -123,7 +129,10 @@ def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
 
 
 def body(report: Report) -> str:
-    """Return the content of the page: totals, charts, then a table for each section. Many quiet rows are hidden."""
+    """Return the report as HTML: totals, charts, then a table for each section.
+
+    If a section has many rows without a problem, they are hidden until a click.
+    """
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
@@ -143,7 +152,7 @@ def body(report: Report) -> str:
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield titles and SVG charts. Charts of archives are left out if no table has an archive."""
+    """Yield the title and the HTML of each chart. Charts of archives are left out if no table has an archive."""
     yield from publication_charts(figures)
     mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
     by_size = sorted(mib, key=lambda table: (-sum(mib[table].values()), table))
@@ -174,7 +183,10 @@ def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
-    """Draw the charts of lag and of rows per day. They are empty without a ledger."""
+    """Return the charts of publication lag and of rows per day. Without a ledger, they have no data.
+
+    Raises `LedgerUnreadable` if the ledger cannot be read.
+    """
     names = ("lag", "days")
     figures: Figures = dict.fromkeys(names, ())
     if ledger:
@@ -184,9 +196,10 @@ def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) 
 
 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
-    """Return the sums of columns by time. `values` has the column of each series.
+    """Return the series of a chart: for each series and time, the sum of a column over `rows`.
 
-    The name "" stands for a series of each table.
+    `time` is the column with the time. `values` has the name of each series and the column with its values. With the
+    name "", each table has its own series, named after the table.
     """
     series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:
@@ -198,7 +211,7 @@ def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, s
 
 
 def _by_day(series: Series, unit: str) -> str:
-    """Draw a bar for each day from the first to the last, including days without values."""
+    """Return a chart with a bar for each day from the first to the last, including days without values."""
     days_with_values, columns = sorted({day for days in series.values() for day in days}), []
     for count in range((days_with_values[-1] - days_with_values[0]).days + 1 if days_with_values else 0):
         day = days_with_values[0] + timedelta(days=count)
@@ -208,7 +221,7 @@ def _by_day(series: Series, unit: str) -> str:
 
 
 def _line_chart(series: Series, unit: str) -> str:
-    """Draw lines over time. A value of a day is drawn at its start in UTC."""
+    """Return a line chart over time. The value of a day is at the start of the day in UTC."""
 
     def start(time: date) -> datetime:
         return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)

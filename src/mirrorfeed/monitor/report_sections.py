@@ -1,8 +1,8 @@
 """Sections of the report: SQL queries over the ledger, and the types of their rows.
 
 `make fmt` copies the queries into the dashboard `resources/ledger.lvdash.json`. The report runs all queries as of the
-same time, the dashboard as of now. Days are in UTC: the report sets the time zone of the session, and UTC is the
-default of a SQL warehouse.
+same time, the dashboard as of the current time. Days are in UTC: the report sets the time zone of the session, and UTC
+is the default of a SQL warehouse.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mirrorfeed.orchestration.ledger import (
 
 NOW = "current_timestamp()"
 DASHBOARD_ONLY = frozenset({"operations", "phases"})
-"""Queries that the report does not run. The same figures are in `days`."""
+"""Queries that only the dashboard runs. The report has the same figures in `days`."""
 
 
 def _any_of(outcomes: Iterable[str]) -> str:
@@ -186,7 +186,7 @@ class TableState(Row):
     lag_versions: int | None = shown("Versions not published")
     last_published: datetime | None = shown("Last published", utc_minute)
     last_reported: datetime | None
-    """Time of `state`."""
+    """Time of the publication or failure in `state`."""
     mirror: str | None = shown("Mirror")
     """`verified` or `different`. None if the table was never compared."""
     mirror_version: int | None = shown("At version")
@@ -206,7 +206,7 @@ class TableState(Row):
 
 @row
 class TableFreshness(Row):
-    """Minutes since the newest commit of a table and since each step, and minutes that changes wait for a step.
+    """Freshness of a table at its last check: minutes since each step, and minutes for which changes wait for a step.
 
     The wait is 0 if no change waits. None means unknown.
     """
@@ -215,6 +215,7 @@ class TableFreshness(Row):
 
     table: str
     as_of: datetime
+    """Time of the check."""
     committed_minutes: float | None
     published_minutes: float | None
     consumed_minutes: float | None
@@ -243,7 +244,7 @@ class TableFreshness(Row):
 
 @row
 class DayOnTime(Row):
-    """Publications of a table on one day, and how many of them reached its freshness target."""
+    """Publications of a table on one day, and how many of them met its freshness target."""
 
     QUIET = "{rows} other days of tables: every publication was on time."
 
@@ -261,7 +262,7 @@ class DayOnTime(Row):
 
 @row
 class DayTotals(Row):
-    """All publications of one day."""
+    """Totals of all publications on one day."""
 
     day: date = shown("Day (UTC)", str)
     publications: int = shown("Publications")
@@ -278,7 +279,7 @@ class DayTotals(Row):
 
 @row
 class ArchiveState(Row):
-    """Archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
+    """Archived files of a table, or of all tables whose prices have the same currency, at the end of a day."""
 
     ALL = "all tables"
     QUIET = "{tables} with archived files: only the total is listed."

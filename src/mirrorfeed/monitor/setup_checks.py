@@ -62,7 +62,7 @@ _SAMPLE = {
     "at": ("timestamp", "timestamp'0001-01-01 00:00:00Z'"),
     "text": ("string", "'a'"),
 }
-"""Columns of a test file: type and SQL value."""
+"""Columns of a test file: type and SQL value by name."""
 
 
 class ExecutorsElsewhere(MirrorfeedError):
@@ -78,14 +78,17 @@ class NotAsExpected(Terminal):
 
 
 def new_folder() -> str:
-    """Return the name of a folder for one run of the checks. Readers of the landing zone ignore such folders."""
+    """Return a unique folder name for the files of one run of the checks. Readers of the landing zone ignore it."""
     return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
 
 
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """Yield the findings of all checks, in the order in which a publication would need the checked parts."""
+    """Yield the findings of `doctor --setup`, in the order in which a publication needs the checked parts.
+
+    Errors become findings. Creates the ledger if it does not exist.
+    """
     progress.info("Checking the setup")
     location = config.ledger
     yield from check_rights(workspace, required_rights(config))
@@ -120,7 +123,7 @@ def check_credential(config: Config) -> Finding:
 
 
 def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Check that each process that publishes can write: the driver, Spark, and executors if they upload files."""
+    """Yield findings: whether the driver, Spark, and executors (if they upload files) can write."""
     store, folder = zone_of(config), new_folder()
 
     def from_driver() -> str:
@@ -159,9 +162,9 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 def check_staging_area(
     spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
 ) -> tuple[Finding, StagingArea | None]:
-    """Check whether Spark writes files that the driver can read, and whether the driver must rewrite them.
+    """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite them.
 
-    Also returns the staging area, or None if it cannot be used.
+    Also returns the staging area, or None if it is missing or cannot be used.
     """
     check = "files, written by Spark and read by the driver"
     try:
@@ -176,7 +179,7 @@ def check_staging_area(
 
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
-    """Write a file with Spark. Returns how its schema differs from the schema of published files, or an empty text."""
+    """Write a file with Spark, and return how its schema differs from published files. Empty if it does not differ."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
@@ -193,7 +196,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Check the bytes of the files with changes that were published in the last day."""
+    """Compare the bytes of changes that were published in the last day (`count`) with the limit of a database."""
     volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, volume, SPREAD)
@@ -201,7 +204,7 @@ def check_changes(count: int) -> Finding:
 
 
 def check_source(facts: TableFacts) -> Finding:
-    """Return the finding of a source, without errors of the landing zone, which other checks report."""
+    """Return a finding: whether changes of a source can be published. Ignores errors of the landing zone."""
     check, errors = f"changes of {facts.source_name}", facts.errors
     if not facts.source_facts.is_read or (errors and facts.log_facts.is_read):
         return failed_with(check, errors[-1])
@@ -209,7 +212,10 @@ def check_source(facts: TableFacts) -> Finding:
 
 
 def check_days(spark: SparkSession) -> Finding:
-    """Check whether change feeds return the days that the older calendar lacks. Snapshots always return them."""
+    """Return a finding: whether change feeds return dates from 1582-10-05 to 1582-10-14 unchanged.
+
+    The calendar of older Spark versions lacks these days. Snapshots always return them.
+    """
     check = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:
         if all_days_are_read(spark):
@@ -224,7 +230,10 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Check the behavior of the platform. The findings can be shared: they contain no tables, locations or people."""
+    """Yield the findings of `doctor --live` about storage, Spark and network.
+
+    The findings can be shared, because they contain no names of tables, locations or people.
+    """
     progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_live(spark, config, store, environment):
@@ -251,7 +260,7 @@ def _check_live(spark: SparkSession, config: Config, store: Store, environment: 
 
 
 def _anonymize(text: str, config: Config, store: Store) -> str:
-    """Replace locations in the configuration, names of volumes, and mail addresses."""
+    """Return the text with placeholders for locations in the configuration, names of volumes, and mail addresses."""
     for path, placeholder in (
         (store.address(""), "<landing zone>"),
         (config.landing_zone, "<landing zone>"),

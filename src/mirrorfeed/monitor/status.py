@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
-"""States without unpublished versions."""
+"""States in which no unpublished version is known."""
 _HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at"}
 
 
@@ -39,22 +39,25 @@ class Status(Row):
     table: str = shown("table")
     source: str
     state: str = shown("state")
-    """`failing`, `behind`, `never published`, `paused`, `compared` or `up to date`."""
+    """`failing`, `behind`, `never published`, `paused`, `compared` or `up to date`.
+
+    `compared` means that the table is published by comparison, so its lag is unknown.
+    """
     feed: str | None = shown("feed")
-    """Kind of change data feed that the source has."""
+    """Kind of change data feed of the source. None if unknown."""
     service: str | None = shown("in Fabric")
     """Status of the table in Fabric. None if Fabric was not read."""
     published_version: int | None = shown("published")
     newest_version: int | None = shown("newest")
     lag_versions: int | None
     lag_seconds: float | None = shown("lag", lambda seconds: duration(seconds) if seconds else None, right=True)
-    """Seconds since the commit of the oldest unpublished version."""
+    """Seconds since the commit of the oldest unpublished version. 0 if there is none, and None if unknown."""
     not_renamed: int = shown("not renamed", nonzero)
     """Number of published files that still have staged names. The next run renames these files."""
     not_consumed: int = shown("not consumed", nonzero)
-    """Number of files that Fabric has not consumed. Fabric leaves the last consumed file, which is not counted."""
+    """Number of files that Fabric has not consumed. Fabric keeps the last consumed file, which is not counted."""
     has_consumed: bool
-    """True if anything shows that Fabric has consumed a file. If False, `not_consumed` can be one too high."""
+    """True if it is certain that Fabric has consumed a file. If False, `not_consumed` can be one too high."""
     freshness: Freshness | None
     """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
@@ -85,7 +88,7 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return how long changes have waited for a step, or how long ago the step was. None if it is unknown."""
+        """Return, in words, how long changes have waited for a step or how long ago the step was. None if unknown."""
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)
@@ -136,7 +139,12 @@ def read_status(
     fabric: bool = False,
     mirror: str | None = None,
 ) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
-    """Return the status of each table (most urgent first), notes and a summary."""
+    """Return the status of all tables or only of `names` (most urgent first), notes and a summary.
+
+    With `behind`, the rows omit tables that are `up to date` or `compared`. With `fabric`, also reads the status of the
+    tables in Fabric, and refreshes the SQL endpoint. `mirror` is a folder with copies of the mirrored tables, which are
+    read instead of the tables in Fabric. An error of a table is in its row.
+    """
     progress.info("Reading the newest versions")
     collector = Collector(config, spark, syncs=ENDPOINT_NOT_READ if mirror else None, mirror=mirror)
     if fabric:
@@ -155,7 +163,10 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note about tables that are not listed and have files, if nothing shows that Fabric consumes them."""
+    """Return a note that counts the tables with files of which nothing shows that Fabric has consumed one.
+
+    Counts only tables that the output does not list. Empty if there is no such table.
+    """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
     if not unknown:
