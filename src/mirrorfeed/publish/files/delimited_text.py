@@ -1,8 +1,8 @@
 """Write data files as delimited text.
 
-A text is quoted if it contains a separator, a quote, an escape character or a line break, starts or ends with a space,
-is empty, or equals the text for NULL. A quoted value is never NULL. Without quotes, special characters are escaped, and
-ambiguous values are rejected.
+A value is quoted if it contains a separator, a quote, an escape character or a line break, starts or ends with a space,
+is empty, or equals the text for NULL. A quoted value is never NULL. Without a quote character, separators and line
+breaks are escaped, and values that equal the text for NULL are rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from mirrorfeed.publish.files.rolling_writer import UnwritableValue
 
 
 def _refuse_years(values: pa.Array, name: str) -> None:
-    """Raise `UnwritableValue` for dates and times outside the years 1 to 9999, which readers do not parse."""
+    """Raise `UnwritableValue` if a date or time is outside the years 1 to 9999. Readers cannot parse other years.
+
+    `name` is the column's name, for the error.
+    """
     if not pa.types.is_temporal(values.type):
         return
     bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
@@ -38,7 +41,7 @@ def _text(value: str) -> pa.Scalar:
 
 
 def _plain_text(values: pa.Array) -> pa.Array:
-    """Return the values as text, without quotes or escapes."""
+    """Return the values of a column as text, without quotes or escapes. NULL stays NULL."""
     kind = values.type
     if pa.types.is_binary(kind):  # Arrow cannot encode Base64
         texts = [data if data is None else base64.b64encode(data).decode() for data in values.to_pylist()]
@@ -67,7 +70,7 @@ def checksum(data: bytes) -> int:
 
 
 class SnappyFrames:
-    """Writer of the Snappy framing format. Compresses immediately and buffers nothing."""
+    """Writer of the Snappy framing format. Compresses and writes the data of each call at once."""
 
     def __init__(self, sink: Any) -> None:
         self._sink, self._codec = sink, pa.Codec("snappy")
@@ -89,7 +92,7 @@ class SnappyFrames:
 
 
 class TextForm:
-    """Writes rows as lines of text, compressed as a whole."""
+    """Writer of a file of delimited text with a header line. The whole file is compressed."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str, format_: Delimited) -> None:
         self._format, self._encoder = format_, codecs.getincrementalencoder(format_.encoding)()
@@ -103,7 +106,7 @@ class TextForm:
         self._sink.write(self._encoder.encode(self._header(schema)))
 
     def write(self, group: pa.Table) -> None:
-        """Write a group of rows. Raises `UnwritableValue`."""
+        """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value."""
         for batch in group.combine_chunks().to_batches():
             text = self._rows(batch)
             try:
@@ -122,7 +125,7 @@ class TextForm:
         return self._format.column_separator.join(names) + self._format.row_separator
 
     def _rows(self, rows: pa.RecordBatch) -> str:
-        """Return the rows as text, each with its row separator at the end."""
+        """Return the rows as text, each followed by a row separator. Raises `UnwritableValue`."""
         if not rows.num_rows:
             return ""
         for at, name in enumerate(rows.schema.names):
@@ -184,7 +187,7 @@ class TextForm:
 
 
 class _OpenSink:
-    """Wrapper that the compressor can close while the sink in it stays open."""
+    """Wrapper of a file whose `close` does not close the file, for compressors that close their output."""
 
     closed = False
 

@@ -18,13 +18,16 @@ from mirrorfeed.storage.request_retries import NewFile
 
 ROW_GROUP_BYTES = 32 * 2**20
 _MIN_PIECE_BYTES = 2**10
-"""Minimum size of a piece of a batch, in bytes of memory."""
+"""Minimum size in memory, in bytes, of the pieces into which a batch is split."""
 _NEARLY_FULL = 0.9
-"""Share of the target size at which a file is closed, because the rest would be a small row group."""
+"""Share of the target size at which a file is closed. Otherwise, its last row group would be small."""
 
 
 def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File]:
-    """Stage landing rows in order. Returns no file if there are no rows. Raises `BadRows`."""
+    """Write landing rows to staged files, in order. Returns the files, or an empty list if there are no rows.
+
+    Raises `BadRows` if the file format cannot store a value.
+    """
     files = _Files(job)
     try:
         for batch in batches:
@@ -37,7 +40,7 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File
 
 
 def write_empty(job: StagingJob) -> File:
-    """Stage one file with a schema and no rows."""
+    """Write one staged file with the schema of the table and without rows, and return it."""
     files = _Files(job)
     files.open()
     files.close()
@@ -45,7 +48,7 @@ def write_empty(job: StagingJob) -> File:
 
 
 class UnwritableValue(Exception):
-    """A value cannot be written in this format. Internal: the caller adds the row's key."""
+    """Internal error: the file format cannot store a value. Converted to `BadRows`, which has the key of the row."""
 
     def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
         super().__init__(reason, column, row, shown)
@@ -53,19 +56,22 @@ class UnwritableValue(Exception):
 
 
 class Form(Protocol):
-    """Writer of a file format."""
+    """Writer of one file in a file format, such as Parquet or delimited text."""
 
     def write(self, group: pa.Table) -> None:
-        """Append rows. Nearly all of their bytes are in the sink when the method returns."""
+        """Append rows. Nearly all bytes are written to the file before the method returns, so its size is known.
+
+        Raises `UnwritableValue` if the format cannot store a value.
+        """
         ...
 
     def close(self) -> None:
-        """End the content of the file. The sink stays open."""
+        """Complete the content of the file, without closing the file itself."""
         ...
 
 
 class ParquetForm:
-    """Writes every group of rows as a row group with statistics."""
+    """Writer of a Parquet file. Each call of `write` writes one row group with statistics."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
         # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
@@ -84,7 +90,7 @@ class ParquetForm:
 
 
 class _Files:
-    """Writes one file at a time. Batches are split and combined to row groups that fill the file."""
+    """Writer of one staged file after another. Splits and combines batches to row groups near the target size."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
@@ -96,7 +102,7 @@ class _Files:
         self._has_marker = job.with_marker
         """True if the open file has a marker column."""
         self._memory_bytes, self._memory_per_file_byte = 0, 1.0
-        """Size in memory of the rows in the open file, and its ratio to the size of the file."""
+        """Size in memory of the rows in the open file, in total and per byte of the file."""
         self._rows = Counter[str]()
         self.written: list[File] = []
 
@@ -129,12 +135,12 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """Close the open file after a failure, without recording it."""
+        """Close the open file after a failure, without adding it to `written`."""
         if self._file is not None:
             self._file.close()
 
     def _room(self) -> int:
-        """Return the bytes in memory that the buffer still has room for, so that the file reaches its target size."""
+        """Return how many more bytes of rows, as sized in memory, complete the row group or the file. At least 1."""
         left = self._job.output.target_file_size - (self._file.bytes if self._file else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._memory_per_file_byte)) - self._buffered_bytes)
 
@@ -164,7 +170,7 @@ class _Files:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
-        """Return whether the group needs a marker column. With `upserts_by_default`, upserts do not need one."""
+        """Return whether the rows need a file with a marker column. With `upserts_by_default`, upserts do not."""
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.files.spark_files import SparkFiles
 
 SMALL_BATCH_ROWS = 20_000
-"""Maximum number of rows that the driver collects.
+"""Maximum number of rows that the driver collects and writes with Arrow.
 
 CPU seconds of a whole publication, with Arrow and with Spark's writer (`tests.bench.small_batch_limit`, two cores, rows
 of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for 20,000, 1.4 and 1.5 for 50,000, 1.9 and 1.6 for 100,000.
@@ -47,21 +47,24 @@ A higher limit needs more driver memory and saves little time.
 MAX_DRIVER_KEYS = 2**23
 """Maximum number of keys whose 64-bit hashes (64 MiB) are compared on the driver. Spark compares more keys."""
 _WIDE_ROW_BYTES = 4096
-"""If the texts of one row are longer, the driver collects no rows, because together they may be large."""
+"""Maximum total size of the text and binary values of a row. With a larger row, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
-"""Helper column: true if the texts of a row are too long. The change feed reserves this name, so no table has it."""
+"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`. The change data feed reserves this name, so no table has
+it."""
 _SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
-"""Setting that Spark's message names if a result is too large. The error has no condition by which to recognize it."""
+"""Text that identifies Spark's error for a result that is too large, because this error has no error condition."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
 """Seconds to wait for a later modification time. Storage times have a precision of one second or better."""
 _MAX_SEARCHED_KEYS = 1_000
 """Maximum number of keys whose source rows are searched for invalid text. With more keys, all rows are searched."""
 FindInvalidText = Callable[[pa.Table], list[BadRow]]
-"""Find the source rows with these keys that contain invalid UTF-8. A table without columns means all keys."""
+"""Function that searches the source rows with the given keys, or all rows if the argument has no columns, and returns
+those with invalid UTF-8."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
-"""Return the rows that the source has for these keys at the end of the range, or None if it has none."""
+"""Function that returns landing rows for those of the given keys that the source has at the end of the range, or None
+if it has none of them."""
 
 
 def stage(
@@ -76,14 +79,21 @@ def stage(
     find_invalid_text: FindInvalidText | None = None,
     existing_rows: ExistingRows | None = None,
 ) -> Staged:
-    """Stage landing rows as files. Raises `BadRows`.
+    """Check landing rows, and write them to staged files in the landing zone. Returns the files with their row counts.
 
-    - `area`: staging area for Spark's files. None if only small batches can be staged.
-    - `expect_small`: a hint. If it is wrong, Spark computes the rows a second time.
-    - `rows_per_file`: maximum rows per file. Called only if Spark writes the files.
-    - `unique_keys`: key columns. Rows with the same key are bad rows.
-    - `find_invalid_text`: required for rows of a change feed, which may have replaced invalid UTF-8.
-    - `existing_rows`: called with the deleted keys. Its rows are staged after the other rows, in separate files.
+    The driver writes batches that `collect_small_batch` returns, Spark writes all others. Without rows, no file is
+    staged. Raises `BadRows` if rows cannot be published, and `StagingPathRequired` if Spark must write the files but
+    `area` is None.
+
+    - `rows`: landing rows, which include the column `PROBLEM`.
+    - `area`: staging area in which Spark writes its files before they are uploaded.
+    - `upload_from`: whether the driver or the executors upload Spark's files.
+    - `expect_small`: try to collect the rows first. If there are too many, Spark computes the rows a second time.
+    - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
+    - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key are bad rows.
+    - `find_invalid_text`: called if rows contain the replacement character for invalid UTF-8, which a change data feed
+      may have inserted. The rows that it returns are bad rows.
+    - `existing_rows`: called with the deleted keys. The returned rows are staged in separate files, applied last.
     """
     with ExitStack() as folders:
 
@@ -120,7 +130,10 @@ def stage(
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
-    """Return the rows, or None if there are more than `SMALL_BATCH_ROWS` or they are too large. Keeps their order."""
+    """Collect the rows on the driver, in their order. Returns None if there are too many rows or a row is too large.
+
+    The limits are `SMALL_BATCH_ROWS`, `_WIDE_ROW_BYTES` and `spark.driver.maxResultSize`.
+    """
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     if texts:
         rows = rows.selectExpr(*_without_wide_texts(rows.columns, texts))
@@ -136,7 +149,10 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
-    """Estimate the size of a row in a file from a sample. Returns None if there are no rows, or if rows are large."""
+    """Return the average bytes per row in a Parquet file of the first rows. Returns None if no rows can be collected.
+
+    This is the case if there are no rows or if a row is too large for `collect_small_batch`.
+    """
     sample = collect_small_batch(rows.limit(_SAMPLE_ROWS))
     if not sample:
         return None
@@ -146,7 +162,7 @@ def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
 
 
 def has_duplicates(numbers: pa.ChunkedArray) -> bool:
-    """Return whether a 64-bit number occurs more than once."""
+    """Return whether any of the 64-bit numbers occurs more than once."""
     if not len(numbers):
         return False
     # Sort the numbers in place, because a hash table would need about 100 bytes per number.
@@ -156,7 +172,7 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
 
 
 def _without_wide_texts(columns: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
-    # Observing the sizes would take a noticeable part of the time of a small publication.
+    # Measuring the sizes with an Observation would take a noticeable part of the time of a small publication.
     sizes = (f"coalesce(octet_length({quote(name)}), 0)" for name in texts)
     is_wide = f"{' + '.join(sizes)} > {_WIDE_ROW_BYTES}"
     for name in columns:
@@ -166,12 +182,12 @@ def _without_wide_texts(columns: Sequence[str], texts: Sequence[str]) -> Iterato
 
 @dataclass(frozen=True)
 class _Part:
-    """Checked landing rows that can be written as files."""
+    """Landing rows that passed the checks, in memory or in the staging area, with functions to use them."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
-    """Return the keys that the rows delete, or None if there are none."""
+    """Returns the keys that the rows delete, or None if there are none."""
     write: Callable[[], Staged]
-    """Write the files. Raises `BadRows`."""
+    """Writes the rows to staged files, and returns these. Raises `BadRows` if the file format cannot store a value."""
 
 
 def _spark_part(
@@ -191,7 +207,8 @@ def _spark_part(
         raise BadRows(*bad)
 
     def deleted() -> DataFrame | None:
-        # With `changes: full`, a later row may add a deleted key again. That row is then published twice.
+        # With `changes: full`, a later row may add a deleted key again. Then this row is staged a second time, as an
+        # existing row of the source.
         if not files.rows.get(Marker.DELETE.name.lower()):
             return None
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
@@ -207,6 +224,7 @@ def small_part(
     unique_keys: Sequence[str] = (),
     find_invalid_text: FindInvalidText | None = None,
 ) -> _Part:
+    """Check landing rows that the driver collected. Raises `BadRows` if rows cannot be published."""
     bad = bad_rows(batch, PROBLEM, job.keys) or _duplicates_in_batch(batch, unique_keys)
     if not bad and find_invalid_text:
         replaced = batch.filter(pc.equal(batch.column(PROBLEM), Problem.REPLACED_TEXT.value))
@@ -223,7 +241,7 @@ def _keys_to_search(keys: pa.Table) -> pa.Table:
 
 
 def _deleted_keys(batch: pa.Table, job: StagingJob) -> pa.Table | None:
-    """Return the keys whose last row is a delete, or None if there are none."""
+    """Return the keys whose last row in the batch is a delete, or None if there are none."""
     if MARKER not in batch.column_names:
         return None
     names, at = [str(at) for at in range(len(job.keys))], pa.array(range(batch.num_rows), pa.int64())
@@ -255,12 +273,15 @@ def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]
 
 
 def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
-    """Return the first keys that are NULL or not unique."""
+    """Return the first `PROBLEMS_SHOWN` keys that are NULL or not unique in the rows."""
     return bad_rows(rows_and_markers.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
 
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
-    """Read a single integer key from the files, in a tenth of the time of a query. Returns None for other keys."""
+    """Read the key column from Spark's files, in a tenth of the time of a query. Raises `StagingFilesLost`.
+
+    Returns None if the key is not one integer column, contains NULL, or this process cannot open the files directly.
+    """
     if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [
         True
     ] or not files.area.is_visible():

@@ -57,29 +57,29 @@ _OPTIONS = {
     "parquet.summary.metadata.level": "NONE",  # write no files without rows
     "maxRecordsPerFile": "0",  # no limit
 }
-"""Parquet options for Spark. An engine may ignore them, so each file is checked.
+"""Parquet options for Spark's writer. An engine may ignore them, so each file is checked after the write.
 
-Spark 4.0 reads the first two only from the session, which belongs to the user.
+Spark 4.0, for example, reads the first two only from the configuration of the user's session.
 """
 _BATCH_ROWS = 2**14
 _PARALLEL_FILES = 4
 """Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
 _STORAGE_PROPERTIES = ("is_from_converted_type", "force_set_converted_type")
-"""Properties that describe how a file stores a logical type, and that are not part of the type."""
+"""Properties in the JSON of a Parquet logical type that describe its storage. Files may differ in these properties."""
 _Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("result", pa.string())])
 
 
 @dataclass(frozen=True)
 class SparkFiles:
-    """The files of a publication in the staging area."""
+    """The files that Spark wrote for a publication, in a folder of the staging area."""
 
     area: StagingArea
     folder: str
     written: DataFrame
     """DataFrame that reads the files."""
     names: Sequence[str]
-    """Names in the order in which the files are applied."""
+    """Names of the files, in the order in which Fabric must apply them."""
     rows: dict[str, int]
     """Rows by marker, counted during the write."""
     replaced: int = 0
@@ -94,7 +94,11 @@ class SparkFiles:
 def write_with_spark(
     rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
 ) -> Iterator[SparkFiles]:
-    """Write landing rows to a folder of the staging area, which is deleted at the end. Raises `BadRows`."""
+    """Context manager that writes landing rows with Spark to a folder of the staging area, and yields the files.
+
+    The folder is deleted at the end. `part` is a suffix for the folder's name, so that one job can have two folders.
+    Raises `BadRows` if rows cannot be published, and `StagingUnusable` or `StagingFilesLost` if the write failed.
+    """
     folder, observation = area.folder(job) + part, Observation()
     finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))
     options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.output.compression}
@@ -105,7 +109,7 @@ def write_with_spark(
         try:
             finished.write.options(**options).parquet(folder)
         except Exception as error:
-            # The source's reader handles its own errors.
+            # Errors of reading the source are converted by the caller, which reads the source.
             if find_condition(error, SOURCE_FAULTS) or area.root not in str(error):
                 raise
             raise area.write_error(rows.sparkSession, folder, error) from error
@@ -147,10 +151,11 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """Return SQL for all columns except the problem, each nullable, so that all files of a table have one schema.
+    """Yield a SQL expression for each column except `PROBLEM`.
 
-    The condition must be one whose result Spark does not know in advance, because Spark simplifies all others.
+    The expressions make all columns nullable, so that all files of a table have the same schema.
     """
+    # Spark removes a condition whose result it knows in advance, and the column would stay not nullable.
     for field in rows.schema.fields:
         name = quote(field.name)
         if field.name != PROBLEM:
@@ -163,14 +168,18 @@ class FileCheck:
 
     file: pq.ParquetFile
     rows: dict[int | None, int]
-    """Rows by marker, from the footer and the marker column of the file."""
+    """Number of rows by marker number, or under None if rows have no marker. Without zeros."""
     differs: str
-    """How the file differs from other files of the table. Empty if it does not."""
+    """First difference from the schema of the table, in words. Empty if there is none."""
     needs_rewrite: bool
+    """True if the file cannot be uploaded as Spark wrote it."""
 
 
 def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
-    """Compare a file from Spark with the schema of the table. Raises an error of pyarrow if the file is damaged."""
+    """Count the rows of a file from Spark, and return whether the job must rewrite the file before the upload.
+
+    Raises an error of PyArrow if the file is damaged.
+    """
     # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     rows = _count_markers(parquet) if job.with_marker else {None: parquet.metadata.num_rows}
@@ -182,7 +191,7 @@ def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
 
 
 def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
-    """Count rows by marker from the statistics, or from the column if statistics are not sufficient."""
+    """Return the number of rows by marker. Reads the marker column only where the statistics are not sufficient."""
     metadata, counts = file.metadata, Counter[int | None]()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -195,7 +204,7 @@ def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
 
 
 def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
-    """Return the first difference from the schema in words, or an empty text."""
+    """Return the first difference between a file and the schema `wanted`, in words, or an empty text."""
     sample = io.BytesIO()
     pq.ParquetWriter(sample, wanted).close()
     columns, expected = _columns(file), _columns(pq.ParquetFile(sample))
@@ -220,7 +229,10 @@ def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
 
 
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload the files from the driver. Raises `BadRows` for delimited text."""
+    """Upload the files from the driver. Returns the staged files.
+
+    Raises `BadRows` if delimited text cannot store a value, and `StagingFilesLost` if files are missing or damaged.
+    """
     # The process has one pool, because a thread reuses its memory for its next file.
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
@@ -233,9 +245,10 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Upload one file from Spark.
+    """Upload one file that Spark wrote. Returns no staged file if it has no rows.
 
-    Stages no file if the file has no rows, and several files if its text is larger than the target size.
+    Returns several staged files if the file is rewritten and exceeds the target size. Raises `BadRows` if delimited
+    text cannot store a value, and `StagingFilesLost` if the file is missing or damaged.
     """
     retries_before = retry_counter().of_thread
     with area.open(path) as file:
@@ -253,7 +266,7 @@ def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
 
 
 def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
-    for is_last in (False, True):  # try a second staged name
+    for is_last in (False, True):  # after a failure, try once more with a new staged name
         file.seek(0)
         try:
             with job.open() as new:
@@ -266,7 +279,10 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file within the landing zone. Never retried: the file may have moved even if the response was lost."""
+    """Rename a file of the staging area to a new staged name, and return it. Both are in the landing zone.
+
+    Raises `StagingFilesLost` if the file is missing. Not retried, because a failed request may have renamed the file.
+    """
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
@@ -280,7 +296,7 @@ def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in bounded memory."""
+    """Yield the rows of a file in small batches. Raises `StagingFilesLost` with `path` if a read fails."""
     try:
         yield from file.iter_batches(batch_size=_BATCH_ROWS)
     except (pa.ArrowException, OSError) as error:
@@ -288,7 +304,7 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
-    """Raise an error if the uploaded rows are not the written rows."""
+    """Raise `StagingFilesLost` unless as many rows of each marker were uploaded as Spark wrote."""
     uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
     if uploaded != files.rows:
         left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")
@@ -296,7 +312,11 @@ def _check_counts(files: SparkFiles, staged: Staged) -> None:
 
 
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload the files with one task per file, for initial loads that are too large for the driver."""
+    """Upload the files from executors, with one Spark task per file. Returns the staged files.
+
+    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLost` if rows are missing afterwards, and
+    `ExecutorUploadFailed` (transient) or `ExecutorUploadImpossible` for other errors of a task.
+    """
     if not files.names:
         return Staged(())
     numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
@@ -319,9 +339,10 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
-    """Return a function for `mapInArrow` whose input rows are positions in `paths`.
+    """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`.
 
-    The function returns errors as rows, because Spark reports only text if a task fails.
+    Each output row is JSON with the staged files or an error. The function does not raise errors, because Spark passes
+    on only their text.
     """
 
     def upload(number: int) -> dict[str, object]:

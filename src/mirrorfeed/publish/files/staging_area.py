@@ -1,8 +1,9 @@
 """The staging area: the folder in which Spark writes files before they are uploaded.
 
-The folder is in the landing zone if Spark and this process can both access the landing zone, otherwise at
-`staging_path`. Each publication has a subfolder, whose name contains a hash of the table's address, the log id and the
-record number. So deployments can share a staging area, and only folders that no publication needs are deleted.
+The folder is in the landing zone if Spark and this process both access the landing zone as a folder, otherwise at
+`staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose name contains a hash
+of the table's address, the log id and the record number. So deployments can share a staging area, and each deletes only
+subfolders of its own tables.
 """
 
 from __future__ import annotations
@@ -34,34 +35,41 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""Name of the folder in a landing zone. Not in a table's folder, which Spark would create again after a deletion."""
+"""Name of the staging area in a landing zone. It is not in a table's folder, because Spark would create a deleted table
+folder again."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
-"""Folder name: table, log and record number."""
+"""Name of a publication's folder. The groups are the hash of the table's address, the log id and the record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
-"""Characters that Spark would interpret as a pattern."""
+"""Characters that Spark would interpret as a pattern in a path."""
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
 _DISK_FULL = "No space left on device"
 
 
 @dataclass(frozen=True)
 class StagingArea:
+    """A staging area. Paths in arguments and results are absolute."""
+
     root: str
+    """Path of the staging area."""
     in_zone: bool = False
-    """True if the folder is in the landing zone, so that an upload is a rename."""
+    """True if the staging area is in the landing zone, so that an upload is a rename."""
     workspace: Callable[[], Any] = default_workspace
+    """Returns the Databricks client with which files of a volume are read and deleted."""
 
     def folder(self, job: StagingJob) -> str:
+        """Return the path of the folder for the files of a job. Does not create the folder."""
         return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
     def check(self, folder: str) -> None:
-        """Raise `SymbolicLink` if the folder or a parent is a symbolic link."""
+        """Raise `SymbolicLink` if `folder` or one of its parents in the staging area is a symbolic link."""
         resolve("write", *self._below(folder))
 
     def file_names(self, folder: str, written: DataFrame) -> list[str]:
-        """Return the files that Spark's reader lists, in the order of the partitions that wrote the files.
+        """Return the names of the files that `written` reads, in the order of the partitions that wrote the files.
 
-        A plain listing would also show files of failed and repeated tasks.
+        `written` must be the result of `read`. Raises `StagingFilesLost` if it reads a file that Spark did not write.
         """
+        # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
             name = unquote(uri).rpartition("/")[2]
@@ -71,10 +79,15 @@ class StagingArea:
         return [name for *_, name in sorted(parts)]
 
     def read(self, spark: SparkSession, folder: str, schema: Any) -> DataFrame:
+        """Return a DataFrame that reads the files in a folder of the staging area."""
         return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file that Spark wrote, for random access."""
+        """Return a seekable reader of a file that Spark wrote.
+
+        Raises `StagingUnreadable` without read permission, `StagingFilesLost` if the file cannot be opened, and
+        `StagingNotVisible` if this process cannot access the staging area.
+        """
         root, below = self._below(path)
         try:
             if self.is_visible():
@@ -92,7 +105,10 @@ class StagingArea:
         raise errors.StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
-        """Try to delete a folder. Remaining files do no harm, and the next publication of the table tries again."""
+        """Delete a folder of the staging area. Ignores errors of the storage.
+
+        Remaining files do no harm, and a later publication of the table tries to delete them again.
+        """
         root, below = self._below(folder)
         with suppress(MirrorfeedError):
             # Deleting a folder starts with a rename, which the mount of a volume does not support.
@@ -111,9 +127,9 @@ class StagingArea:
         return VolumeStore(root, self.workspace)
 
     def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
-        """Delete the table's folders of other logs and of records up to this one, which no publication needs.
+        """Delete the folders of the job's table that belong to other logs, or to records up to the record of the job.
 
-        Without `may_request`, does nothing if this would send requests to a workspace.
+        Without `may_request`, does nothing if the staging area can only be accessed with requests to a workspace.
         """
         if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
@@ -121,12 +137,12 @@ class StagingArea:
                     self.remove(folder)
 
     def clear_table(self, address: str) -> None:
-        """Delete all folders of a table that is reloaded or dropped."""
+        """Delete all folders of the table with this folder address in the landing zone. Ignores storage errors."""
         for folder, *_ in self._folders(address):
             self.remove(folder)
 
     def _folders(self, address: str) -> Iterator[tuple[str, str, int]]:
-        """Yield the folders of a table's publications, with log and record number."""
+        """Yield the path, log id and record number of each folder of a table. Yields nothing if listing fails."""
         root, below = self._below(self.root)
         names: list[str] = []
         with suppress(MirrorfeedError):
@@ -137,16 +153,22 @@ class StagingArea:
                 yield f"{self.root}/{name}", parts[2], int(parts[3])
 
     def _below(self, path: str) -> tuple[str, str]:
-        """Split `path` into the configured folder and the relative path."""
+        """Split an absolute path into the root of its store and the path below it.
+
+        The root is the landing zone if the staging area is in the landing zone, otherwise the staging area.
+        """
         root = self.root.removesuffix(f"/{IN_ZONE}") if self.in_zone else self.root
         return root, path[len(root) + 1 :]
 
     def is_visible(self) -> bool:
-        """Return whether this process can open the files without requests."""
+        """Return whether this process can open the staging area as a folder, without requests to a workspace."""
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Find the reason why Spark could not write a folder, with a test write. Deletes what was written."""
+        """Return the error to raise after Spark failed to write `folder` with `error`. Deletes the folder.
+
+        Returns `StagingUnusable` if Spark cannot write a small test file either, otherwise `StagingFilesLost`.
+        """
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
@@ -162,9 +184,10 @@ class StagingArea:
 def staging_area_for(
     spark: SparkSession, staging_path: str | None, store: Store, environment: Mapping[str, str] = os.environ
 ) -> StagingArea | None:
-    """Return the staging area, or None if there is none, for example with Spark Connect without `staging_path`.
+    """Return the staging area for publications to the landing zone `store`, or None if there is none.
 
-    Without a staging area, only small batches can be published.
+    There is none if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
+    only small batches can be published. Raises `StagingNotInVolume` on Databricks if `staging_path` is not in a volume.
     """
     zone, databricks = store.address(""), is_on_databricks(environment)
     is_local = is_on_this_machine(spark, environment)
@@ -179,7 +202,10 @@ def staging_area_for(
 
 
 def clear_staging(staging_path: str | None, store: Store, table: str) -> None:
-    """Delete the files of a table, given by its address, in all possible staging areas."""
+    """Delete the files of a table in every staging area that its publications may have used. Ignores storage errors.
+
+    `table` is the address of the table's folder in the landing zone.
+    """
     zone = store.address("")
     areas = [StagingArea(staging_path)] if staging_path else []
     if Path(zone).is_absolute():
@@ -195,7 +221,10 @@ def _hash(address: str) -> str:
 
 
 def _temporary_folder() -> str:
-    """Return this user's folder. The path is the same in every run, so that a run can delete files of earlier runs."""
+    """Create and return this user's temporary folder. Raises `StagingUnusable` if other users can write to it.
+
+    The path is the same in every run, so that a run can delete files of earlier runs.
+    """
     folder = Path(tempfile.gettempdir(), f"mirrorfeed-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Settings of one staging job (folder, schema, format), its result, and rows that cannot be published."""
+"""Settings for staging the files of one record, the resulting files, and rows that cannot be published."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """Return a row as text. Arrow formats dates and times, because Python's dates have only years of four digits."""
+    """Return the row at position `at` as text for messages, such as `id = 1, name = NULL`."""
 
+    # Arrow formats dates and times, because Python's dates have only years of four digits.
     def one(value: pa.Scalar) -> str:
         if not value.is_valid:
             return "NULL"
@@ -56,7 +57,10 @@ def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    r"""Return a text in quotes. Of invalid UTF-8, return only the part around the first invalid byte, as `\xff`."""
+    r"""Return a text in quotes, for messages.
+
+    If the text is not valid UTF-8, returns only the part around the first invalid byte, and invalid bytes as `\xff`.
+    """
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:
@@ -66,7 +70,10 @@ def shown_text(data: bytes) -> str:
 
 
 def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """Return name and text of the first column of a row that contains invalid UTF-8."""
+    """Return name and text of the first column with invalid UTF-8 in the row at position `at`, for messages.
+
+    Returns an empty text if all columns are valid.
+    """
     for place, field in enumerate(rows.schema):
         if pa.types.is_string(field.type):
             try:
@@ -77,24 +84,29 @@ def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
-    """Return the schema of a data file. All columns are nullable, because a delete has only the keys."""
+    """Return the Arrow schema of a data file, with the marker column as last column if `with_marker` is true.
+
+    All columns are nullable, because the row of a delete has only the keys.
+    """
     fields = [pa.field(column.name, arrow_type(column)) for column in columns]
     return pa.schema([*fields, pa.field(MARKER, pa.int32())] if with_marker else fields)
 
 
 PROBLEMS_SHOWN = 5
+"""Maximum number of bad rows in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be published, with its key."""
+    """A row that cannot be published."""
 
     problem: Problem
     key: str
+    """Key of the row as text, with the column and its value if a value is the problem. Empty without keys."""
 
 
 class BadRows(Exception):
-    """Rows cannot be published. Internal: contains the first bad rows."""
+    """Internal error: rows cannot be published. Contains the first bad rows. Converted to `RowsRefused` for users."""
 
     def __init__(self, *rows: BadRow) -> None:
         super().__init__(*rows)
@@ -105,41 +117,46 @@ class Staged(NamedTuple):
     """The staged files of one publication."""
 
     files: Sequence[File]
-    """Files in the order in which they are applied. File numbers are assigned when the record is created."""
+    """Files in the order in which Fabric must apply them. All file numbers are 0 until the record is created."""
     corrections: int = 0
-    """Number of files at the end whose rows replace rows of earlier files."""
+    """Number of files at the end of `files` whose rows replace rows of earlier files."""
     retries: int = 0
-    """Number of store calls that other threads retried."""
+    """Number of storage requests that were retried in other threads or on executors."""
     differed: str = ""
-    """How files from Spark differed from other files of the table. Empty if none was rewritten."""
+    """First difference between the schemas of Spark's files and of the table, in words. Empty if there was none."""
     rows_read: int | None = None
-    """Rows of the source, if the whole source was read."""
+    """Number of rows of the source if the whole source was read, otherwise None."""
     look_up_seconds: float = 0.0
     """Seconds spent on looking up deleted keys in the source."""
     note: MirrorfeedError | None = None
-    """Note that changes were not read from the feed."""
+    """Warning that changes were not read from the change data feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagingJob:
-    """Settings of one staging job. Can be pickled for executors."""
+    """Settings for staging the files of one record. Can be pickled for executors."""
 
     store: Store
+    """The landing zone."""
     folder: str
-    """Folder of the table's log."""
+    """Path of the log's folder in the landing zone. Files are staged in this folder."""
     record_number: int
+    """Number of the record that will publish the files."""
     batch: str
+    """Random id of this attempt to publish. Part of the name of each staged file."""
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     with_marker: bool
+    """True if the rows have a marker column."""
     output: Output = AS_PARQUET
 
     def new_path(self) -> str:
-        """Return a new staged name. A name is never reused, because a repeated task or a delayed request may still
-        create the file."""
+        """Return the path of a new staged file, with a random name. A path is never reused, because a repeated task or
+        a delayed request may still create the file."""
         return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.extension)}"
 
     def open(self) -> NewFile:
+        """Create a staged file with a new name, and return its writer."""
         return NewFile(self.store, self.new_path)
 
     @property
@@ -164,7 +181,10 @@ def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
 
 
 def combine_staged(parts: Iterable[Staged]) -> Staged:
-    """Combine the files of several parts without corrections."""
+    """Combine parts of one publication. Returns all files in order, the sum of retries, and the first difference.
+
+    The other fields of the parts are ignored, for example `corrections`.
+    """
     parts = list(parts)
     differed = next((part.differed for part in parts if part.differed), "")
     files = [file for part in parts for file in part.files]
@@ -172,7 +192,10 @@ def combine_staged(parts: Iterable[Staged]) -> Staged:
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """Return the first rows that cannot be published. `problem` is the column with the problem of each row."""
+    """Return up to `PROBLEMS_SHOWN` rows that cannot be published. `problem` is the column with the problem of a row.
+
+    Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid.
+    """
     problems = rows.column(problem)
     if problems.null_count == len(problems):
         return []
