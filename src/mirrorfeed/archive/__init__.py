@@ -1,4 +1,5 @@
-"""Guard tables with archived files: a query that needs an archived file fails before anything is read."""
+"""Work with tables whose old files are in an archive tier. A read that needs an archived file fails before any data is
+read."""
 
 from __future__ import annotations
 
@@ -15,12 +16,17 @@ PROPERTY = "delta.timeUntilArchived"
 
 
 def has_interval(properties: Mapping[str, str]) -> bool:
-    """Return whether files of the table may count as archived."""
+    """Return whether the properties of a table set an archive interval."""
     return PROPERTY in properties
 
 
 def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
-    """Raise an error if a range of the change data feed, or the snapshot of a version, needs archived files."""
+    """Raise an error if a read needs archived or missing files. `what` is a range of the change data feed, or the
+    version of a snapshot.
+
+    Raises `ArchivedFilesNeeded` for archived files that are not restored, and `Gap` or `SnapshotGone` for missing
+    files. Does nothing on Databricks, or if the table has no archive interval.
+    """
     if has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files
 

@@ -1,9 +1,9 @@
-"""The archive interval of a table: the age from which files count as archived, and how to change it safely.
+"""The archive interval of a table: the age from which its files count as archived. Read it, and change it safely.
 
-The lifecycle rule of the cloud archives files that are older than its number of days. The table property is the age
-from which files count as archived. No file that the cloud has archived may count as active. Decreasing the property is
-always safe. Increasing it is not, because the cloud does not restore files: the property must never exceed the age of
-the youngest archived file, and that age grows by a day each day.
+The interval is the table property `delta.timeUntilArchived`. Independently, a lifecycle rule of the cloud archives
+files after a number of days. A file that the cloud has archived must never count as active, so decreasing the interval
+is always safe. Increasing it is not, because the cloud does not restore files: the interval must not exceed the age of
+the youngest archived file, which grows by a day each day.
 
 Only this module changes the table property.
 """
@@ -35,10 +35,10 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Age of the youngest file that the cloud may have archived: `days` at the time `since`.
+    """Age of the youngest file that the cloud may have archived. It was `days` at the time `since`.
 
-    From then on the lifecycle rule has `rule` days. The age never exceeds the rule, because the rule continues to
-    archive files.
+    The lifecycle rule has `rule` days. The age grows by a day each day, but not beyond `rule`, because the rule
+    continues to archive files.
     """
 
     days: int
@@ -46,67 +46,71 @@ class Frontier:
     rule: int
 
     def age(self, now: datetime) -> int:
-        """Return the age in whole days, rounded down: the maximum of the property now."""
+        """Return the age at `now` in whole days, rounded down. The archive interval must not exceed this age."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the frontier if the lifecycle rule changes now."""
+        """Return the frontier after the lifecycle rule changes to `rule` days at the time `now`."""
         age = self.age(now)
         if rule <= age:
-            return Frontier(rule, now, rule)  # the cloud moves all files of that age
+            return Frontier(rule, now, rule)  # the cloud archives all files from this age
         if age < self.rule:
-            return replace(self, rule=rule)  # still growing: keep the part of a day
+            return replace(self, rule=rule)  # the age still grows: keep `since`, and so the part of a day
         return Frontier(age, now, rule)
 
     def done_at(self) -> datetime:
-        """Return the time at which the property may equal the rule."""
+        """Return the time from which the archive interval may equal the lifecycle rule."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Interval of a table as stored in its properties.
+    """Archive interval of a table, and its last change, as stored in the table properties.
 
-    `frontier` and `exact` remain there after an increase is complete, because one statement writes all values.
+    `frontier` and `exact` stay set after an increase of the interval is complete.
     """
 
     days: int
     frontier: Frontier | None = None
+    """None if the interval was set, but not changed since."""
     exact: bool = False
-    """True if an increase changes the property every day. Otherwise the property changes once, at the end, and some
-    active files count as archived until then."""
+    """True if an increase changes the interval every day. Otherwise the interval changes once, at the end, and until
+    then some files that the cloud has not archived count as archived."""
 
     @property
     def rule(self) -> int:
-        """Number of days in the lifecycle rule."""
+        """Number of days that the lifecycle rule must have."""
         return self.frontier.rule if self.frontier else self.days
 
     def counts_as_archived(self, created: datetime | None, now: datetime) -> bool:
-        """Return whether a file counts as archived. A file of unknown age does."""
+        """Return whether a file counts as archived at `now`. True if `created`, the creation time of the file, is
+        None."""
         return created is None or now - created >= timedelta(days=self.days)
 
 
 @row
 class Interval(Row):
-    """Age from which files of a table count as archived."""
+    """Archive interval of a table: the age from which its files count as archived."""
 
     table: str = shown("table")
     days: int | None = shown("archived after", lambda days: counted(days, "day"), right=True)
-    """Interval in days. None if no file counts as archived."""
+    """Interval in days. None if the table has no interval, so that no file counts as archived."""
     rule: int | None = shown("lifecycle rule", lambda days: counted(days, "day"), right=True)
-    """Number of days that the lifecycle rule must have."""
+    """Number of days that the lifecycle rule must have. None if the table has no interval."""
     until: datetime | None = shown("changing until", lambda time: f"{time:%Y-%m-%d}", default=None)
-    """Time at which the interval equals the rule, if the interval is being increased."""
+    """Time at which an increase of the interval is complete. None if the interval is not being increased."""
     exact: bool | None = None
-    """True if the interval is increased daily."""
+    """True if the interval is increased daily, False if it is increased once, at `until`. None if it is not being
+    increased."""
     archived: Row | None = None
-    """Archived share, as written to the ledger."""
+    """Archived share of the table, as written to the ledger. Only `step` sets this field."""
     notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the interval of a policy. `moved` is False if the lifecycle rule may have another number of days."""
+        """Return the row for a table with this policy. If `moved` is False, a note asks the user to change the
+        lifecycle rule, too."""
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
@@ -127,21 +131,23 @@ class Interval(Row):
 
 
 def days_of(interval: str | int) -> int:
-    """Parse an interval such as "60 days" and return the days."""
+    """Return the number of days of an interval such as "60 days" or 60. Raises `BadInterval`."""
     return parse_days(interval if isinstance(interval, str) else f"{interval} days")
 
 
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
-    """Return the policy after the lifecycle rule has changed to `rule` days.
+    """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    A shorter interval applies immediately. A longer interval is reached step by step.
+    A shorter interval applies immediately. A longer interval is reached daily if `exact` is True, otherwise once, as
+    soon as the new value is safe.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy that a daily job should set. Skipped days do no harm."""
+    """Return the policy with the interval that is to be set at the time `now`. A job sets it daily, and may skip
+    days."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -161,7 +167,10 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """Return the policy in the properties of a table, or None without an interval. Raises `InvalidInterval`."""
+    """Return the policy in the properties of a table, or None if the table has no interval.
+
+    Raises `InvalidInterval` if the properties are invalid. `table` is the name for this error.
+    """
     if PROPERTY not in properties:
         return None
     try:
@@ -189,7 +198,10 @@ def required(spark: SparkSession, source: Source, table: TableInfo | None = None
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
-    """Set the first interval, or a shorter one. Replaces invalid properties. Raises `LongerInterval`."""
+    """Set the first interval of a table, or a shorter one, and return the policy that was set.
+
+    Replaces invalid properties. Raises `LongerInterval` if `days` exceeds the existing interval.
+    """
     try:
         before = read(spark, source)
     except InvalidInterval:
@@ -207,9 +219,13 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
 def change_interval(
     spark: SparkSession, source: Source, days: int, exact: bool, now: datetime, *, rule_changed: bool = True
 ) -> Interval:
-    """Change the interval. Raises `RuleFirst` for a longer interval unless the lifecycle rule was changed.
+    """Shorten the interval to `days` immediately, or start to increase it. Returns the interval as it is now.
 
-    Change the lifecycle rule before the call if the number of days increases, and after the call if it decreases.
+    `exact` increases the interval daily, otherwise it is increased once, when the new value is safe. Raises `RuleFirst`
+    if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval` if the table has no
+    interval.
+
+    Change the lifecycle rule before the call if its number of days increases, and after the call if it decreases.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
@@ -220,7 +236,7 @@ def change_interval(
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
-    """Increase the interval as far as is safe now. Raises `NoInterval`."""
+    """Increase the interval as far as the policy allows at `now`, and return the new policy. Raises `NoInterval`."""
     before = required(spark, source)
     policy = advance(before, now)
     if policy != before:
@@ -229,7 +245,10 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 
 def unset(spark: SparkSession, source: Source) -> None:
-    """Remove the interval, so that all files count as active. Only for a table without files in the archive tier."""
+    """Remove the interval, so that all files count as active. Raises `NoInterval` if the table has none.
+
+    Call this function only if no file of the table is in the archive tier.
+    """
     with suppress(InvalidInterval):
         required(spark, source)
     _unset(spark, source, _ALL)
@@ -242,12 +261,12 @@ def _unset(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
 
 
 def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
-    # One statement sets all: after a crash between two, the interval could grow without the values that make it safe.
+    # One statement sets all properties. With two statements, a crash between them could lose the limit of an increase.
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in to_properties(policy).items())
     with any_property(spark):
         spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({listed})")
 
 
 def any_property(spark: SparkSession) -> AbstractContextManager[None]:
-    """Allow table properties that open source Delta does not know, such as the interval."""
+    """Context manager in which a statement can set table properties that open source Delta does not know."""
     return nullcontext() if is_databricks(spark) else setting(spark, _ANY_PROPERTY, "true")

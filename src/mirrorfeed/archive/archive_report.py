@@ -1,7 +1,7 @@
 """Measure how much of a table is archived, now or with another interval, and how old its files are.
 
-A simulation changes nothing and reads no data file. Its queries are conditions, or statements of the Databricks query
-history, and are only planned.
+A simulation takes conditions, or statements of the Databricks query history. It plans these queries without running
+them, changes nothing, and reads no data file.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _MAX_STATEMENTS = 1000
 
 @row
 class Share(Row):
-    """Archived share of a table."""
+    """How much of a table is archived: numbers of files, bytes, and monthly costs."""
 
     table: str = shown("table")
     files: int = shown("files", default=0)
     bytes: int = shown("size", size, right=True, default=0)
     archived_files: int = shown("archived files", default=0)
     archived_bytes: int | None = shown("archived", size, right=True, default=None)
-    """Archived bytes. None if the storage has no tiers on Databricks, which returns only names of archived files."""
+    """Bytes in archived files. None if unknown: on Databricks, if the storage has no tiers that can be read."""
     restored_files: int | None = shown("restored files", default=None)
-    """Number of archived files that were restored. None if the storage has no tiers."""
+    """Number of archived files that were restored. None if the storage has no tiers that can be read."""
     restored_bytes: int | None = None
     bytes_by_age: Mapping[str, int] | None = None
-    """Bytes by age. None on Databricks, which does not return ages."""
+    """Bytes by age group, such as "30-90 d", youngest first. None on Databricks, which does not return ages."""
     copies: bool = False
-    """True if restored files are copies, so that both are charged."""
+    """True if restoring a file creates a copy, so that both the file and its copy are charged."""
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True, default=None)
     month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True, default=None)
     currency: str | None = shown("currency", default=None)
@@ -63,7 +63,8 @@ class Share(Row):
 
     @property
     def archived(self) -> float | None:
-        """Archived share between 0 and 1, of the bytes or, if unknown, of the files. None for an empty table."""
+        """Archived share between 0 and 1, of the bytes or, if these are unknown, of the number of files. None for an
+        empty table."""
         part, total = self.archived_files, self.files
         if self.archived_bytes is not None and self.bytes:
             part, total = self.archived_bytes, self.bytes
@@ -71,32 +72,32 @@ class Share(Row):
 
     @property
     def active_bytes(self) -> int | None:
-        """Bytes that are charged as active, including restored files."""
+        """Bytes that are charged as active, including restored files. None if the archived bytes are unknown."""
         if self.archived_bytes is None:
             return None
         return max(0, self.bytes - self.archived_bytes) + (self.restored_bytes or 0)
 
     @property
     def cold_bytes(self) -> int | None:
-        """Bytes in the archive tier."""
+        """Bytes in the archive tier. None if the archived bytes are unknown."""
         if self.archived_bytes is None or self.copies:
             return self.archived_bytes
         return self.archived_bytes - (self.restored_bytes or 0)
 
     @property
     def copied_bytes(self) -> int:
-        """Active bytes that are also in the archive tier."""
+        """Bytes of restored copies whose originals are still in the archive tier."""
         return (self.restored_bytes or 0) if self.copies else 0
 
     @property
     def summary(self) -> str:
-        """Archived share in words."""
+        """Text such as "2 of 8 files archived, 1.5 MiB of 9.0 MiB; 1 restored"."""
         bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
         restored = f"; {self.restored_files:,} restored" if self.restored_files else ""
         return f"{self.archived_files:,} of {counted(self.files, 'file')} archived{bytes_}{restored}"
 
     def priced(self, rates: Prices | None) -> Share:
-        """Return the same share with monthly costs."""
+        """Return a copy with monthly costs. Returns the same share if storage prices or archived bytes are unknown."""
         active, cold = self.active_bytes, self.cold_bytes
         if rates is None or active is None or cold is None:
             return self
@@ -113,9 +114,10 @@ def share(
     tiers: TierStore | None = None,
     table: TableInfo | None = None,
 ) -> Share:
-    """Measure the archived share at the newest version. A file counts as archived by its age.
+    """Return how much of the newest version of a table is archived. Files count as archived by their age, not by their
+    tier.
 
-    The storage shows which archived files are restored, and the sizes that Databricks does not return.
+    With `tiers`, the result also has the restored files, and the archived bytes that Databricks does not return.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -150,12 +152,16 @@ def _bytes(files: Iterable[DataFile]) -> int:
 
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
-    """Return bytes by age, youngest first, with the same age groups for all tables."""
+    """Return the bytes of files by age group, such as "30-90 d", youngest first. All tables have the same age
+    groups."""
     return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
 
 
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Return active and archived bytes by age, youngest first. The interval is the limit of an age group."""
+    """Return each age group, youngest first, with its active and its archived bytes.
+
+    One of the age groups starts at the interval of `policy`. Files of unknown age are the last group.
+    """
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
     bytes_by_label = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
@@ -167,7 +173,8 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
 
 
 def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
-    """Draw a chart of active and archived bytes by age. Raises `NoInterval`.
+    """Return a bar chart of active and archived bytes by age of the files. Raises `NoInterval` if the table has no
+    interval.
 
     The chart is empty on Databricks, which does not return ages.
     """
@@ -178,9 +185,10 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query to simulate."""
+    """A query that a simulation plans."""
 
     text: str
+    """SQL condition or, if `is_statement` is True, SQL statement."""
     is_statement: bool = False
     times: int = 1
     """Number of times that the query was run."""
@@ -188,7 +196,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class FailingQuery:
-    """A query that would need archived files."""
+    """A query that would need archived files, and the number and bytes of these files."""
 
     query: str
     times: int
@@ -202,7 +210,7 @@ class FailingQuery:
 
 @row
 class Simulation(Row):
-    """Effect of an interval."""
+    """Effect that an archive interval would have on a table: archived files, failing queries and monthly costs."""
 
     table: str
     days: int = shown("interval", lambda days: counted(days, "day"), right=True)
@@ -212,9 +220,9 @@ class Simulation(Row):
     archived_files: int = shown("archived files")
     archived_bytes: int | None = shown("archived", size, right=True)
     queries: int | None = shown("queries")
-    """Number of planned queries. A query that ran several times counts several times."""
+    """Number of planned queries. A query that ran several times counts several times. None if no queries were given."""
     failing: int | None = shown("failing")
-    """Number of these queries that would need archived files."""
+    """Number of planned queries that would need archived files, counted in the same way."""
     failing_queries: tuple[FailingQuery, ...]
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True)
     month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True)
@@ -232,9 +240,10 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """Return one row per interval for the newest version, and notes on queries that cannot be planned.
+    """Return one row per interval for the newest version, and one note per query that cannot be planned.
 
-    Raises `CannotSimulate` if Spark shows neither plans nor the log.
+    `intervals` are in days. Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the log
+    of the table cannot be read.
     """
     version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
     try:
@@ -284,7 +293,10 @@ def simulate(
 
 
 def read_conditions(path: str) -> list[Query]:
-    """Read conditions from a file, one per line. Skips empty lines and lines that start with `--`."""
+    """Return the conditions in a file, one per line. Skips empty lines and lines that start with `--`.
+
+    Raises `NoConditions` if the file cannot be read as UTF-8.
+    """
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -293,8 +305,12 @@ def read_conditions(path: str) -> list[Query]:
 
 
 def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
-    """Return the queries of the last days that name the table, from the Databricks query history, most frequent
-    first."""
+    """Return the SELECT statements of the last `days` days whose text contains the name of the table, most frequent
+    first.
+
+    Returns at most 1,000 different statements of the Databricks query history. Raises `NoHistory` if the query history
+    cannot be read, or if `source` is a path.
+    """
     if source.path is not None:
         raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")
     name = source.parts[-1].lower().replace("\\", "\\\\").replace("'", "\\'")

@@ -1,7 +1,7 @@
-"""Data files, which of them are archived, and the error for a query that needs archived files.
+"""Data files of a table: select the archived files, and raise an error if a query needs them.
 
-A file counts as archived by its age and by the interval of the table in whose folder the file is. Its tier does not
-matter. A file of unknown age counts as archived.
+A file counts as archived if its age reaches the archive interval of the table in whose folder it is. The access tier of
+the file does not matter. A file of unknown age counts as archived.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
 
 ABSOLUTE_PATH = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""Matches the start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
+"""Regular expression that matches the start of an absolute path in the log. A clone has absolute paths of files in the
+folder of its original table."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FROM_Z85 = str.maketrans(
     string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
     string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
 )
-"""Deletion vector names use base 85 with ZeroMQ's alphabet, which differs from Python's."""
+"""Translates base 85 with ZeroMQ's alphabet, as in the names of deletion vectors, to Python's alphabet."""
 
 
 @row
@@ -48,25 +49,26 @@ class DataFile(Row):
     """A data file of a table."""
 
     uri: str
-    """URI, decoded, as in the files that Spark reads."""
+    """URI without percent-encoding. A local URI starts with `file:/`."""
     bytes: Count | None = None
     rows: int | None = None
     age_days: int | None = field(default=None, compare=False)
-    """Age in days. None if the file is not archived, or of unknown age."""
+    """Age in days. None if the file does not count as archived, or if its age is unknown."""
     partition: Mapping[str, str | None] | None = None
     deletion_vector: str | None = None
-    """URI of the file with the deletion vector, if it is stored outside the log."""
+    """URI of the file with the deletion vector. None if there is no deletion vector, or if the log contains it."""
     why: str | None = None
-    """Reason why a query needs the file."""
+    """Reason why a query needs the file, if it was determined."""
     tier: str | None = None
     """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
-    """Folder of the table that contains the file, if known: a clone has files in the folder of its original."""
+    """Folder of the table that contains the file, if it was determined. A clone has files in the folder of its original
+    table."""
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """URIs of the file and of its deletion vector."""
+        """URI of the file and, if the deletion vector is in another file, the URI of that file."""
         return (self.uri, self.deletion_vector) if self.deletion_vector else (self.uri,)
 
     def remarks(self) -> Sequence[str]:
@@ -76,14 +78,18 @@ class DataFile(Row):
 
 
 def describe_files(files: Sequence[DataFile], noun: str = "file") -> str:
-    """Return the number of files, and their size if it is known, in words."""
+    """Return text such as "3 files (1.2 KiB)", without the size if the size of a file is unknown."""
     known = [file.bytes for file in files if file.bytes is not None]
     bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
     return f"{counted(len(files), noun)}{bytes_}"
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the file of an action in the log. `names` maps column names in the log to column names of the table."""
+    """Return the data file that an action of the log adds, removes, or contains as change data.
+
+    `location` is the folder of the table. `names` maps physical column names to column names of the table, for
+    partition columns with column mapping.
+    """
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
     deleted = vector["cardinality"] if vector else 0
@@ -99,10 +105,11 @@ def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, s
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """Metadata of a table at a version of its log."""
+    """Metadata of a table at one version, from its log."""
 
     table_id: str
     schema: str
+    """Schema in Spark's JSON form."""
     partitions: tuple[str, ...]
     properties: Mapping[str, str]
 
@@ -113,23 +120,31 @@ class TableMetadata:
 
     @property
     def names(self) -> dict[str, str]:
-        """Map column names in the log to column names of the table. They differ with column mapping."""
+        """Column names of the table by physical name in the log. With column mapping, the two names can differ."""
         fields = json.loads(self.schema)["fields"]
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
 
 def to_uri(location: str, path: str) -> str:
-    """Return the URI of a path in the log, which is encoded, and relative to the table unless it has a scheme."""
+    """Return the URI, without percent-encoding, of a file in the log of the table in the folder `location`.
+
+    In the log, `path` is percent-encoded, and relative to the folder unless it has a scheme.
+    """
     return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
 def normalize_uri(uri: Any) -> str:
-    """Return a URI or a Hadoop path as text. Java writes a local URI with one slash or three; the result has one."""
+    """Return a URI or a Hadoop path as text, in which a local URI starts with `file:/`. Java writes one or three
+    slashes."""
     return re.sub(r"^file:///*", "file:/", str(uri))
 
 
 def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str | None:
-    """Return the file of a deletion vector, or None. Vectors of kind `i` are stored in the log itself."""
+    """Return the URI of the file with a deletion vector. Returns None without a vector, or if the log itself contains
+    it.
+
+    `vector` is the `deletionVector` of an action in the log. `location` is the folder of the table.
+    """
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":
@@ -140,7 +155,8 @@ def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str 
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Return the tier store for the folder of a table. None means that no archived file of the table counts as restored."""
+"""Function that returns the tier store for the folder of a table. If it returns None, no archived file in the folder
+counts as restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +169,8 @@ class NeededFiles:
     version: Count
     files: tuple[DataFile, ...]
     active: int | None = None
-    """Number of other files that the query needs. None on Databricks, and if the table is read several times."""
+    """Number of active files that the query needs. None if unknown, for example on Databricks, or if the query reads
+    the table several times."""
 
     def __str__(self) -> str:
         uris = first_names([file.uri for file in self.files])
@@ -169,9 +186,9 @@ def file_system(spark: SparkSession, path: Any) -> Any:
 
 
 def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -> str | None:
-    """Return the nearest folder, at `path` or above, that has a Delta log, or None.
+    """Return the nearest folder, at `path` or above, that contains a Delta log. Returns None if there is none.
 
-    `known` has the results of earlier calls. The new result is added.
+    `known` has the results of earlier calls by path. This function adds new results to it.
     """
     folder = hadoop_path(spark, path)
     name = normalize_uri(folder)
@@ -184,7 +201,7 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
 
 
 def select_archived(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
-    """Return the files that count as archived. Returns no files without a policy."""
+    """Return the files that count as archived at `now`, with their ages. Returns no files if `policy` is None."""
     return [
         replace(file, age_days=(now - file.created).days if file.created else None)
         for file in files
@@ -195,10 +212,13 @@ def select_archived(files: Iterable[DataFile], policy: Policy | None, now: datet
 def find_archived(
     spark: SparkSession, name: str, location: str, files: Iterable[DataFile], policy: Policy | None, now: datetime
 ) -> list[DataFile]:
-    """Return the files of a table that count as archived.
+    """Return the files of a table that count as archived at `now`, with their ages and the folders of their tables.
 
-    A clone has files in the folders of other tables. The interval of the table in whose folder a file is decides,
-    because lifecycle rules apply to folders. Raises `FileOfNoTable` if that table does not exist.
+    A clone has files in the folders of other tables. For such a file, the archive interval of the other table applies,
+    because lifecycle rules apply to folders. `policy` applies to the files in `location`, the folder of the table
+    itself.
+
+    Raises `FileOfNoTable` if a file is not in the folder of an existing table.
     """
     location, known, archived = normalize_uri(location), dict[str, str | None](), list[DataFile]()
     policies, start = {location: policy}, f"{location.rstrip('/')}/"
@@ -213,9 +233,9 @@ def find_archived(
 
 
 def select_unreadable(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
-    """Return the files that cannot be read now. Returns all files without `tiers`.
+    """Return the archived files that cannot be read now, because they or their deletion vectors are not restored.
 
-    Reads the tier of every file and deletion vector, because a sample does not show the tiers of the others.
+    Returns all files if `tiers` is None. Reads the tiers of all files, because a sample does not show the other tiers.
     """
     if tiers is None or not archived:
         return list(archived)
@@ -224,7 +244,10 @@ def select_unreadable(archived: Sequence[DataFile], tiers: TierStore | None) -> 
 
 
 def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
-    """Return the files that cannot be read now, by the tiers of the table in whose folder each file is."""
+    """Return the files of `need` that cannot be read now, in the order of their URIs.
+
+    The tier of each file is read from the tier store of the table folder that contains the file.
+    """
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
         folders.setdefault(file.folder or need.location, []).append(file)
@@ -235,7 +258,7 @@ def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
 def require_readable(
     needed: Sequence[NeededFiles], tiers_at: TiersAt, refusal: Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 ) -> None:
-    """Raise `refusal` for the files that cannot be read now, by table and version."""
+    """Raise an error if a needed file cannot be read now. `refusal` returns this error for the unreadable files."""
     unreadable = [replace(need, files=tuple(find_unreadable(need, tiers_at))) for need in needed]
     if blocked := [need for need in unreadable if need.files]:
         raise refusal(blocked)
@@ -318,8 +341,8 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         return self.statement is not None
 
     def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a plan that restores all of these files. Without a statement, the plan restores files and shows no
-        rows."""
+        """Return a restore plan for the files in this error. If the query was built with DataFrames, the plan only
+        restores the files, and cannot copy or return rows."""
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
         return replace(plan_files(self.tables, priority), sql=self.statement, files_alone=self.statement is None)

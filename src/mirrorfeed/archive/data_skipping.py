@@ -1,7 +1,8 @@
-"""Validate conditions, and find the files that may match a condition from partition values and statistics.
+"""Validate SQL conditions, and select the files that may have matching rows by partition values and statistics.
 
-Only comparisons of integer, date and text columns with constants, joined by AND, are supported. As in Delta, a file is
-selected unless its partition or statistics rule out a match. A missing statistic rules out nothing.
+Only comparisons of integer, date and text columns with constants, joined by AND, are supported. Other conditions raise
+`Doubt`. As in Delta, a file is selected unless its partition or statistics rule out a match. A missing statistic rules
+out nothing.
 """
 
 from __future__ import annotations
@@ -33,24 +34,28 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "string": pa.string(),
 }
-"""Types by their names in the log. Only types whose values compare as in Delta."""
+"""Arrow types of the supported column types, by type name in the log. Arrow compares values of these types as Delta
+does."""
 _HARMLESS_METADATA = {
     "comment",
     "delta.columnMapping.id",
     "delta.columnMapping.physicalName",
     "delta.generationExpression",
 }
-"""Column metadata that does not change comparisons, unlike collations, padded text and widened types."""
+"""Keys of column metadata that do not change comparisons, unlike the keys for collations, padded text and widened
+types."""
 _INDEXED = 32
 """Number of leading columns for which Delta collects statistics by default."""
 _INDEX_PROPERTIES = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
-"""Table properties that change for which columns Delta collects statistics."""
+"""Table properties that select the columns for which Delta collects statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """Comparison of a column with a constant, or a test that the column is not NULL."""
+
     column: str
-    """Name of the column in the log, which differs from the name in the query with column mapping."""
+    """Name of the column in the log. With column mapping, queries use another name."""
     type: pa.DataType
     is_partition: bool
     sign: Sign
@@ -62,7 +67,7 @@ class Comparison:
 
 
 class Doubt(Exception):
-    """Raised if the result might differ from Delta's. Callers then use Delta's plan."""
+    """Raised if reading the log directly might select other files than Delta. The caller must then use Delta."""
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
@@ -71,7 +76,7 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
 
 
 def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the columns with their exact names. Raises `NoSuchColumn`."""
+    """Return `names` in the spelling of `columns`. Names are case-insensitive. Raises `NoSuchColumn`."""
     known = {name.lower(): name for name in columns}
     if unknown := [name for name in names if name.lower() not in known]:
         raise NoSuchColumn(table=table, column=unknown[0], columns=columns)
@@ -79,15 +84,18 @@ def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> lis
 
 
 def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
-    """Return the rows that match a condition. Reads nothing. Raises `BadPredicate`.
+    """Return a DataFrame of the rows that match a SQL condition, without running it. Without a condition, returns
+    `frame`.
 
-    Spark validates the condition: a lambda accepts no subquery, and an aggregate no nondeterministic function.
+    Raises `BadPredicate` if the condition is invalid, or contains a subquery or a nondeterministic function. `table` is
+    the name for this error.
     """
     if predicate is None:
         return frame
     try:
         with silence_spark_logs():
             filtered_rows = analyze(frame.where(predicate))
+            # Spark accepts no subquery in a lambda, and no nondeterministic function in an aggregate.
             analyze(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
             analyze(frame.agg(F.bool_or(F.expr(predicate))))
     except AnalysisException as error:
@@ -118,7 +126,8 @@ _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=":
 
 
 def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
-    """Return an empty DataFrame with the schema of a log. Raises `Doubt`."""
+    """Return an empty DataFrame with the schema of a table, in JSON form. Raises `Doubt` if Spark rejects the
+    schema."""
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
         none = spark.sparkContext._jsc.emptyRDD()
@@ -128,9 +137,10 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
 
 
 def comparisons_in(frame: DataFrame, table: TableMetadata) -> list[Comparison]:
-    """Return the comparisons in the condition of a DataFrame, after Spark has resolved types and constants.
+    """Return the comparisons in the filter of a DataFrame, with types and constants as Spark resolves them.
 
-    `frame` has the columns of the table. Raises `Doubt` if the condition is more than comparisons joined by AND.
+    `frame` is the result of `frame_of_schema` for the same table, with or without a filter. Raises `Doubt` if the
+    filter contains anything other than supported comparisons joined by AND.
     """
     plan = optimize(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":
@@ -168,7 +178,7 @@ def _value(literal: Any) -> int | str | date:
         raise Doubt("NULL")
     if type_ in ("byte", "short", "integer", "long"):
         return int(value)
-    if type_ == "date" and abs(int(value)) < 700_000:  # days from 1970, in years that Python has
+    if type_ == "date" and abs(int(value)) < 700_000:  # days since 1970, within the years that Python supports
         return date(1970, 1, 1) + timedelta(days=int(value))
     if type_ == "string":
         return str(value.toString())
@@ -176,7 +186,8 @@ def _value(literal: Any) -> int | str | date:
 
 
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
-    """Return the comparison with a column of a table. Raises `Doubt` if Delta may decide otherwise."""
+    """Return the comparison for a column, found by its case-insensitive name. Raises `Doubt` if Delta may skip files by
+    this column in another way: the type is not supported, or the column may have no statistics."""
     fields = json.loads(table.schema)["fields"]
     place = next((place for place, field in enumerate(fields) if field["name"].lower() == column.lower()), None)
     if place is None:
@@ -201,9 +212,10 @@ def _leaves(type_: Any) -> int:
 
 
 def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
-    """Return for each file whether a row may match all comparisons.
+    """Return a Boolean array: False for each file in which no row can match all comparisons.
 
-    `partition` returns the value of a partition column for each file, as text.
+    `stats` has the statistics of each file, as JSON text. `partition` returns the values of a partition column for all
+    files, as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:
@@ -227,14 +239,13 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
     ">": (("maxValues", pc.greater),),
     ">=": (("maxValues", pc.greater_equal),),
 }
-"""Comparisons of the bounds of a file with the value that hold if a row may match."""
+"""For each sign, the minimum or maximum of a column in a file, and how it compares with the value if a row may
+match."""
 
 
 def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.Array:
-    """Return for each file False if the statistics rule out a match, by three-valued logic.
-
-    A missing statistic rules out nothing.
-    """
+    """Return a Boolean array: False for each file whose statistics rule out a match. A missing statistic rules out
+    nothing."""
     table = _parse_statistics(comparisons, stats)
     number = table["numRecords", ""]
     holds, known = [], [pc.is_valid(number)]
@@ -253,7 +264,10 @@ def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array)
 
 
 def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
-    """Return the statistics of the compared columns by kind and column."""
+    """Return an array with one value per file for each statistic of the compared columns, by kind and column.
+
+    The number of rows has the key `("numRecords", "")`. Raises `Doubt` if a text is not a JSON object in one line.
+    """
     types = {each.column: each.type for each in comparisons}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
@@ -276,12 +290,12 @@ def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Map
 
 
 def to_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, copied only if it has several chunks."""
+    """Return a column as one array. The values are copied only if the column has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 
 
 def _bytes_of(texts: pa.Array) -> pa.Buffer:
-    """Return the concatenated texts without copying them."""
+    """Return the bytes of all texts in sequence, without copying them."""
     width = pa.int64() if pa.types.is_large_string(texts.type) else pa.int32()
     _, offsets, data = texts.buffers()
     ends = pa.Array.from_buffers(width, len(texts) + 1, [None, offsets], offset=texts.offset)

@@ -1,7 +1,7 @@
 """List the data files of a table from its Delta log, with Hadoop and Arrow.
 
-This is faster than Spark, which first builds the state of the table. If the result might differ from Delta's, `Doubt`
-is raised, and the caller uses Delta.
+This is faster than Spark, which first builds a snapshot of the log. Raises `Doubt` if the result might differ from
+Delta's result, so that the caller uses Delta instead.
 """
 
 from __future__ import annotations
@@ -53,14 +53,18 @@ _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f
 
 
 class LogFiles(NamedTuple):
-    """Names of the files of the log that describe a version: a complete checkpoint, and the commits after it."""
+    """Names of the log files from which a version can be read: one complete checkpoint, if any, and the commits after
+    it."""
 
     checkpoint: tuple[str, ...]
     commits: tuple[str, ...]
 
 
 def select_log_files(names: Iterable[str], version: int) -> LogFiles:
-    """Select the files that describe a version. Raises `Doubt` if commits are missing."""
+    """Return the log files from which a version can be read. `names` are all files of the log.
+
+    Raises `Doubt` if commits are missing.
+    """
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
     for match_ in filter(None, map(_NAME.fullmatch, names)):
@@ -82,8 +86,11 @@ def select_log_files(names: Iterable[str], version: int) -> LogFiles:
 
 
 def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return a checkpoint of which all parts exist. Each file has its name and the number of parts, or 0 if it is a
-    whole checkpoint."""
+    """Return the files of a checkpoint of which all parts exist, or an empty tuple.
+
+    `files` are checkpoint files of one version, each with the number of parts of its checkpoint, or 0 if it has no
+    parts.
+    """
     for name, parts in sorted(files):
         if not parts:
             return (name,)
@@ -93,25 +100,26 @@ def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
-    """Raise `CommitsElsewhere` if the catalog may have further commits."""
+    """Raise `CommitsElsewhere` if a table feature allows newer commits outside the log, for example in the catalog."""
     if external := external_commit_features(features):
         raise CommitsElsewhere(table=table, feature=external[0])
 
 
 @dataclass(frozen=True)
 class ColumnarLog:
-    """Log of a table at a version."""
+    """Log of a table at one version, read with Arrow."""
 
     location: str
-    """Folder of the table, as in the URIs of its files."""
+    """Folder of the table. URIs of its files start with this text."""
     names: Sequence[str]
     """Names of all files of the log."""
     version: int
     local_path: Callable[[str], Path]
-    """Return the local path of a file of the log."""
+    """Function that returns the local path of a log file by name, after copying a remote file."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at a version. With None, return this log."""
+        """Return the log at a version, or this log if `version` is None. Raises `Doubt` if the log has no commit of the
+        version."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)
@@ -122,7 +130,8 @@ class ColumnarLog:
 
     @cached_property
     def metadata(self) -> TableMetadata:
-        """Return the newest metadata. Raises `Doubt` for a table with unknown features."""
+        """Metadata of the table at the version. Raises `Doubt` if the log has none, or if the table has unsupported
+        features."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.log_files.commits), *self.log_files.checkpoint):
@@ -141,8 +150,11 @@ class ColumnarLog:
     def files(
         self, comparisons: Sequence[Comparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files that may match all comparisons, and these files, or only the files that were
-        created until a time in milliseconds."""
+        """Return the number of files that may have rows that match all comparisons, and these files.
+
+        With `until`, in milliseconds since the epoch, only files that were created until then are returned, but all
+        files are counted. Raises `Doubt` if Delta might select other files.
+        """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, selected = 0, list[DataFile]()
@@ -158,9 +170,10 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield the files that each part of the log adds, newest part first, with the keys of files in later parts.
+        """Yield the files that each part of the log adds, newest part first, with the keys of all files in newer parts.
 
-        Files in later parts override files in earlier ones. A commit contains a file once.
+        A file with one of these keys is outdated, because newer parts override older parts. A commit contains a file
+        once.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -220,7 +233,8 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the actions in a JSON file by kind."""
+    """Yield tables of actions from a JSON file of the log, with one column each for added files, removed files and
+    sidecars."""
     values = pa.struct([(name, pa.string()) for name in partitions])
     kinds = {"add": [*_ADD, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
     schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
@@ -231,7 +245,8 @@ def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """Yield the files in a checkpoint or a part of one."""
+    """Yield tables of the added files in a Parquet checkpoint, or in a part of one. Raises `Doubt` if columns are
+    missing."""
     if "add" not in file.schema_arrow.names:
         return
     fields = {field.name for field in file.schema_arrow.field("add").type}
@@ -248,7 +263,7 @@ def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _to_table(actions: pa.ChunkedArray) -> pa.Table:
-    """Convert file actions to a table with one chunk per column."""
+    """Return file actions as a table with one column per field and one chunk per column. Leaves out empty actions."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
@@ -258,7 +273,7 @@ def _to_table(actions: pa.ChunkedArray) -> pa.Table:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """Return the key of each file: its path and deletion vector."""
+    """Return the keys that identify the files in the log. A key combines the path and the deletion vector of a file."""
     path, vector = to_array(files["path"]), to_array(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
@@ -290,7 +305,8 @@ _LISTED_NAME = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """Yield the log at the newest version. Raises `Doubt` if the log cannot be read completely."""
+    """Context manager that yields the log of a table at the newest version. Raises `Doubt` if the log cannot be
+    read."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
@@ -309,7 +325,10 @@ def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
 
 @contextmanager
 def local_log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
-    """Yield a function that returns the local path of a file in the log of a table. Remote files are copied."""
+    """Context manager that yields a function, which returns the local path of a log file by name.
+
+    `folder` is the folder of the table. If it is remote, log files are copied to a temporary folder.
+    """
     folder = file_system(spark, folder).makeQualified(folder)
     if str(folder.toString()).startswith("file:"):
         yield Path(str(folder.toUri().getPath()), "_delta_log").joinpath
@@ -333,7 +352,10 @@ def _folder(spark: SparkSession, source: Source) -> Any:
 
 
 def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
-    """Copy a file of the log to a local folder, unless it is already there, and return its path."""
+    """Copy the file `name` of a log to a local folder, unless it was copied before, and return the local path.
+
+    Raises `Doubt` if the file cannot be copied.
+    """
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Engines that find the archived files that a query needs."""
+"""Find the archived files that a query needs, on Databricks and with open source Delta."""
 
 from __future__ import annotations
 
@@ -45,37 +45,48 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 @dataclass(frozen=True)
 class Engine:
-    """Databricks, which guards archived files itself: every statement runs unchanged."""
+    """Engine of Databricks, which itself rejects queries that need archived files. Every statement runs unchanged."""
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
-    """True if the engine itself refuses queries that need archived files, and skips archived files if a LIMIT allows
+    """True if the engine itself rejects queries that need archived files, and skips archived files if a LIMIT allows
     it."""
 
     def must_check(self, statement: str) -> bool:
-        """Return whether the statement is a query to check.
+        """Return whether a statement must be checked for archived files before it runs: True for a query.
 
-        Returns False if the statement reads no rows, or if the engine itself checks queries. Raises `NoQuery` for other
-        statements.
+        Returns False for a command that reads no data file, and for every statement if the engine itself checks
+        queries. Raises `NoQuery` for other commands.
         """
         return False
 
     def query(self, statement: str) -> DataFrame:
-        """Return the query as a DataFrame, analyzed but not run."""
+        """Return a query as a DataFrame that Spark has analyzed but not run.
+
+        Raises `NoQuery` for a command, `BadStatement` for an invalid query, and on Databricks always `TableByTable`.
+        """
         raise TableByTable()
 
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
-        """Return the same rows, and the archived files that they need. No files if the engine itself checks queries."""
+        """Return a DataFrame with the rows of `frame`, and the archived files that it needs, including restored files.
+
+        Returns no files if the engine itself checks queries. Raises `UnknownFiles` or `CannotBePlanned` if the needed
+        files cannot be determined.
+        """
         return frame, ()
 
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files in which a DELETE, UPDATE or MERGE searches for rows."""
+        """Return the archived files in which a DELETE, UPDATE or MERGE of the table `source` searches for rows.
+
+        Returns no files if the engine itself checks statements.
+        """
         return ()
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files that must be read to find the matching rows: possibly too many, never too few.
+        """Return the archived files that may have rows that match the condition `where`, including restored files.
 
-        Reads no data file. The default version is the newest.
+        Reads no data file. The default version is the newest. Raises `BadPredicate` for an invalid condition, and on
+        Databricks `OnlyNewestVersion` for an older version.
         """
         table = read_table_info(self.spark, source)
         at = versions.newest_version(self.spark, source)
@@ -91,7 +102,10 @@ class Engine:
         return NeededFiles(str(source), table.table_id, normalize_uri(table.location), at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
-        """Return a version, by default the newest, and its rows."""
+        """Return the number and the rows of a version. The default version is the newest.
+
+        With open source Delta, raises `NoSuchVersion` or `VersionExpired` if the version cannot be read.
+        """
         at = versions.newest_version(self.spark, source) if version is None else version
         return at, reader.read_version(self.spark, source, at)
 
@@ -99,13 +113,17 @@ class Engine:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows that are not in these files. Raises `ActiveRowsUnavailable`."""
+        """Return the rows of a version except the rows in the files `left_out`, given by URI.
+
+        On Databricks, always raises `ActiveRowsUnavailable`.
+        """
         raise ActiveRowsUnavailable(table=str(source))
 
 
 @dataclass(frozen=True)
 class ClassicEngine(Engine):
-    """Open source Delta on classic Spark: the plan shows which files a query needs, and the log shows their age."""
+    """Engine for open source Delta on classic Spark. Plans show which files a query needs, and the log shows their
+    age."""
 
     guards_itself: ClassVar[bool] = False
 
@@ -135,9 +153,9 @@ class ClassicEngine(Engine):
         return self._needed_by([spark_plans.scan_for_change(self.spark, statement, self.newest(source))], now)
 
     def _check_settings(self) -> None:
-        """Raise an error if a session setting would skip files that cannot be read.
+        """Raise `CannotBePlanned` if a session setting makes Spark skip files that cannot be read.
 
-        A file that is archived after its tier was read must make the query fail.
+        If a file is archived after its tier was read, the query must fail, instead of returning incomplete rows.
         """
         for name in IGNORE_FILE_SETTINGS:
             if str(self.spark.conf.get(name)).lower() == "true":
@@ -146,7 +164,7 @@ class ClassicEngine(Engine):
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
         """Return the archived files that the scans need, by table and version.
 
-        The interval of the newest version applies to all versions.
+        For each table, the archive interval of the newest version applies to all versions.
         """
         by_version = attrgetter("location", "version")
         all_needed = []
@@ -173,10 +191,8 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Find needed archived files in the columns of the log, for conditions that contain only comparisons.
-
-        Raises `Doubt` if Delta might plan other files.
-        """
+        """Return the same as `needed`, from the statistics in the log. Raises `Doubt` if Delta might select other
+        files."""
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
@@ -194,7 +210,7 @@ class ClassicEngine(Engine):
         )
 
     def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Find needed archived files in Delta's plan."""
+        """Return the same as `needed`, from Delta's plan of the query."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
@@ -203,7 +219,7 @@ class ClassicEngine(Engine):
         return replace(self._needed_of(all_files, scans, policy, now), table=str(source))
 
     def scan_all(self, source: Source, version: int | None = None) -> Scan:
-        """Return a scan of all files of a version. The default version is the newest."""
+        """Return a scan of all files of a version. The default version is the newest. Raises `NotDelta`."""
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
@@ -227,7 +243,10 @@ class ClassicEngine(Engine):
         return plan_frame(reader.read_version(self.spark, source, version))[0]
 
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
-        """Return all files of a version by URI. The default version is the newest."""
+        """Return all files of a version by URI. The default version is the newest.
+
+        Raises `CommitsElsewhere` if the log may not contain the newest commits.
+        """
         table = table or read_table_info(self.spark, source)
         delta_log_reader.require_own_commits(str(source), table.features)
         try:
@@ -251,14 +270,17 @@ class ClassicEngine(Engine):
 
 
 def created_until(policy: Policy | None, now: datetime) -> int:
-    """Return the latest creation time at which a file can count as archived, in milliseconds like in the log."""
+    """Return the latest creation time at which a file may count as archived, in milliseconds since the epoch.
+
+    Returns -1 if `policy` is None.
+    """
     return -1 if policy is None else int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
 def all_and_archived(
     spark: SparkSession, source: Source, now: datetime, table: TableInfo | None = None
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """Return all files of the newest version, and the archived files among them."""
+    """Return all files of the newest version, and the files among them that count as archived."""
     table = table or read_table_info(spark, source)
     files = list(ClassicEngine(spark).files(source, table=table).values())
     policy = parse_policy(str(source), table.properties)
@@ -266,7 +288,8 @@ def all_and_archived(
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """Return the data files that a query reads, after Delta has skipped files by partition and statistics."""
+    """Return the URIs of the data files that a query reads, without the files that Delta skips. Raises
+    `UnknownFiles`."""
     _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
 

@@ -1,9 +1,9 @@
-"""Guard queries and ranges of the change data feed: return rows, or raise an error before anything is read.
+"""Check queries and ranges of the change data feed for archived files, before anything is read.
 
     sql = guarded(spark).sql
 
 A range needs other files than a snapshot: `_change_data` files, and files that were removed from the table. On
-Databricks, the engine itself guards the change data feed.
+Databricks, the engine itself checks reads of the change data feed.
 """
 
 from __future__ import annotations
@@ -47,20 +47,27 @@ Refusal = Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 
 
 def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, refusal: Refusal) -> DataFrame:
-    """Return the rows of a query, read with the plan that was checked. Raises `refusal` for files that cannot be
-    read."""
+    """Return a DataFrame of the rows of a query, after checking that all archived files that it needs can be read.
+
+    The DataFrame runs the plan that was checked. `refusal` returns the error for files that cannot be read.
+    """
     rows, needed = engine_of(spark).plan_query(frame, now)
     require_readable(needed, tiers, refusal)
     return rows
 
 
 def guarded(spark: SparkSession) -> Guarded:
-    """Guard any query over tables with and without an archive: `guarded(spark).sql` instead of `spark.sql`."""
+    """Return an object that checks queries for archived files. Use `guarded(spark).sql` instead of `spark.sql`.
+
+    The queries may combine tables with and without archived files.
+    """
     return Guarded(spark)
 
 
 @dataclass(frozen=True)
 class Guarded:
+    """Runs queries that read no archived file. Raises an error for all others, before anything is read."""
+
     spark: SparkSession
     tiers: TiersAt = tiers_at
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -68,24 +75,32 @@ class Guarded:
     def sql(self, statement: str, args: Any = None) -> DataFrame:
         """Return the rows of a query.
 
-        Raises `ArchivedFilesNeeded`, whose `plan()` restores the missing files, before anything is read. Statements
-        that read no table run as usual. Statements that change tables are refused: use `ArchiveAwareTable`.
+        Raises `StatementNeedsArchivedFiles` before anything is read if the query needs archived files that are not
+        restored. The method `plan()` of this error returns a restore plan for these files. Raises `NoQuery` for a
+        statement that changes a table: use `ArchiveAwareTable` instead. A command that reads no data file runs without
+        a check.
+
+        On Databricks, every statement runs without a check, because Databricks itself rejects queries that need
+        archived files.
         """
         must_check = engine_of(self.spark).must_check(statement)
         frame = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
         return self.frame(frame, statement) if must_check else frame
 
     def table(self, name: str) -> DataFrame:
-        """Return the rows of a table or view by its name, or of a table by its path."""
+        """Return the rows of a table or view by its name, or of a table by its path. Raises the same errors as
+        `sql`."""
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a query that was built with DataFrames."""
+        """Return the rows of a DataFrame, after the same check as in `sql`. `statement` is its query in SQL, for the
+        error."""
         refusal = partial(StatementNeedsArchivedFiles.of, statement=statement)
         return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
 
     def needed(self, statement: str) -> list[NeededFiles]:
-        """Return the archived files that a query needs, including restored files."""
+        """Return the archived files that a query needs, including restored files, by table and version. Does not run
+        the query."""
         engine = engine_of(self.spark)
         return list(engine.plan_query(engine.query(statement), self.now())[1])
 
@@ -99,9 +114,12 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Raise an error if a range of the change data feed, or the snapshot of a version, cannot be read completely.
+    """Raise an error if a read cannot return all rows. `what` is a range of the change data feed, or the version of a
+    snapshot.
 
-    Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone`. Does nothing for a table without an interval.
+    Raises `ArchivedFilesNeeded` for archived files that are not restored, and `Gap` or `SnapshotGone` for missing
+    files. The message of `ArchivedFilesNeeded` starts with `operation`. Does nothing on Databricks, or if the table has
+    no archive interval.
     """
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
@@ -129,7 +147,11 @@ def check(
 
 
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:
-    """Return all files that a range of the change data feed, or the snapshot of a version, reads. Raises `Gap`."""
+    """Return all files that Delta reads for `what`: a range of the change data feed, or the version of a snapshot.
+
+    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if the log may not contain the newest
+    commits.
+    """
     engine = ClassicEngine(spark)
     if isinstance(what, int):
         return list(engine.files(source, what).values())
@@ -146,11 +168,12 @@ def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: R
 
 
 def changed_files(spark: SparkSession, location: str, what: Range, before: Mapping[str, DataFile]) -> list[DataFile]:
-    """Return the files that the change data feed of these versions reads.
+    """Return the files that Delta reads for the change data feed of a range.
 
-    These are the `_change_data` files of each commit, or the files that the commit added and removed, with their
-    deletion vectors. `_change_data` files are as old as their commit. The age of a removed file is unknown if the file
-    is neither in `before` nor added.
+    For each commit, these are its `_change_data` files or, if it has none, the files that it added and removed, with
+    their deletion vectors. A `_change_data` file is as old as its commit. The age of a removed file comes from
+    `before`, the files before the range by URI, or from the commit in the range that added it. Otherwise its age is
+    unknown.
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}
@@ -174,7 +197,7 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
 
 
 def missing_among(files: Sequence[DataFile], tiers: TierStore | None) -> list[str]:
-    """Return the files that do not exist in the storage or, without `tiers`, on this machine."""
+    """Return the URIs of the files and deletion vectors that do not exist. Without `tiers`, checks only local files."""
     uris = sorted({uri for file in files for uri in file.uris})
     if tiers is not None:
         return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]

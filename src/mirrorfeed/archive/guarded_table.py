@@ -1,10 +1,11 @@
-"""Guarded reads and changes of one table: a correct result, or an error before anything is read.
+"""Read and change one table with archived files: return a correct result, or raise an error before anything is read.
 
-Each read is planned first, at a fixed version. With `tiers`, the tier of each archived file is read, because the file
-may have been restored. Without `tiers`, all archived files count as unreadable.
+Each read is planned first, at a fixed version, and its plan is checked for archived files. With `tiers`, the tier of
+each archived file is read, because the file may have been restored. Without `tiers`, all archived files count as
+unreadable.
 
-A change needs every file in which its command searches for rows: possibly too many, never too few. Statements that only
-remove files in the log need none. On Databricks, the engine itself guards statements.
+A DELETE, UPDATE or MERGE needs all files in which it searches for rows. A statement that only removes files from the
+log needs no file. On Databricks, the engine itself checks statements.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(frozen=True)
 class Recent:
-    """Active rows of a table, and the archived files that are left out."""
+    """Rows of a table without the archived files that cannot be read, and a list of these files."""
 
     rows: DataFrame
     version: int
@@ -79,7 +80,10 @@ class GuardedTable:
     def query(
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
     ) -> DataFrame:
-        """Return the rows that match a SQL condition, with all or some columns. The default version is the newest."""
+        """Return the rows that match a SQL condition, with all or some columns. The default version is the newest.
+
+        Raises `MirrorfeedError` if the query needs archived files that are not restored.
+        """
         check_columns(self._spark, self.source, columns or ())
 
         def select(rows: DataFrame) -> DataFrame:
@@ -93,25 +97,29 @@ class GuardedTable:
         return self._guard("A query", select, version, where)
 
     def count(self, version: int | None = None) -> int:
-        """Return the number of rows, from the log if it contains the number."""
+        """Return the number of rows. The number comes from the log if the log contains it. The default version is the
+        newest."""
         (row,) = self._guard("A count", lambda rows: rows.groupBy().count(), version).collect()
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
-        """Return the smallest and largest value of a column, from the log if it is exact."""
+        """Return the smallest and the largest value of a column, from the log if its statistics are exact.
+
+        Both values are None if the column has only NULL. The default version is the newest.
+        """
         check_columns(self._spark, self.source, [column])
         name = quote(column)
         (row,) = self._guard("A query for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
         return row[0], row[1]
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
-        """Return the values of the partition columns as in the log. Reads no data file."""
+        """Return the values of the partition columns of each partition, by column name. Reads no data file."""
         return self._engine.partitions(self.source, version)
 
     def limit(self, n: int, where: str | None = None) -> DataFrame:
-        """Return any `n` rows, from active files only. The condition may name only partition columns.
+        """Return any `n` rows, from files that can be read. The condition may contain only partition columns.
 
-        Raises `MirrorfeedError` also if active files contain fewer rows while archived files may contain more.
+        Raises `MirrorfeedError` if these files contain fewer rows and archived files may contain more.
         """
         if n < 0:
             raise BadNumber(table=str(self.source), argument="LIMIT", value=n)
@@ -126,18 +134,25 @@ class GuardedTable:
         return rows
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
-        """Return the rows in active files, and the files that are left out. No other method leaves out rows."""
+        """Return the rows in files that can be read, and the archived files that are left out.
+
+        No other method leaves out rows. Raises `MirrorfeedError` on Databricks.
+        """
         check_columns(self._spark, self.source, columns or ())
         needed = self._needed()
         rows, blocked = self._active(needed)
         return Recent(rows if columns is None else rows.select(*map(quote, columns)), needed.version, tuple(blocked))
 
     def stream(self, starting_version: int | None = None) -> DataFrame:
-        """Return a streaming read of the whole table and its changes, or of the changes from a version."""
+        """Return a stream of the whole table and its later changes, or of the changes from `starting_version` on.
+
+        Raises `MirrorfeedError` if an existing file that the stream needs is archived. Files that are added later are
+        not checked, because they are new.
+        """
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), argument="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
-        # Only the files that exist now are guarded, because files that are added later are new.
+        # Only the files that exist now are checked, because files that are added later are new.
         if starting_version is None:
             needed = self._needed()
             refusal = partial(self._refusal, "A stream of the whole table", None, needed.version)
@@ -159,9 +174,10 @@ class GuardedTable:
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """Return the rows of a query on the table at a version, after checking that its plan reads no archived file.
+        """Return the result of `select` for the rows of a version, after checking its plan for archived files of all
+        tables.
 
-        The check includes archived files of all tables. If Delta answers from the log, the plan has no files.
+        If Delta answers the query from the log, the plan has no files. `operation` and `where` are for the error.
         """
         at, rows = self._engine.read(self.source, version)
         refusal = partial(self._refusal, operation, where, at)
@@ -170,7 +186,11 @@ class GuardedTable:
     def _refusal(
         self, operation: str, where: str | None, version: int, blocked: Sequence[NeededFiles]
     ) -> ArchivedFilesNeeded:
-        """Return the error for files that cannot be read: of this table at this version, or else of any tables."""
+        """Return the error for archived files that cannot be read.
+
+        Returns `ArchivedFilesNeeded` if all files are needed from this table at `version`, otherwise
+        `StatementNeedsArchivedFiles`.
+        """
         first, *others = blocked
         if others or (first.location, first.version) != (self._location, version):
             return StatementNeedsArchivedFiles.of(blocked)
@@ -179,18 +199,24 @@ class GuardedTable:
         )
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
-        """Return the archived files that a query needs, including restored files. Reads no data file."""
+        """Return the archived files that a query with this condition needs, including restored files. Reads no data
+        file."""
         return self._engine.needed(self.source, where, self._now(), version)
 
     def delete(self, where: str) -> None:
-        """Delete the rows that match a SQL condition. Changes nothing if the statement needs an archived file."""
+        """Delete the rows that match a SQL condition.
+
+        Raises `MirrorfeedError` and changes nothing if the statement searches archived files that are not restored.
+        """
         apply_condition(self._rows, str(self.source), where)
         self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Update columns of the rows that match a condition. Assignments are SQL expressions by column.
+        """Update columns of the rows that match a SQL condition. `assignments` has a SQL expression for each column to
+        change.
 
-        Changes nothing if the statement needs an archived file.
+        Raises `MirrorfeedError` and changes nothing if an expression contains a subquery, or if the statement searches
+        archived files that are not restored.
         """
         matching = apply_condition(self._rows, str(self.source), where)
         for value in assignments.values():
@@ -201,10 +227,12 @@ class GuardedTable:
         self._change("The UPDATE", f"UPDATE {self.source.sql} SET {values}{condition}")
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
-        """Merge rows `s` into the table `t`. Rows match if all keys are equal and `target_condition` is true.
+        """Merge `rows` into the table. Rows match if all keys are equal and `target_condition` is true.
 
-        `target_condition` names only columns of `t`. `clauses` is SQL from the first WHEN, without subqueries. The rows
-        are read once. Changes nothing if the statement needs an archived file.
+        In SQL, the table has the alias `t`, and `rows` the alias `s`. `target_condition` contains only columns of `t`.
+        `clauses` is the SQL from the first WHEN, without subqueries. `rows` are read once.
+
+        Raises `MirrorfeedError` and changes nothing if the statement searches archived files that are not restored.
         """
         keys = exact_names(str(self.source), self._rows.columns, keys)
         exact_names("The source of the MERGE", rows.columns, keys)
@@ -229,7 +257,10 @@ class GuardedTable:
         return f"MERGE INTO {self.source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
 
     def overwrite(self, rows: DataFrame) -> None:
-        """Replace all rows, independent of the session's partition overwrite mode. Reads no file of the table."""
+        """Replace all rows of the table, in all partitions. Reads no file of the table.
+
+        Ignores the partition overwrite mode of the session.
+        """
         # Delta only marks the table's own files as removed.
         writer = self._guarded(rows).write.format("delta").mode("overwrite")
         writer = writer.option("partitionOverwriteMode", "static")
@@ -239,7 +270,11 @@ class GuardedTable:
             writer.save(self.source.path)
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
-        """Return conditions that follow from equal keys, for types with the same order on both sides of the join."""
+        """Return SQL conditions that limit the keys of the table to the smallest and largest key in `rows`.
+
+        Uses only keys whose types have the same order in the table and in `rows`. Returns `["false"]` if no row can
+        match.
+        """
         schema = self._rows.schema
         source_names = dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
         keys = [key for key in keys if _have_same_order(schema[key].dataType, rows.schema[source_names[key]].dataType)]
@@ -257,13 +292,14 @@ class GuardedTable:
         return self._spark.table(self.source.sql)
 
     def _guarded(self, frame: DataFrame) -> DataFrame:
-        """Return the rows of any other query, guarded."""
+        """Return the rows of a query on any tables, after checking its plan for archived files."""
         return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
 
     def _change(self, operation: str, statement: str) -> None:
-        """Run a DELETE, UPDATE or MERGE of this table, after checking that it searches no archived file for rows.
+        """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
 
-        Statements are atomic: a concurrent change after the check can only make a statement fail.
+        Raises `StatementNeedsArchivedFiles`. A concurrent change after the check can only make a statement fail,
+        because statements are atomic.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         require_readable(needed, self._tiers_at, partial(StatementNeedsArchivedFiles.of, operation=operation))
@@ -273,7 +309,7 @@ class GuardedTable:
         return self._tiers if location == self._location else tiers_at(location)
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
-        """Return the rows in files that can be read, and the other files."""
+        """Return the rows in files that can be read, and the files of `needed` that cannot be read."""
         blocked = find_unreadable(needed, self._tiers_at)
         return self._engine.rows_without(self.source, {file.uri for file in blocked}, needed.version), blocked
 
@@ -299,7 +335,7 @@ def session_of(session: Session) -> SparkSession:
 
 
 def _has_subquery(rows: DataFrame, expression: str) -> bool:
-    """Return whether an expression contains a subquery, which Spark does not accept in a lambda."""
+    """Return whether a SQL expression on `rows` contains a subquery, which Spark does not accept in a lambda."""
     try:
         with silence_spark_logs():
             analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))
@@ -315,7 +351,8 @@ def _have_same_order(type_: DataType, source_type: DataType) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """Return a value as a SQL literal, or None if uncertain: Spark replaces variables `${…}` also in text."""
+    """Return a value as a SQL literal. Returns None for text that Spark might change: it replaces `${…}` also in
+    literals."""
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, str):
@@ -324,9 +361,9 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """Put a condition into parentheses, so that it cannot change the statement.
+    """Return a condition in parentheses, so that it cannot change the rest of the statement.
 
-    The line break ends a comment at the end. Two parentheses, because Spark parses `WHERE (flag)` after a table name as
-    an alias called WHERE with a column.
+    The line break ends a comment at the end of the condition. There are two pairs of parentheses, because Spark parses
+    `WHERE (flag)` after a table name as an alias called WHERE with a column.
     """
     return f"(({condition}\n))"

@@ -67,7 +67,7 @@ _COPY_OF = "mirrorfeed.archive.copyOf"
 
 @row
 class Restoring(Row):
-    """Progress of a restore plan."""
+    """Progress of a restore plan. The numbers of files are None if an earlier run already copied the rows."""
 
     table: str = shown("table")
     ready: int | None = shown("restored")
@@ -75,7 +75,7 @@ class Restoring(Row):
     archived: int | None = shown("archived")
     into: str | None = shown("copied into", default=None)
     rows: Sequence[Mapping[str, Any]] | None = None
-    """Rows of the query, if all files are restored and rows were requested."""
+    """Rows of the query, if all files are restored and rows were requested. Otherwise None."""
     notes: Sequence[str] = ()
 
     @property
@@ -106,8 +106,11 @@ def plan_restore(
     rates: Prices | None,
     save_as: str | None,
 ) -> RestorePlan:
-    """Return the plan that `make_plan` returns, with its costs. Save it in the new file `save_as`, whose path is
-    checked before Spark starts."""
+    """Return the restore plan that `make_plan` creates, with its estimated costs if there are `rates`.
+
+    Saves the plan in the new file `save_as`, if given. Raises `PlanExists` or `PlanNotWritten` if that is impossible,
+    before Spark starts.
+    """
     check_path(save_as)
     now = datetime.now(UTC)
     plan = make_plan(session_of(session), Priority[priority.upper()], now)
@@ -125,9 +128,14 @@ def restore(
     rows: int | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Restoring:
-    """Request the files of a plan. With `poll_seconds`, wait until all are restored.
+    """Request the archived files of a restore plan, and return the progress. With `poll_seconds`, wait for all files.
 
-    Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows.
+    When all files are restored, copies the rows of the planned query into the new table `into`, or returns the first
+    `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the
+    progress as text.
+
+    Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced, `OnlyRows` or
+    `TargetExists` if the rows cannot be copied into `into`, and the errors of `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
@@ -168,7 +176,10 @@ def restore(
 
 
 def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Return the progress. Reads the tier of every file, because a sample proves nothing about the other files."""
+    """Return the numbers of restored, pending and archived files. Raises `FilesGone` if files no longer exist.
+
+    Reads the tiers of all files, because a sample does not show the other tiers.
+    """
     tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
     if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=missing)
@@ -178,9 +189,11 @@ def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
 
 
 def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
-    """Request the files that are archived and not pending, and copies that would expire too early.
+    """Request the restore of the archived files of a plan, and return the progress.
 
-    Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
+    Also requests existing copies again if they expire in less than `terms.keep_days` days. Requests rejected files
+    again a few times. Raises `RestoreRejected` if files are still rejected, `CannotKeep` or `OnlyHot` if the storage
+    does not support `terms`, and `FilesGone` if files no longer exist.
     """
     from mirrorfeed.storage.azure_and_s3_tiers import BATCH_SIZE  # imported late: cloud clients
 
@@ -218,8 +231,11 @@ def request_and_wait(
     report: Callable[[Restoring], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Restoring:
-    """Request the files, and wait until all are restored. A file that is archived in the meantime is requested
-    again."""
+    """Request the restore of the archived files of a plan, and return the progress when all files are restored.
+
+    Calls `report` with the progress every `poll_seconds` seconds. Files that are archived in the meantime are requested
+    again.
+    """
     started = datetime.now(UTC)
     while True:
         state = request_files(plan, tiers, terms, started)
@@ -232,7 +248,8 @@ def request_and_wait(
 def describe_restore_costs(
     plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime
 ) -> str | None:
-    """Return the costs of the restore in words, or None without prices."""
+    """Return the estimated costs of the restore as a sentence, or None without `rates`. Raises `CannotKeep` or
+    `OnlyHot`."""
     check_terms(plan.table, tiers, terms)
     if rates is None:
         return None
@@ -242,7 +259,7 @@ def describe_restore_costs(
 
 
 def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
-    """Describe how long restored files remain readable."""
+    """Return a note on how long the restored files remain readable, and how to keep them longer."""
     if tiers.restores_copies:
         days = counted(terms.keep_days or DEFAULT_COPY_DAYS, "day")
         return f"The restored copies expire {days} after the request. To keep the copies longer, use --keep."
@@ -258,7 +275,10 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 
 
 def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
-    """Return whether the table exists and a property has this value. Raises `TargetExists` for another value."""
+    """Return whether an earlier run created the table `into`: it exists, and its property `property_` has this value.
+
+    Raises `TargetExists` if the table exists and the property has another value. `expected` is a noun for this error.
+    """
     try:
         table = read_table_info(spark, into)
     except (SourceMissing, NoTableAtPath):
@@ -271,13 +291,14 @@ def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: s
 
 
 def _fingerprint(plan: Plan) -> str:
-    """Return a hash of everything that determines the rows of a plan."""
+    """Return a hash of the tables, versions, query and time zone of a plan. Plans with the same hash have the same
+    rows."""
     tables = [(each.table, each.table_id, each.version) for each in plan.tables]
     return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
 
 
 def session_time_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
-    """Set the session to the time zone in which a plan was created, within the context."""
+    """Context manager in which the session has the time zone `zone`. Without a zone, the time zone does not change."""
     return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 
@@ -288,7 +309,10 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Raise `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
+    """Raise `PlanOfAnotherTable` if the planned table was replaced, or does not have the version of the plan.
+
+    `table_id` and `newest` are the current id and the newest version of the table.
+    """
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:
@@ -297,9 +321,10 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """Return the rows of the planned query, guarded, because more files may count as archived now.
+    """Return the rows of the planned query, after another check for archived files, because more files may be archived
+    now.
 
-    Returns None if the plan is for files alone, or for a range of the change data feed, which is only checked.
+    Returns None if the plan is for files alone, or for a range of the change data feed. Such a range is only checked.
     """
     source = Source.parse(plan.table)
     if plan.sql is not None:

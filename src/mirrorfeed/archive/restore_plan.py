@@ -1,9 +1,9 @@
-"""The restore plan of a query or of a range of the change data feed, as a value and as a file, and its costs.
+"""Restore plans for queries and for ranges of the change data feed: save and load a plan, and estimate its costs.
 
-A plan names its query, the tables and their versions, so that several runs can execute it.
+A restore plan contains the query, and the tables with their versions, so that several runs can execute it.
 
-Azure and S3 restore differently. In Azure a file leaves the archive, which costs a fee within its first 180 days, and
-the lifecycle rule archives the file again. S3 keeps the archived file and adds a temporary copy.
+Azure and S3 restore differently. In Azure, a restored file leaves the archive tier, which costs a fee within the first
+180 days, and the lifecycle rule later archives the file again. S3 keeps the archived file and adds a temporary copy.
 """
 
 from __future__ import annotations
@@ -31,26 +31,29 @@ _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
 """Bytes that an account restores per hour with high priority. A smaller restore takes less than an hour."""
 _ARCHIVE_DAYS = 180
-"""Minimum number of days that Azure charges for the archive, even if a file leaves it earlier."""
+"""Minimum number of days that Azure charges for the archive tier, even if a file leaves this tier earlier."""
 _MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
 """Minimum number of days that Azure charges for each tier to which a file can be restored."""
 _RULE_INTERVAL_DAYS = 1
-"""Approximate time after which a lifecycle rule archives a restored file again."""
+"""Approximate number of days after which a lifecycle rule archives a restored file again."""
 _MONTH = 30
 _ONLY_RETRIEVAL = "The estimate contains only the retrieval, because the tiers of the files cannot be read."
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """Restore plan, as saved in its file."""
+
     __pydantic_config__: ClassVar = CONFIG
     tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
     priority: Literal["STANDARD", "HIGH"]
     where: str | None = None
-    """Condition on the first table. Relative times such as current_date() are replaced."""
+    """SQL condition on the first table. Relative times such as current_date() are replaced by their values."""
     feed_from: Count | None = None
     """First version of a range of the change data feed. The range ends with the version of the first table."""
     sql: str | None = None
-    """Query, unless the plan is for a query on one table."""
+    """SQL of the query, if the plan was created from a SQL query. Otherwise `where` is the condition of a query on one
+    table."""
     files_alone: bool = False
     """True if the plan restores files without running a query."""
     zone: str | None = None
@@ -64,7 +67,7 @@ class Plan:
 
     @property
     def table(self) -> str:
-        """First table, for messages."""
+        """Name of the first table, for messages."""
         return self.tables[0].table
 
     @property
@@ -88,12 +91,14 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Number of known bytes. Deletion vectors have no size in the log, and Databricks returns only file names."""
+        """Bytes of the archived files whose size is known. The log has no sizes of deletion vectors, and Databricks
+        returns only the names of archived files."""
         return sum(file.bytes or 0 for file in self.archived)
 
     @property
     def hours(self) -> float:
-        """Maximum hours, according to the storage service."""
+        """Maximum number of hours that the restore takes, according to the storage service. 0 if no file is
+        archived."""
         if not self.archived:
             return 0.0
         if self.priority == Priority.STANDARD.name:
@@ -101,7 +106,8 @@ class Plan:
         return max(_HIGH_HOURS, self.bytes / _HIGH_BYTES_AN_HOUR)
 
     def save(self, path: str) -> None:
-        """Save the plan to a new file. Never replaces another plan, which may be in progress."""
+        """Save the plan to a new file. Raises `PlanExists` if the file exists, and `PlanNotWritten` if it cannot be
+        written."""
         try:
             with Path(path).open("x", encoding="utf-8") as file:
                 file.write(_PLAN.dump_json(self, indent=1, exclude_none=True).decode())
@@ -112,6 +118,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str) -> Plan:
+        """Return the plan in a file. Raises `BadPlan`."""
         try:
             value = parse_json(Path(path).read_bytes())
             if (version := format_of(value)) != FORMAT:
@@ -126,29 +133,30 @@ _PLAN = TypeAdapter(Plan)
 
 @row
 class RestorePlan(Row):
-    """Plan to restore the archived files that a query needs."""
+    """Plan to restore the archived files that a query, or a range of the change data feed, needs."""
 
     tables: tuple[str, ...] = shown("tables")
     versions: tuple[int, ...]
     query: str | None = shown("query")
-    """Condition or statement. Relative times such as current_date() are replaced."""
+    """SQL condition or query. Relative times such as current_date() are replaced by their values."""
     zone: str | None
     """Session time zone of the query."""
     files: int = shown("files")
     bytes: int = shown("size", size, right=True)
-    """Number of known bytes."""
+    """Bytes of the archived files whose size is known."""
     hours: float = shown("max hours")
-    """Maximum hours, according to the storage service."""
+    """Maximum number of hours that the restore takes, according to the storage service."""
     cost: float | None = shown("cost", lambda cost: f"{cost:,.2f}", right=True)
     currency: str | None = shown("currency")
     path: str | None
-    """File of the saved plan."""
+    """Path of the saved plan. None if the plan was not saved."""
     _plan: Plan = field(repr=False)
     _costs: str | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, plan: Plan, path: str | None = None, costs: str | None = None) -> RestorePlan:
-        """Return the row of a plan. `costs` describes its costs."""
+        """Return the row of a plan, which is saved at `path` if given. `costs` is a sentence about its estimated
+        costs."""
         tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
         query = plan.sql or plan.where
         return cls(
@@ -157,7 +165,10 @@ class RestorePlan(Row):
         )  # fmt: skip
 
     def save(self, path: str) -> RestorePlan:
-        """Save the plan as a file for `mirrorfeed archive restore`."""
+        """Save the plan to a new file for `mirrorfeed archive restore`, and return the plan with the path of this file.
+
+        Raises `MirrorfeedError` if the file already exists or cannot be written.
+        """
         self._plan.save(path)
         return RestorePlan.of(self._plan, path, self._costs)
 
@@ -167,7 +178,7 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Raise an error if a plan cannot be saved to this path. Call it before the plan is created."""
+    """Raise `PlanExists` or `PlanNotWritten` if a plan cannot be saved to this path. Does nothing if `path` is None."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():
@@ -175,7 +186,7 @@ def check_path(path: str | None) -> None:
 
 
 def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
-    """Return a plan for files of one or more tables, without the query that needs the files."""
+    """Return a restore plan for files of one or more tables, without a query. The default priority is standard."""
     tables = tuple(
         replace(
             each,
@@ -200,9 +211,10 @@ DEFAULT_TERMS = Terms()
 
 
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
-    """Return the plan with the costs that `restore` estimates by default, and with the files that are not archived.
+    """Return the row of a plan, with its estimated costs and without the files that can be read now.
 
-    If the tiers cannot be read, all files count as archived, and the costs include only their retrieval.
+    The row has no costs without `rates`. If the tiers cannot be read, all files count as archived, and the costs
+    include only retrieval and requests.
     """
     try:
         facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
@@ -226,8 +238,11 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """Return the costs to restore and store the archived files of `files`, by name. A cost without a configured price
-    is None."""
+    """Return the costs to restore the archived files of `files` and to store them, by description. A cost is None if
+    its price is not configured.
+
+    `copies` is True if the storage creates copies, as S3 does. The result has no costs for files that are not archived.
+    """
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
     price, to = rates.restore_prices(priority.name), terms.to
@@ -261,7 +276,7 @@ def _gib(files: Iterable[Facts]) -> float:
 
 
 def describe_costs(costs: Mapping[str, float | None], currency: str) -> str:
-    """Describe the known costs and their sum in a sentence."""
+    """Return a sentence with the known costs, their sum, and the descriptions of the costs without a price."""
     known = {what: amount for what, amount in costs.items() if amount is not None}
     lines = [f"{amount:,.2f} {currency} for {what}" for what, amount in known.items() if round(amount, 2)]
     total = f"{sum(known.values()):,.2f} {currency} in total"

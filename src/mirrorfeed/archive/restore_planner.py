@@ -1,6 +1,6 @@
-"""Plan the restore for a query or for a range of the change data feed.
+"""Create restore plans for queries and for ranges of the change data feed.
 
-Relative times in conditions and statements are replaced, because a plan is carried out hours later.
+Relative times in conditions and SQL queries are replaced by their values, because a plan is executed hours later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mirrorfeed.storage.tier_store import Priority
 
 
 def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
-    """Return the plan for any query."""
+    """Return the restore plan for any SQL query. Raises `NothingToRestore` if the query needs no archived file."""
     at = moment(spark, now)
     statement = fix_relative_times(sql, at)
     if needed := Guarded(spark, now=lambda: now).needed(statement):
@@ -40,7 +40,8 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """Return the plan for a query on a table at its newest version."""
+    """Return the restore plan for the rows of a table that match `where`, at the newest version. Raises
+    `NoInterval`."""
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
@@ -51,7 +52,11 @@ def plan_query(
 def plan_feed(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, first: int, last: int | None = None
 ) -> Plan:
-    """Return the plan for a range of the change data feed of a table. The default for `last` is the newest version."""
+    """Return the restore plan for the versions `first` to `last` of a table's change data feed.
+
+    The default for `last` is the newest version. Raises `NoSuchRange` if the table or its log lacks versions,
+    `NoInterval`, `FeedOnDatabricks`, and the errors of `check_readable`.
+    """
     table = read_table_info(spark, source)
     policy = archive_interval.required(spark, source, table)
     if is_databricks(spark):
@@ -72,7 +77,8 @@ def plan_feed(
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Raise `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
+    """Raise `Gap` or another error if Delta cannot read the range even after a restore, for example because versions
+    are older than the retention."""
     with reader.read_errors(str(source), range_):
         reader.read_changes(spark, source, range_)
 
@@ -111,10 +117,11 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 
 
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
-    """Replace every relative time in a condition or statement with its current value, because a plan is executed
-    later.
+    """Return a SQL condition or query in which relative times, such as current_date(), are replaced by their values at
+    `at`.
 
-    Raises `RelativeWord` for a relative time that cannot be replaced.
+    `columns` are names of columns, which are not replaced. Raises `RelativeWord` for a relative time that cannot be
+    replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
@@ -142,7 +149,8 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return the end of a comment. Block comments can be nested."""
+    """Return the position after the end of a block comment, whose text starts at `start`. Block comments can be
+    nested."""
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[start:]):
         depth += 1 if mark[0] == "/*" else -1

@@ -1,10 +1,13 @@
 """Find the files that a query or statement will read, from its plan on classic Spark with open source Delta.
 
-Not used on Databricks, which guards archived files itself, or with Spark Connect, which shows no plan. Three things
-hide files from the plan of a DataFrame and are turned off here: cached data, subqueries, and partition filters that
-Delta derives from a generated column. These filters miss rows that were written in another time zone.
+Not used on Databricks, which itself checks queries for archived files, or with Spark Connect, which shows no plan.
 
-A guarded query runs the plan that was checked, so later commits, caches and settings do not change what it reads.
+A plan must show all files that the query reads. So subqueries are included, and cached data, runtime filters, and the
+partition filters that Delta derives from generated columns are not used. The derived filters miss rows that were
+written in another time zone.
+
+A checked query runs the plan that was checked, so later commits, caches and settings do not change which files it
+reads.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ def session_of(frame: DataFrame) -> SparkSession:
 
 
 def optimize(spark: SparkSession, frame: DataFrame) -> Any:
-    """Return the optimized plan. A copy of the session has the settings with which a plan shows all files."""
+    """Return the optimized logical plan of a DataFrame, as a Java object. Uses a copy of the session, with settings
+    with which a plan shows all files."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
@@ -67,7 +71,7 @@ def optimize(spark: SparkSession, frame: DataFrame) -> Any:
 
 @contextmanager
 def active_session(spark: SparkSession, session: Any) -> Iterator[None]:
-    """Make this the active session of the thread within the context."""
+    """Context manager in which `session`, a Java object, is the active session of the thread."""
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
@@ -112,11 +116,11 @@ class Scan:
     """Files that a plan reads of one table at one version."""
 
     name: str
-    """Name in the catalog, or path."""
+    """Name of the table in the catalog, or its path."""
     _spark: SparkSession
     snapshot: Any
     _files: Any
-    """A Scala sequence of files. None means all files of the version."""
+    """Files as a Scala sequence. None means all files of the version."""
 
     @property
     def version(self) -> int:
@@ -135,9 +139,10 @@ class Scan:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
     def files(self, until: int | None = None) -> list[DataFile]:
-        """Return the files created until a time in milliseconds, and files that may be in another table's folder.
+        """Return the files of the scan. With `until`, in milliseconds since the epoch, return only files that were
+        created until then, and files that may be in the folder of another table.
 
-        Returns all files without a time. Only the returned files are collected.
+        Files that are not returned are not collected from Spark either.
         """
         entries = self._all_entries()
         if self._files is not None:
@@ -157,7 +162,7 @@ class Scan:
         return [to_data_file(self.location, action, names) for action in actions.toArrow().to_pylist()]
 
     def rows_without(self, left_out: Collection[str]) -> DataFrame:
-        """Return the rows of the version that are not in these files."""
+        """Return the rows of the version except the rows in the files `left_out`, given by URI."""
         entries, java = self._all_entries(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
         removed = self._spark.createDataFrame(
@@ -171,7 +176,7 @@ class Scan:
         return DataFrame(rows, self._spark)
 
     def partitions(self) -> list[dict[str, str | None]]:
-        """Return the values of the partition columns in the version, as in the log."""
+        """Return the values of the partition columns of each partition, by column name, as text from the log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = self.metadata.names
         rows = self._all_entries().select(entries).distinct().toArrow()["partition"].to_pylist()
@@ -187,7 +192,7 @@ class Scan:
 
 
 def scan_all(frame: DataFrame) -> Scan | None:
-    """Return a scan of all files of the table version that a DataFrame reads, without planning.
+    """Return a scan of all files of the table version that a DataFrame reads, without a plan.
 
     Returns None for a view, or if the DataFrame does not read a Delta table.
     """
@@ -202,26 +207,31 @@ def scan_all(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """Return the name or path to use in a command."""
+    """Return the catalog name of the table that a leaf of a plan reads, or its path, as commands of mirrorfeed accept
+    it."""
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()
         parts = [str(part.get()) for part in (identifier.catalog(), identifier.database()) if part.isDefined()]
-        if parts and parts[-1] != "delta":  # which is how a path is spelled
+        if parts and parts[-1] != "delta":  # the schema `delta` means that the name is a path
             return str(Source(parts=(*parts, str(identifier.table()))))
     return normalize_uri(leaf.relation().location().path()).removeprefix("file:")
 
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FIXED = f"{DELTA}files.TahoeBatchFileIndex"
-"""Class of the file index of `Scan.rows_without`."""
+"""Class of the file index in the DataFrames of `Scan.rows_without`."""
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
 """RDDs without parents that read no file."""
 
 
 def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
-    """Return the planned DataFrame and its scans. Raises `UnknownFiles`."""
+    """Return a DataFrame that runs the optimized plan of `frame`, and the scans of Delta tables in this plan.
+
+    Raises `UnknownFiles` if the plan does not show all files, `CannotBePlanned` if Spark cannot plan the query, and
+    `NoPlan` with Spark Connect.
+    """
     spark = session_of(frame)
     if frame.isStreaming:
         raise UnknownFiles(reads="a stream")
@@ -272,7 +282,8 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
-    """Raise an error if a query reads files of a Delta table as plain files, because some may be archived."""
+    """Raise `UnknownFiles` if a query reads files of a Delta table as plain files, because some of these may be
+    archived."""
     known: dict[str, str | None] = {}
     for path in (normalize_uri(root) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
@@ -280,7 +291,7 @@ def _refuse_tables(spark: SparkSession, index: Any) -> None:
 
 
 def _refuse_files(rdd: Any) -> None:
-    """Raise an error if an RDD may read files, because an RDD shows no plan."""
+    """Raise `UnknownFiles` if an RDD may read files, because an RDD does not show which files it reads."""
     unchecked = [rdd]
     while unchecked:
         ancestor = unchecked.pop()
@@ -300,17 +311,19 @@ _NO_ROWS = re.compile(
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
-"""Statements that Spark does not treat as commands: those of Delta, EXECUTE IMMEDIATE and scripts."""
+"""Matches plan nodes of statements that Spark does not treat as commands: statements of Delta, EXECUTE IMMEDIATE,
+scripts."""
 
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
-    """Return the kind of a statement, or None for a query."""
+    """Return the class name of the command in a statement's parsed plan, such as "DropTable". Returns None for a
+    query."""
     root = parse(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
 
 def reads_no_rows(kind: str) -> bool:
-    """Return whether commands of this kind are known to read no data file."""
+    """Return whether commands of this kind, as returned by `command_kind`, are known to read no data file."""
     return _NO_ROWS.match(kind) is not None
 
 
@@ -323,9 +336,11 @@ def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
 
 
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
-    """Return the files of a table in which a DELETE, UPDATE or MERGE searches for rows.
+    """Return a scan of the files of `table` in which a DELETE, UPDATE or MERGE searches for rows. Does not run the
+    statement.
 
-    Uses only the statement's own conditions, like the statement itself. A query would also use derived conditions.
+    Like the statement itself, skips files only by the statement's own conditions. A query would also use derived
+    conditions. Raises `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]

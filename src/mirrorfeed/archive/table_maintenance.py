@@ -1,7 +1,7 @@
 """Maintain active files (OPTIMIZE, REORG, ANALYZE, VACUUM), and check that active files exist.
 
-On Databricks these statements skip archived files. Open source Delta would read archived files, so each statement is
-limited to partitions without archived files.
+On Databricks, these statements skip archived files. Open source Delta would read archived files, so OPTIMIZE and REORG
+are limited to partitions without archived files, and ANALYZE does not run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Partition = tuple[tuple[str, str | None], ...]
 
 @row
 class Maintained(Row):
-    """Result of maintenance."""
+    """Statements that ran to maintain a table, and the partitions that they left out."""
 
     table: str
     statements: tuple[str, ...]
     left_out: tuple[Mapping[str, str | None], ...]
-    """Partitions that contain archived files."""
+    """Partitions that were not rewritten, because they contain archived files."""
     notes: tuple[str, ...]
 
     def remarks(self) -> Sequence[str]:
@@ -43,7 +43,7 @@ class Maintained(Row):
 
 @row
 class FileCheck(Row):
-    """Active files that do not exist."""
+    """Result of a check for missing active files. `missing` has the files that do not exist."""
 
     table: str
     missing: tuple[str, ...]
@@ -107,7 +107,10 @@ def maintain(
 def split(
     files: Sequence[DataFile], archived: Sequence[DataFile]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Return the partitions without and with archived files. A table without partitions is one partition."""
+    """Return the partitions without archived files, and the partitions with archived files.
+
+    A table without partition columns is one partition.
+    """
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
@@ -118,7 +121,8 @@ def _partition(file: DataFile) -> Partition:
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """Return a condition that is true for the rows in these partitions, from partition values as in the log."""
+    """Return a SQL condition that matches the rows in these partitions. `types` has the SQL types of the partition
+    columns."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions
@@ -133,9 +137,10 @@ def _equals(name: str, value: str | None, type_: str) -> str:
 
 
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
-    """Find the active files that do not exist.
+    """Return the active files of a table that do not exist.
 
-    Databricks runs FSCK without changing anything. Otherwise every file is looked up in `tiers` or on this machine.
+    Databricks runs FSCK without changing anything. Otherwise every file is looked up in `tiers`, or on this machine.
+    Raises `CannotCheckFiles` without `tiers` if files are not on this machine.
     """
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()

@@ -1,4 +1,7 @@
-"""Lifecycle rules of a table in Azure or S3, selected by the table's address."""
+"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the rules of the table into it.
+
+The address of the table selects the cloud.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,13 @@ class RuleState(Enum):
     PAUSED = "paused"
     """The rules are disabled, so that restored files are not archived again."""
     GONE = "gone"
+    """The rules are removed."""
 
 
 def file_prefixes(partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """Return the prefixes of all files in a table's folder, except its log.
+    """Return prefixes that match all files in a table's folder, except the files of its log.
 
-    With random names (column mapping, or a Delta setting), names start with any letter or digit.
+    With `random_names`, as with column mapping, file names can start with any letter or digit.
     """
     if random_names:
         return [*string.ascii_letters, *string.digits, "_change_data/"]
@@ -46,18 +50,18 @@ def prefixes_overlap(prefix: str, folder: str) -> bool:
 
 @row
 class Lifecycle(Row):
-    """Comparison of a lifecycle policy with a table, and the policy with the rules of the table."""
+    """Problems of a lifecycle policy for a table, or the policy with the rules of the table."""
 
     table: str = shown("table")
     days: int = shown("interval", lambda days: counted(days, "day"), right=True)
     problems: tuple[str, ...]
-    """Differences between the policy and the table."""
+    """Differences between the policy and the rules that the table needs."""
     policy: Any = None
-    """Policy to apply."""
+    """Policy to apply. None if an exported policy was only checked."""
     apply: str = ""
     """Instructions to apply the policy."""
     rules_of_others: tuple[str, ...] = ()
-    """Rules that mirrorfeed did not write, and that archive only files of this table."""
+    """Names of rules that mirrorfeed did not write, and that archive only files of this table."""
 
     @property
     def ok(self) -> bool:
@@ -68,9 +72,9 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Read an exported policy. Raises `NoJson`.
+    """Return the content of an exported policy. Raises `NoJson` if the file is not valid JSON.
 
-    PowerShell writes UTF-16, or UTF-8 with a byte order mark.
+    Also reads UTF-16, and UTF-8 with a byte order mark, because PowerShell writes these encodings.
     """
     raw = Path(path).read_bytes()
     try:
@@ -89,12 +93,12 @@ class PolicyRule(NamedTuple):
     archives: bool
     by_tag: bool
     wrong_age: str | None
-    """Problem with the age at which the rule archives files."""
+    """Problem with the age at which the rule archives files, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Lifecycle rules of one table, in the policy of its account or bucket."""
+    """Lifecycle rules of one table, in the policy of its storage account or bucket."""
 
     folder: str
     """Folder of the table, with a slash at the end. In Azure, it starts with the container."""
@@ -112,7 +116,7 @@ class Rules:
     apply_command: ClassVar[str]
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """Return how to apply a policy, as text for people."""
+        """Return instructions to apply a policy, with a command."""
         if not policy[self.key]:
             return (
                 f"{self.cloud} does not accept a policy without rules. Delete the existing one with"
@@ -124,24 +128,30 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """Return more options for the command. They preserve settings of the exported policy that are not rules."""
+        """Return additional options for `apply_command`, which preserve settings of the exported policy other than
+        rules."""
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the exported policy with the rules of this table. Replaces `foreign_rules` only with `take_over`."""
+        """Return the exported policy with rules that archive the files of this table after `days` days.
+
+        With `take_over`, these rules replace the `foreign_rules`, which are otherwise preserved. `state` disables or
+        removes the rules. Raises `TooManyRules`.
+        """
         raise NotImplementedError
 
     def enabled_rules(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy. Raise an error if it is not a policy of this cloud."""
+        """Return the rules of an exported policy. Raises `NoRules` (Azure) or `NoBucketRules` (S3) for another
+        content."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
         """Return the prefixes of a rule that only archives files by age, like the rules that mirrorfeed writes.
 
-        Returns no prefixes for other rules.
+        Returns an empty list for other rules.
         """
         raise NotImplementedError
 
@@ -157,12 +167,15 @@ class Rules:
         return bool(prefixes) and all(prefix.startswith(self.folder) for prefix in prefixes)
 
     def foreign_rules(self, exported: Any) -> list[str]:
-        """Return the rules that mirrorfeed did not write, and that archive only files of this table."""
+        """Return the names of rules that mirrorfeed did not write, and that archive only files of this table."""
         existing = self.all_rules(exported or {self.key: []})
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
     def check(self, policy: Any, days: int, state: RuleState = RuleState.ON) -> list[str]:
-        """Return the problems of a policy for this table, whose rules must have this state."""
+        """Return the problems of a policy for this table, as text. Its rules must archive files after `days` days.
+
+        If `state` is not ON, missing rules are not a problem.
+        """
         problems: list[str] = []
         covered: set[str] = set()
         for rule in self.enabled_rules(policy, days):
@@ -183,7 +196,7 @@ class Rules:
         return problems
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a policy with these rules. Raise `TooManyRules`."""
+        """Return a policy with these rules. Raises `TooManyRules`."""
         if len(rules) > self.limit:
             raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
         return {self.key: rules}
@@ -193,13 +206,17 @@ _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 
 
 def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
-    """Return names for the rules of mirrorfeed that no other rule has."""
+    """Yield names for rules of mirrorfeed without end, except the names in `used`.
+
+    A name contains the days and, if `on` is False, the word "paused".
+    """
     names = (f"mirrorfeed{days}days{'' if on else 'paused'}{number}" for number in count(1))
     return (name for name in names if name not in used)
 
 
 def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the rules of a table for the cloud of its address. Raises `NoLifecycle`."""
+    """Return the lifecycle rules of a table. Raises `NoLifecycle` if the table is neither in Azure storage nor in
+    S3."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
@@ -215,7 +232,11 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
 def merge_rules(
     spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """Return the exported policy with the rules of a table. The default for `days` comes from its interval."""
+    """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
+
+    The default for `days` comes from the archive interval of the table. With `take_over`, the rules replace foreign
+    rules for the table. Raises `NoJson`, `NoLifecycle`, `TooManyRules`, or `NoInterval` if `days` is needed.
+    """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
     days = days or archive_interval.required(spark, source, table).rule
@@ -226,7 +247,10 @@ def merge_rules(
 
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
-    """Compare an exported policy with the interval of a table."""
+    """Return the problems of the policy in the file `exported` for the archive interval of a table.
+
+    Raises `NoJson`, `NoLifecycle` or `NoInterval`.
+    """
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule
     return Lifecycle(str(source), days, tuple(rules_of(source, table).check(policy, days)))

@@ -1,7 +1,7 @@
-"""Lifecycle rules of an S3 bucket: check an exported configuration for a table, and merge rules into it. Pure.
+"""Lifecycle rules of an S3 bucket: check an exported configuration for a table, and merge rules into it.
 
 A bucket has one configuration, which is replaced as a whole. It can contain 1,000 rules, and a rule one prefix. S3 has
-no filter that excludes paths, so prefixes avoid `_delta_log`.
+no filter that excludes paths, so the prefixes do not match `_delta_log`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,19 @@ class S3Rules(Rules):
     apply_command = "aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE"
 
     def options(self, exported: Any) -> str:
-        """Return the option without which S3 stops archiving files below 128 KiB. The configuration lacks it."""
+        """Return the option with which S3 continues to archive files below 128 KiB, if the exported configuration has
+        it set.
+
+        S3 does not accept this setting as part of the configuration.
+        """
         varies = "varies_by_storage_class"
         if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
             return f" --transition-default-minimum-object-size {varies}"
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the configuration with the rules of this table. Existing rules of the table keep their storage
-        class."""
+        """Return the configuration with the rules of this table. New rules use the storage class of its existing
+        rules."""
         existing = self.all_rules(exported or {"Rules": []})
         table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [
@@ -75,13 +79,16 @@ class S3Rules(Rules):
                     "moves files to Intelligent-Tiering, which archives by access time, but the Delta log has no"
                     " access times"
                 )
-            prefix = str(filters.get("Prefix") or rule.get("Prefix") or "")  # older rules have it beside the filter
+            prefix = str(filters.get("Prefix") or rule.get("Prefix") or "")  # older rules have the prefix outside
             ages = [move.get("Days") for move in moves if move.get("StorageClass") in CLASSES]
             by_tag = bool(filters.keys() & {"Tag", "Tags"})
             yield PolicyRule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _wrong_age(ages, days))
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it."""
+        """Return the rules of a configuration that `aws s3api get-bucket-lifecycle-configuration` prints.
+
+        Raises `NoBucketRules` for another content.
+        """
         rules = exported.get("Rules") if isinstance(exported, Mapping) else None
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and _has_valid_form(rule) for rule in rules):
             raise NoBucketRules()
