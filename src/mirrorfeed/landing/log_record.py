@@ -1,6 +1,6 @@
-"""Records of the log. A record is one publication, and the newest record is the complete state of a table.
+"""Records of a table's log. Each record is one publication, and the next publication needs only the newest record.
 
-The functions find the published files that Fabric has consumed. Fabric consumes files in order, and moves all files
+Other functions find published files that Fabric has not consumed. Fabric consumes files in order, and moves all files
 except the last one to a subfolder for seven days.
 """
 
@@ -30,12 +30,14 @@ _Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """Data file of a publication."""
+
     staged: str
-    """Name in the folder of the log, before the file is renamed."""
+    """Name in the folder of the log before the file is renamed."""
     number: _Number
-    """Number in the final name."""
+    """Number in the published name."""
     rows: Mapping[str, Count]
-    """Number of rows by insert, update, delete and upsert."""
+    """Number of rows by row marker: insert, update, delete and upsert."""
     bytes: Count
     sha256: str
 
@@ -47,12 +49,13 @@ class PreviousRecord:
     number: _Number
     batch: str
     etag: str
-    """ETag of the previous record's file when this record was written. If the ETag differs now, the batch decides."""
+    """ETag of the previous record's file when this record was written. If the file's ETag differs now, compare
+    `batch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullRead:
-    """Cost of a full read of a source without a change data feed."""
+    """Number of rows and duration of a full read of a source without a change data feed."""
 
     rows: Count
     seconds: Annotated[float, Field(ge=0)]
@@ -60,10 +63,12 @@ class FullRead:
 
 @dataclass(frozen=True, slots=True)
 class Record:
+    """One publication of a table, as stored in the table's log."""
+
     __pydantic_config__: ClassVar = CONFIG
     number: _Number
     batch: _Batch
-    """Random id of the attempt, so that a publisher recognizes its own record."""
+    """Random id of the publication attempt. With this id, a publisher recognizes its own record."""
     time: TimeText
     source: str
     source_id: str
@@ -81,12 +86,13 @@ class Record:
     follows: PreviousRecord | None = None
     """Reference to the previous record. None in the first record."""
     build: str | None = None
-    """Version of mirrorfeed."""
+    """Version of mirrorfeed that wrote the record."""
     selection: Selection | None = None
     """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
-    """Columns of the source with short type names. Only with a selection."""
+    """Names of all source columns, with short type names such as "struct". None without a selection."""
     read: FullRead | None = None
+    """Full read of a source without a change data feed, otherwise None."""
     format: int = FORMAT
 
     def to_json(self) -> bytes:
@@ -103,7 +109,7 @@ class Record:
 
     @property
     def rows(self) -> Counter[str]:
-        """Return the number of rows by insert, update, delete and upsert."""
+        """Number of rows in all files, by row marker: insert, update, delete and upsert."""
         return sum((Counter(file.rows) for file in self.files), Counter[str]())
 
     @property
@@ -120,7 +126,8 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def parse(data: bytes, address: str) -> Record:
-    """Parse a record. Raises `DamagedFile` or `RecordTooNew`, with `address`."""
+    """Return the record in the content of a file. Raises `DamagedFile` or `RecordTooNew`, with `address` in the
+    message."""
     try:
         value = parse_json(data)
         if (number := format_of(value)) > FORMAT:
@@ -153,10 +160,11 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the records that the mirror may show, newest first. Empty if the mirror shows an earlier record.
+    """Return the records, newest first, one of which is the newest record that Fabric has consumed.
 
-    `in_place` has the numbers of the files in the table's folder. Fabric may have consumed the oldest of these files,
-    but not the later ones. If Fabric orders files by time, any file of a publication may be its last.
+    Empty if Fabric has consumed only older records. `newest_first` has the records of the log. `in_place` has the
+    numbers of the files in the table's folder: Fabric may have consumed the oldest of these files, but not the later
+    ones. `by_time` means that Fabric orders files by modification time: then any file of a publication may be its last.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -173,11 +181,11 @@ def possible_positions(
 
 @dataclass(frozen=True, slots=True)
 class MissingFiles:
-    """Published files that are missing in the table's folder and not known to be consumed."""
+    """Published files that are missing in the table's folder, although Fabric is not known to have consumed them."""
 
     numbers: tuple[int, ...] = ()
     lost: bool = False
-    """True if Fabric certainly did not consume the files. Otherwise this is unknown."""
+    """True if Fabric certainly did not consume the files. False if this is unknown."""
 
 
 def missing_files(
@@ -188,15 +196,18 @@ def missing_files(
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> MissingFiles:
-    """Find published files that are missing, and decide whether they are lost.
+    """Return the published files that are missing, and whether they are certainly lost.
 
     `published` is the highest published number, `in_place` has the numbers of the files in the table's folder, and
     `processed` the numbers of the files that Fabric moved to its subfolder.
 
     The oldest file in place is the last consumed file, or not consumed yet. So Fabric did not consume a missing file
     with a higher number, unless Fabric moved the same or a later file. If no file is in place, somebody else deleted at
-    least the last file. `by_time` means that Fabric orders files by time: then the files of one publication have no
-    order, so only files of later publications count as later.
+    least the last file.
+
+    `by_time` means that Fabric orders files by modification time: then the files of one publication have no order, so
+    only files of later publications count as later. `newest_first` has the records of the log, which are used only with
+    `by_time`.
     """
     last_moved = max(processed, default=0)
     # A file is moved after the next file is consumed.
@@ -211,6 +222,6 @@ def missing_files(
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """Return the highest file number that has its final name, from the newest record and the names still staged."""
+    """Return the highest number of a file that already has its final name. `staged` has the names of staged files."""
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

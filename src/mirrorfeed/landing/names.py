@@ -1,4 +1,4 @@
-"""Names of table folders, data files and log files; limits of one mirrored database. Pure."""
+"""Names of table folders, data files and log files, and limits of one mirrored database. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _SUFFIX = re.compile(_ENDING)
 
 
 def split_name(text: str) -> tuple[str, ...]:
-    """Split a dotted name, whose parts may be in backticks. Raises `ValueError`."""
+    """Return the parts of a dotted name, without backticks. Raises `ValueError` if backticks do not enclose a whole
+    part."""
     parts: list[str] = []
     position = 0
     while True:
@@ -48,12 +49,12 @@ def split_name(text: str) -> tuple[str, ...]:
 
 
 def join_name(parts: Iterable[str]) -> str:
-    """Join the parts of a name, with backticks where necessary."""
+    """Return the dotted name that has these parts, with backticks where necessary."""
     return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def part_fault(part: str) -> str | None:
-    """Return why no system accepts this part of a name, or None if it is valid."""
+    """Return the reason why a part of a source or target name is not valid, or None if it is valid."""
     if not part:
         return "has an empty part"
     if part != part.strip():
@@ -65,7 +66,7 @@ def part_fault(part: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table in the landing zone, with a valid folder name."""
+    """Name of a table in the landing zone. Raises `BadTarget` if the name is not valid for a folder."""
 
     schema: str | None
     table: str
@@ -77,7 +78,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Parse `table` or `schema.table`, whose parts may be in backticks. Raises `BadTarget`."""
+        """Return the target for `table` or `schema.table`, whose parts may be in backticks. Raises `BadTarget`."""
         try:
             parts = split_name(text)
         except ValueError as error:
@@ -91,7 +92,7 @@ class Target:
 
     @property
     def folder(self) -> str:
-        """Path below the landing zone."""
+        """Path of the table's folder, relative to the landing zone."""
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
@@ -129,17 +130,21 @@ def _folder_fault(part: str) -> str | None:
 
 
 def data_name(number: int, suffix: str = "parquet") -> str:
-    """Return the published name of a data file. Numbers start at 1."""
+    """Return the published name of a data file. Numbers start at 1. Raises `ValueError` for an invalid number or
+    suffix."""
     return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 
 
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
-    """Return the number in the name of a data file, or None. With `extension` None, any extension matches."""
+    """Return the number in the published name of a data file, or None for any other name.
+
+    With `extension` None, files with any extension are data files.
+    """
     return _number(_NUMBERED, name, extension)
 
 
 def published_name(number: int, staged: str) -> str:
-    """Return the published name of a staged file."""
+    """Return the published name of a staged file, with this number and the extension of `staged`."""
     return data_name(number, staged.partition(".")[2])
 
 
@@ -149,12 +154,12 @@ def is_ignored(name: str) -> bool:
 
 
 def is_log_id(text: str) -> bool:
-    """Return whether this is a valid log id, which is also the name of the log's folder."""
+    """Return whether a text is a valid id of a log. The id is also the name of the log's folder."""
     return _WORD.fullmatch(text) is not None
 
 
 def log_folder(log_id: str) -> str:
-    """Return the folder of a log's records and staged files, below the folder of the table."""
+    """Return the folder of a log's records and staged files, relative to the folder of the table."""
     return f"{LOG}/{_checked(_WORD, log_id)}"
 
 
@@ -163,12 +168,16 @@ def record_name(number: int) -> str:
 
 
 def record_number(name: str) -> int | None:
-    """Return the number in the name of a record, or None."""
+    """Return the number in the name of a record, or None for any other name."""
     return _number(_NUMBERED, name, "json")
 
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
-    """Return the staged name of a file that a record will publish, in the folder of its log."""
+    """Return the name of a data file in the folder of its log, before the file is published.
+
+    `record` is the number of the record that will publish the file, `batch` the id of the attempt, and `part`
+    distinguishes the files of the attempt.
+    """
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 
@@ -183,17 +192,17 @@ def is_start_marker(name: str) -> bool:
 
 
 def staged_record_number(name: str) -> int | None:
-    """Return the number of the record that a staged file belongs to, or None."""
+    """Return the number of the record in the name of a staged file, or None for any other name."""
     return _number(_STAGED, name, None)
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether publishers create files with this name in the folder of a log."""
+    """Return whether a name is the name of a record, a staged file or a start marker."""
     return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
 
 
 def staged_batch(name: str) -> str | None:
-    """Return the batch that a staged file belongs to, or None."""
+    """Return the batch in the name of a staged file, or None for any other name."""
     return name.split("-")[1] if staged_record_number(name) else None
 
 
@@ -220,13 +229,14 @@ WARN_TABLES = 450
 TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
-"""Bytes of changes per day. Microsoft does not document whether files or values count, and whether first loads do."""
+"""Maximum bytes of changes per day, and the bytes per day that cause a warning. Microsoft does not document whether
+files or values count, and whether first loads do."""
 
 SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 
 
 def table_limit_warning(count: int) -> str:
-    """Return a warning if a database has too many tables, or an empty string."""
+    """Return a warning if a mirrored database has `WARN_TABLES` tables or more, otherwise an empty string."""
     if count < WARN_TABLES:
         return ""
     return f"{count} tables. {TABLE_LIMITS} {SPREAD}"

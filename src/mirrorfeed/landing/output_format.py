@@ -49,7 +49,7 @@ _DECLARED = {
     "timestamp": "DateTime",
     "timestamp_ntz": "DateTime",
 }
-"""DataType of each column type. Decimals have none."""
+"""Value of `DataType` in `_metadata.json` for each column type. Decimals have no `DataType`."""
 
 
 def _one_of(*allowed: str) -> Callable[[object], str]:
@@ -69,7 +69,10 @@ def _extension(value: object) -> str:
 
 
 def _encoding(value: object) -> str:
-    """Return the name of a character set that Python can read and write. Excludes codecs such as `hex`."""
+    """Return `value` if Python can read and write this character set, otherwise raise `ValueError`.
+
+    Codecs such as `hex` are not character sets.
+    """
     with suppress(LookupError, ValueError):
         if isinstance(value, str) and codecs.lookup(value).name.replace("-", "_") not in _NO_CHARACTER_SETS:
             "".encode(value)
@@ -81,7 +84,7 @@ def _encoding(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """Options of delimited text. An empty `quote` or `escape` means none.
+    """Options of data files in delimited text. An empty `quote` or `escape` means that no such character is used.
 
     A dataclass, because the options are sent to executors.
     """
@@ -94,14 +97,16 @@ class Delimited:
     quote: Annotated[str, PlainValidator(_one_of('"', "'", ""))] = '"'
     escape: Annotated[str, PlainValidator(_one_of("\\", "/", '"', ""))] = "\\"
     null: Annotated[str, Strict()] = ""
+    """Text that represents NULL."""
     encoding: Annotated[str, PlainValidator(_encoding)] = "UTF-8"
     schema_definition: Annotated[bool, Strict()] = True
-    """True if columns and their types are declared. Then no column can be added."""
+    """True if `_metadata.json` declares the columns and their types. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """With `string`, columns whose type has no DataType are declared as String. With `refuse`, such columns are an
+    """With `string`, columns whose type has no `DataType` are declared as String. With `refuse`, such columns are an
     error."""
 
     def options(self) -> dict[str, Any]:
+        """Return the value of `FileFormatTypeProperties` in `_metadata.json`."""
         return {
             "FirstRowAsHeader": True,
             "RowSeparator": self.row_separator,
@@ -113,12 +118,13 @@ class Delimited:
         }
 
     def can_write(self, name: str) -> bool:
-        """Return whether a column name can be written with these options."""
+        """Return whether a column name can be written in the header of a file with these options."""
         marks = [self.quote] if self.quote else [self.column_separator, "\r", "\n"]
         return bool(self.escape) or not any(mark in name for mark in marks)
 
     def fault(self) -> tuple[str, str] | None:
-        """Return the option that makes files unreadable, with the reason, or None."""
+        """Return the name of an option that makes files unreadable, and the reason. Returns None if all options are
+        valid."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
             return "null", f"{self.null!r} contains a separator, a quote, an escape character or a line break"
         if not self.quote and not self.null:
@@ -128,6 +134,8 @@ class Delimited:
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """Format of a table's data files, and how Fabric reads the files."""
+
     delimited: Delimited | None = None
     """Options of delimited text. None means Parquet."""
     by_time: bool = False
@@ -136,7 +144,7 @@ class Output:
     """True if rows without a marker are upserts. Otherwise they are inserts."""
     compression: str = COMPRESSION
     target_file_size: int = 128 * 2**20
-    """Target size in bytes."""
+    """Target size of a data file in bytes."""
 
     @property
     def fixes_columns(self) -> bool:
@@ -172,7 +180,10 @@ AS_PARQUET = Output()
 
 
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
-    """Raise an error if the format cannot store the columns or keys of a table."""
+    """Raise an error if the format cannot store the columns or keys of a table.
+
+    Raises `UpsertsWithoutKeys`, `NotDeclarable`, `NameNotEncodable`, `NameNotEscapable` or `EmptyLines`.
+    """
     if output.upserts_by_default and not keys:
         raise UpsertsWithoutKeys(table=table)
     text = output.delimited
@@ -221,7 +232,10 @@ def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[s
 
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
-    """Parse `_metadata.json`, and return the keys as `keyColumns`. Raises `DamagedFile`."""
+    """Return the content of `_metadata.json`. Raises `DamagedFile`, with `address` in the message.
+
+    The keys are always in `keyColumns`, even if the file has `KeyColumns`.
+    """
     try:
         value = parse_json(data)
         if isinstance(value, dict) and "KeyColumns" in value:
@@ -233,9 +247,9 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
 
 
 def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
-    """Return whether a published `_metadata.json` has the wanted content. Return False if only the keys are missing.
+    """Return whether a published `_metadata.json` has the wanted content. Returns False if only the keys are missing.
 
-    Raises `KeysChanged` or `SettingChanged` for any other difference.
+    Raises `KeysChanged` or `SettingChanged` for any other difference in keys or settings.
     """
     published, keys = existing.get("keyColumns", []), wanted.get("keyColumns", [])
     if published and published != keys:
@@ -247,14 +261,14 @@ def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], addres
 
 
 def partner_events(name: str, source_type: str, source_version: str, information: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of `_partnerEvents.json`."""
+    """Return the content of `_partnerEvents.json`, which describes the publisher and the source."""
     more = {"additionalInformation": dict(information)} if information else {}
     source = {"sourceType": source_type, "sourceVersion": source_version, **more}
     return {"partnerName": name, "sourceInfo": source}
 
 
 def has_content(data: bytes, wanted: Mapping[str, Any]) -> bool:
-    """Return whether a JSON file has this content, in any layout."""
+    """Return whether JSON data is equal to `wanted`, in any layout. Returns False if the data is not valid JSON."""
     try:
         return bool(parse_json(data) == wanted)
     except ValueError:

@@ -27,7 +27,7 @@ _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
 
 
 class Marker(IntEnum):
-    """Row marker: what Fabric does with a row."""
+    """Row marker: number that tells Fabric how to apply a row."""
 
     INSERT = 0
     UPDATE = 1
@@ -36,7 +36,7 @@ class Marker(IntEnum):
 
 
 class Problem(IntEnum):
-    """Reasons why a row cannot be published. Stored in a column during translation."""
+    """Reason why a row cannot be published. A temporary column stores the number of the reason."""
 
     NULL_KEY = 1
     DUPLICATE_KEY = 2
@@ -47,7 +47,8 @@ class Problem(IntEnum):
     YEAR = 7
     INVALID_TEXT = 8
     REPLACED_TEXT = 9
-    """A text has the replacement character for invalid bytes. Only the source shows whether bytes were replaced."""
+    """A text contains the replacement character for invalid bytes. Only the source shows whether bytes were
+    replaced."""
 
     @property
     def depends_on_format(self) -> bool:
@@ -57,26 +58,30 @@ class Problem(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a data file. `type` is the name in Spark, or `json` for nested values that are written as JSON."""
+    """Column of the data files. `type` is the type name in Spark, or `json` for nested values that are written as
+    JSON."""
 
     name: str
     type: str
     nested: str = ""
-    """Type of a nested column in Spark's JSON."""
+    """Type of a nested column, as the JSON of a Spark `DataType`. Empty for other columns."""
     dropped: bool = False
     """True if the source no longer has the column. Files continue to contain the column with NULL, because Fabric
     requires columns that are not nullable."""
 
     @property
     def form(self) -> str:
-        """Type of the column's values in files, by its name in Spark."""
+        """Type name in Spark of the values that files contain."""
         if is_geo_type(self.type):
             return "binary"
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
 
 
 def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
-    """Return the columns of the data files for a schema in Spark's JSON."""
+    """Return the columns of the data files for a source schema, which is the JSON of a Spark `StructType`.
+
+    Columns of type void are omitted. Raises `ReservedColumn` or `UnsupportedType`.
+    """
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table=table, columns=reserved)
@@ -85,17 +90,17 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
 
 
 def is_geo_type(type_: Any) -> bool:
-    """Return whether a type in Spark's JSON is a geometry or geography."""
+    """Return whether a type is a geometry or geography. `type_` is the JSON of a Spark `DataType`."""
     return isinstance(type_, str) and _GEO.fullmatch(type_) is not None
 
 
 def is_text(type_: str) -> bool:
-    """Return whether a type in Spark's JSON is any kind of string."""
+    """Return whether a type name in the JSON of a Spark schema is any kind of string."""
     return type_ == "string" or _CHARS.fullmatch(type_) is not None
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
-    """Return the names that no published column may have. Delta ignores case."""
+    """Return the column names in `names` that cannot be published, because they are reserved in any case of letters."""
     return [name for name in names if name.lower() in RESERVED]
 
 
@@ -119,6 +124,7 @@ def _landing_type(table: str, field: dict[str, Any]) -> str:
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
+    """Raise `BadKey` if a key is not a column, or if its type has no reliable equality."""
     types = {column.name: column.type for column in columns}
     for key in keys:
         if key not in types:
@@ -138,7 +144,7 @@ def evolve(
     may_drop: Sequence[str] = (),
     fixed: bool = False,
 ) -> tuple[Column, ...]:
-    """Return the columns to write after `published`: the published columns first, then the added columns.
+    """Return the columns of the next data files: the published columns first, then the added columns.
 
     Only columns in `may_drop` may be missing: any other missing column may have been renamed, together with its values.
     With `fixed`, no column can be added. Raises `IncompatibleSchema`.
@@ -168,7 +174,10 @@ def evolve(
 
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
-    """Return the reasons why a read with the columns `now` cannot return `columns`, one text for each column."""
+    """Return one text for each of `columns` that is missing in `now` or has another type there.
+
+    Dropped columns and added nested fields are not reported.
+    """
     current = {column.name: column for column in now}
     differences = (
         _difference(column, current[column.name]) if column.name in current else f"{column.name!r} is missing"
@@ -179,6 +188,7 @@ def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
 
 
 def _difference(column: Column, now: Column) -> str:
+    """Return the difference between the types of a column before and now, or an empty string if they are compatible."""
     if now.type != column.type:
         return f"{column.name!r} was {column.type} and is {now.type}"
     if column.nested == now.nested or _extends(json.loads(column.nested), json.loads(now.nested)):
@@ -187,8 +197,7 @@ def _difference(column: Column, now: Column) -> str:
 
 
 def _extends(before: Any, now: Any) -> bool:
-    """Return whether JSON of the first type has the same meaning for the second type, which may only have more
-    fields."""
+    """Return whether a nested type is the same as before, except for added fields in structs."""
     if not isinstance(before, dict) or not isinstance(now, dict):
         return bool(before == now)
     if before["type"] != now["type"]:
@@ -205,7 +214,7 @@ def _extends(before: Any, now: Any) -> bool:
 
 
 def check_type(type_: Any) -> None:
-    """Raise `ValueError` if a value parsed from JSON is not a type in Spark's JSON."""
+    """Raise `ValueError` if a value is not the JSON of a Spark `DataType`."""
     match type_:
         case {"type": "struct", "fields": list(fields)} if all(isinstance(field, dict) for field in fields):
             names = [field.get("name") for field in fields]

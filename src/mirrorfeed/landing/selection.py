@@ -26,14 +26,17 @@ CASTS = "string, string(20), smallint, int, bigint, double, decimal(18,2)"
 
 @dataclass(frozen=True, slots=True)
 class Cast:
+    """Type to which the values of a column are cast."""
+
     type: str
-    """Name of the type in Spark's JSON."""
+    """Name of the type in the JSON of a Spark schema, such as "integer"."""
     length: int | None = None
-    """Maximum number of characters of a text. Longer texts are cut."""
+    """Maximum number of characters of a text. Longer texts are cut. None means no maximum."""
 
     @classmethod
     def parse(cls, text: str) -> Cast:
-        """Parse a type. Raises `ValueError` with a message that callers append to the field name."""
+        """Return the cast for a type such as `string(20)`. Raises `ValueError` with a message that follows the name of
+        the field."""
         name = text.strip().lower()
         if (match := _CUT.fullmatch(name)) and int(match[1]):
             return cls("string", int(match[1]))
@@ -44,7 +47,10 @@ class Cast:
         raise ValueError(f"{text!r} is not a type to cast to; use one such as {CASTS}")
 
     def keeps_values(self, type_: str) -> bool:
-        """Return whether the cast keeps every value of a type, and does not depend on the session."""
+        """Return whether all values of the type `type_` can be cast without loss, with any settings of the session.
+
+        With a `length`, texts are cut, which does not count as loss.
+        """
         source, target = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
             return type_ == "string"
@@ -84,6 +90,7 @@ class Selection:
 
     @property
     def condition(self) -> Condition | None:
+        """Parsed `where`, or None. Raises `ValueError` if `where` is not valid."""
         if self.where is None:
             return None
         from mirrorfeed.landing.where_condition import Condition  # imported late: few tables have a condition
@@ -92,7 +99,7 @@ class Selection:
 
     @property
     def summary(self) -> str:
-        """Return a short summary for display."""
+        """The selection in one line, for display."""
         parts = [
             first_names(self.columns) if self.columns is not None else "",
             f"all except {first_names(self.exclude_columns)}" if self.exclude_columns else "",
@@ -104,7 +111,7 @@ class Selection:
 
     @property
     def listed_names(self) -> Iterator[tuple[str, str]]:
-        """Yield each column name in the options, with the option that contains it."""
+        """Pairs of an option and a column name in this option."""
         lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
         for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
             yield from ((place, name) for name in names)
@@ -114,7 +121,8 @@ EVERYTHING = Selection()
 
 
 def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the keys in the target. Raises `BadSelection`."""
+    """Return the names of the keys in the target. Raises `BadSelection` if a key is excluded or its cast is not
+    exact."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -122,6 +130,7 @@ def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) ->
 
 
 def key_faults(selection: Selection, key: str) -> Iterator[str]:
+    """Yield the reasons why a key cannot be published with the selection."""
     if not selection.includes(key):
         yield f"{key!r} is a key and cannot be excluded"
     cast = selection.cast_of(key)
@@ -130,23 +139,27 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
 
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a schema in Spark's JSON, with the short names of their types."""
+    """Return the columns of a schema, with short type names such as "struct". Columns of type void are omitted.
+
+    `schema` is the JSON of a Spark `StructType`.
+    """
     types = {field["name"]: field["type"] for field in schema["fields"] if field["type"] != "void"}
     short = {name: type_ if isinstance(type_, str) else type_["type"] for name, type_ in types.items()}
     return {name: "string" if is_text(type_) else type_ for name, type_ in short.items()}
 
 
 def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
-    """Raise `BadSelection` for names that are not columns of the source."""
+    """Raise `BadSelection` if an option contains a name that is not a column of the source."""
     faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.listed_names if name not in types]
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))
 
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the selected part of a schema. Ignores missing columns, because they may be added later or were dropped.
+    """Return the schema of the selected columns, with their new names and types. Ignores missing columns.
 
-    Raises `BadSelection`.
+    Missing columns may be added later, or were dropped. `schema` is the JSON of a Spark `StructType`. Raises
+    `BadSelection` for an inexact cast, a duplicate new name, or an unknown or nested column in `where`.
     """
     if selection is None:
         return schema
@@ -172,7 +185,7 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
 
 
 def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
-    """Map the names in the condition to the columns of the source."""
+    """Return the source column for each column name in the condition, ignoring case. Unknown names are omitted."""
     columns = {fold(name): name for name in types}
     condition = selection.condition
     return {name: columns[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in columns}
@@ -199,10 +212,11 @@ def unselected_columns(
     published: Sequence[Column],
     now: Selection | None,
 ) -> list[str]:
-    """Return the published columns that are no longer selected.
+    """Return the names of the published columns that are no longer selected.
 
-    `types` are the columns of the source when `before` was published, or None if all of them were published. Raises
-    `SelectionChanged` if a changed selection affects rows that are already published.
+    `before` is the selection of the newest record, and `now` the configured selection. `types` are the columns of the
+    source when `before` was published, or None if all of them were published. Raises `SelectionChanged` if a changed
+    selection affects rows that are already published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
@@ -247,7 +261,9 @@ def check_source_columns(
 ) -> None:
     """Raise `IncompatibleSchema` if a change of source columns changes the meaning of the selection.
 
-    `evolve` compares only published columns: an excluded column could be published under another name.
+    `before` and `now` are the types of the source columns by name. `drops` is True if columns were dropped, and False
+    if missing columns may have been renamed. `evolve` compares only published columns: an excluded column could be
+    published under another name.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
@@ -263,7 +279,7 @@ def check_source_columns(
 
 
 def name_fault(name: str) -> str | None:
-    """Return why this is not a valid new column name, or None if it is valid."""
+    """Return the reason why a new column name is not valid, or None if it is valid."""
     if not name.strip():
         return "is not the name of a column"
     return "is reserved for the change data feed or the landing zone" if reserved_names([name]) else None

@@ -1,4 +1,4 @@
-"""Parse JSON strictly: records, settings, plans.
+"""Parse JSON strictly, such as records and files with prices.
 
 Models are frozen dataclasses or pydantic types with `CONFIG`. For any input bytes, parsing returns a valid value or
 raises `ValueError` with a short reason.
@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse JSON. Raises `ValueError` for duplicate names, numbers beyond 64 bits, NaN and infinity."""
+    """Return the value of JSON text. Raises `ValueError` for duplicate names, numbers beyond 64 bits, NaN and
+    infinity."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         text = raw.decode()
@@ -36,7 +37,7 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def validate(model: TypeAdapter[T], value: Any) -> T:
-    """Convert a parsed value to the model's type. Raises `ValueError` that names the first invalid field."""
+    """Return a parsed value as the type of `model`. Raises `ValueError` that names the first invalid field."""
     try:
         # Validate as JSON, because a strict model accepts a list as a tuple, and text as a time, only in JSON.
         return model.validate_json(json.dumps(value, ensure_ascii=False))
@@ -55,6 +56,7 @@ def format_of(value: Any) -> int:
 
 
 def is_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    """Return the values. Raises `ValueError` if two are equal."""
     if len(set(values)) < len(values):
         raise ValueError("has a duplicate entry")
     return values

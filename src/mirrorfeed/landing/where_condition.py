@@ -34,7 +34,7 @@ FUNCTIONS = (
     *("year", "quarter", "month", "day", "dayofweek", "hour", "minute", "second", "date_add", "date_sub", "datediff"),
     *("hash", "xxhash64", "crc32", "md5"),
 )
-"""Functions whose result depends only on their arguments."""
+"""Functions that a condition may call, because their result depends only on their arguments."""
 _AGGREGATES = ("any", "avg", "collect_list", "collect_set", "count", "every", "max", "mean", "min", "some", "sum")
 _VOLATILE = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "SESSION_USER")
 _ONLY_ITS_ROW = "but may depend only on the values of its row"
@@ -59,12 +59,13 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """Parsed condition on the rows of a source."""
+
     tokens: tuple[_Token, ...]
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Parse a condition. Raises `ValueError` with a message that callers append to the field name, such as "has an
-        unbalanced parenthesis"."""
+        """Return the parsed condition. Raises `ValueError` with the reason, such as "has an unbalanced parenthesis"."""
         tokens = list(_tokens(text))
         neighbors = zip((None, *tokens), tokens, (*tokens[1:], None), strict=False)
         condition = cls(tuple(_Token(_kind(*each), each[1].text) for each in neighbors))
@@ -81,11 +82,12 @@ class Condition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the distinct column names, as written."""
+        """Distinct column names in the condition, without backticks."""
         return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
-        """Return the condition in one line. `column` returns the SQL for a column name."""
+        """Return the condition as SQL in one line. `column` returns the SQL for a column name; by default, names do not
+        change."""
         return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
 
 
