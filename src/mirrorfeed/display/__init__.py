@@ -1,1 +1,1 @@
-"""Display values: rows, tables, HTML and charts, terminal output, redaction of secrets."""
+"""Output of results: rows, tables, HTML and charts, terminal output, progress, redaction of secrets."""

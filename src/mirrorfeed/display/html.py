@@ -71,12 +71,12 @@ class Chart:
 
 
 def styled(body: str) -> str:
-    """Return a fragment with its styles."""
+    """Return the HTML of a notebook cell: `body` with the CSS styles that it needs."""
     return f'<div class="mirrorfeed"><style>{STYLE}</style>{body}</div>'
 
 
 def page_of(title: str, body: str) -> str:
-    """Return a page as a single file, with light or dark colors depending on the reader's settings."""
+    """Return a complete HTML page with light or dark colors, depending on the settings of the browser."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape_html(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -89,12 +89,12 @@ def titled(title: str, content: str) -> str:
 
 
 def card(title: str, content: str) -> str:
-    """Return a section of a page."""
+    """Return the HTML of a section of a page. `content` is HTML."""
     return f"<section>{titled(title, content)}</section>"
 
 
 def details(title: str, content: str) -> str:
-    """Return content that is hidden until a click on its title."""
+    """Return HTML in which `content`, also HTML, is hidden until a click on the title."""
     return f"<details><summary>{escape_html(title)}</summary>{content}</details>"
 
 
@@ -118,16 +118,16 @@ COLORS = 8
 _WIDTH, _HEIGHT = 640, 266
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
 _LABELS = 8
-"""Maximum number of labels below the bars. With more bars, only every second or third has a label."""
+"""Maximum number of labels below the bars. With more bars, only some bars have a label."""
 _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
 _DENSE = 60
-"""With more points, a line shows points only under the pointer. The same applies to lines without a separate color."""
+"""A line with more points shows a point only under the pointer. So does a line without a separate color."""
 _NO_DATA = "<p>No data yet.</p>"
 
 
 def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
-    """Return a line chart over time. `series` has the values of each line by time, sorted by time."""
+    """Return the HTML of a line chart. `series` has the values of each line by time, in ascending order of time."""
     times = [time for points in series.values() for time in points]
     if not times:
         return _NO_DATA
@@ -163,7 +163,10 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
 def bars(
     columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, axis_label: str = ""
 ) -> str:
-    """Return a bar for each column, with a part for each kind from the bottom up. `axis_label` is below the axis."""
+    """Return the HTML of a bar chart. `columns` has the label of each bar, and the size of its parts by kind.
+
+    The parts are stacked from the bottom up, in the order of `kinds`.
+    """
     if not columns:
         return _NO_DATA
     steps = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
@@ -189,7 +192,7 @@ def bars(
 
 
 def ticks(largest: float) -> list[float]:
-    """Return round steps from zero to at least the largest value."""
+    """Return the round values to mark on an axis, from zero to at least `largest`."""
     if largest <= 0:
         return [0.0, 1.0]
     rough = largest / 4
@@ -199,7 +202,7 @@ def ticks(largest: float) -> list[float]:
 
 
 def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
-    """Return round times between two times, with their labels."""
+    """Return the round times to mark on a time axis from `start` to `end`, with their labels."""
     span = end - start
     minutes = (0.25, 0.5, 1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080)
     steps = [timedelta(minutes=each) for each in minutes]
@@ -215,7 +218,7 @@ def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
 
 
 def number(value: float) -> str:
-    """Return a number as a short text for an axis."""
+    """Return a number as a short text for an axis, such as 1.5M."""
     for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if abs(value) >= least:
             return f"{value / unit:.3g}{letter}"
@@ -260,7 +263,7 @@ def _axis_label(text: str) -> str:
 
 
 def _time_axis_label(start: datetime, end: datetime) -> str:
-    """Return the text below a time axis, with the date if all times are on one day."""
+    """Return the text below a time axis, with the date if start and end are on the same day in UTC."""
     first, last = (time.astimezone(UTC).date() for time in (start, end))
     return f"time on {first}, UTC" if first == last else "time, UTC"
 
@@ -284,7 +287,10 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 
 
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """Return the HTML without styles, and mark rows that are not ok. With `every`, list many quiet rows too."""
+    """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
+
+    More than 20 quiet rows are replaced by a line of text, unless `every` is True.
+    """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
     parts = [paragraph(line) for line in (summary, left_out) if line]

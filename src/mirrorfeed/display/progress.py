@@ -21,7 +21,7 @@ _DELAY_SECONDS = 0.1
 
 
 class ProgressHandler(logging.Handler):
-    """Shows the newest progress message."""
+    """Log handler that shows only the newest progress message."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(logging.INFO)
@@ -39,7 +39,7 @@ class ProgressHandler(logging.Handler):
             self._timer.start()
 
     def stop(self) -> None:
-        """Remove the message that is shown."""
+        """Remove the shown message, and cancel a message that is not shown yet."""
         with self.lock or nullcontext():
             if self._timer:
                 self._timer.cancel()
@@ -66,7 +66,7 @@ class ProgressHandler(logging.Handler):
 
 @contextmanager
 def waiting(message: str) -> Iterator[None]:
-    """Show a progress message only within this context."""
+    """Context manager that shows a progress message, and removes the message at its exit."""
     progress.info(message)
     try:
         yield
@@ -78,7 +78,10 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def progress_shown() -> Iterator[ProgressHandler]:
-    """Show progress on standard error within this context, unless the application logs progress messages."""
+    """Context manager that shows progress on standard error, and yields the handler.
+
+    Shows nothing if the application itself logs progress messages.
+    """
     level, is_logged = progress.level, progress.isEnabledFor(logging.INFO)
     with _copy_of_standard_error() as file:
         handler = ProgressHandler(file)
@@ -95,7 +98,7 @@ def progress_shown() -> Iterator[ProgressHandler]:
 
 @contextmanager
 def _copy_of_standard_error() -> Iterator[TextIO]:
-    """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
+    """Context manager that yields a copy of standard error, because the original is redirected while Spark starts."""
     try:
         copy = os.dup(sys.stderr.fileno())
     except (OSError, ValueError):  # standard error is not a file

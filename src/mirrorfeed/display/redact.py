@@ -23,7 +23,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "(not shown)"
 _MAX_SECRETS = 100
-"""Maximum number of remembered secrets, the last used ones. Tokens change every hour."""
+"""Maximum number of remembered secrets. The least recently used one is forgotten first. Tokens change every hour."""
 _MIN_SECRET_LENGTH = 8
 """Minimum length of a remembered secret. Shorter texts are parts of ordinary words."""
 _PREFIX_LENGTH = 16
@@ -31,7 +31,7 @@ _PREFIX_LENGTH = 16
 _MIN_PART_LENGTH = 12
 """Minimum length of a part of an address that counts as a secret, if it contains letters and digits."""
 _MIN_PEER_PART_LENGTH = 6
-"""Minimum length of a part of a secret, in a response of the service that received the secret."""
+"""Minimum length of a part of a secret to search for in a response of the service that received the secret."""
 _TO_END_OF_WORD = r"""[^\s"'<>]*"""
 _KNOWN_FORMS = (
     (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){0,4}|\bZXlK[\w+/-]{16,}=*"), HIDDEN),
@@ -60,7 +60,10 @@ class _Memory(ModuleType):
 
 
 def remember(*secrets: str) -> None:
-    """Remove these secrets from all text from now on, including the logs of mirrorfeed and its HTTP clients."""
+    """Remember secrets, so that `redact` and the logs of mirrorfeed and its HTTP clients hide them.
+
+    Secrets of fewer than 8 characters are ignored.
+    """
     filter_logs()
     memory = _memory()
     with memory.lock:
@@ -74,14 +77,13 @@ def remember(*secrets: str) -> None:
 
 
 def forget_all() -> None:
-    """Forget all remembered secrets."""
     memory = _memory()
     with memory.lock:
         memory.patterns.clear()
 
 
 def redact(text: str) -> str:
-    """Return the text without remembered secrets in any usual encoding, and without texts that look like a token."""
+    """Return the text with `HIDDEN` in place of remembered secrets, in any usual encoding, and of apparent tokens."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())
@@ -93,7 +95,7 @@ def redact(text: str) -> str:
 
 
 def redact_answer(text: str, *secrets: str) -> str:
-    """Return the response of a service that received these secrets, or `HIDDEN` if it contains any part of them."""
+    """Return the redacted response of a service that received `secrets`, or `HIDDEN` if it contains a part of them."""
     parts = {part for secret in secrets for part in _SEPARATORS.split(secret) if len(part) >= _MIN_PEER_PART_LENGTH}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}
@@ -122,7 +124,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts to hide. Of an address, path and query are secret, but not the host."""
+    """Yield the texts of a secret to hide. If the secret is a URL, path and query are hidden, but not the host."""
     if "://" not in secret:
         yield secret
         return
@@ -186,7 +188,7 @@ and paragraph separators."""
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """Return the text as one line without control and format characters, cut to `longest` characters."""
+    """Return the text as one line, with control and format characters escaped, cut to `longest` characters."""
     shown = text if text.isprintable() else "".join(map(_escaped, text))
     return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
 
@@ -197,7 +199,7 @@ def printable_block(text: str) -> str:
 
 
 def escape_html(text: str) -> str:
-    """Escape markup, so that an HTML page can contain the text."""
+    """Return the text with HTML markup and control characters escaped."""
     return html.escape(printable(text))
 
 
@@ -207,7 +209,7 @@ def is_escaped(character: str) -> bool:
 
 
 def shell_argument(text: str) -> str:
-    """Return the text as one argument of a command that people paste into a shell."""
+    """Return the text, quoted if necessary, as one argument of a command that people paste into a shell."""
     if printable(text) != text:
         escaped = printable(text.replace("\\", "\\\\").replace("'", "\\'"))
         return f"$'{escaped}'"

@@ -38,14 +38,18 @@ def shown(
     default_factory: Any = MISSING,
     init: bool = True,
 ) -> Any:
-    """Declare a field as a column. `form` converts a value other than None to the value in the table."""
+    """Return a dataclass field that is also a column of the table. `right` aligns the column right.
+
+    `form` converts a value other than None to the value in the table. The other parameters are those of
+    `dataclasses.field`.
+    """
     metadata = {"heading": heading, "form": form, "right": right}
     return field(default=default, default_factory=default_factory, init=init, metadata=metadata)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(shown, field))
 def row(kind: Kind) -> Kind:
-    """Class decorator for subclasses of `Row`."""
+    """Class decorator that makes a subclass of `Row` a frozen dataclass with slots."""
     return dataclass(frozen=True, slots=True)(kind)  # type: ignore[return-value]
 
 
@@ -55,7 +59,7 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """Text that replaces many quiet rows, such as "{tables}: nothing new.". If it is empty, all rows are listed."""
+    """Text that replaces more than 20 quiet rows, such as "{tables}: nothing new.". If empty, all rows are listed."""
 
     @property
     def ok(self) -> bool:
@@ -64,7 +68,7 @@ class Row:
 
     @property
     def quiet(self) -> bool:
-        """True if the row need not be listed when there are many such rows."""
+        """True if the row needs no attention. More than 20 such rows are not listed, but replaced by a text."""
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +76,7 @@ class Row:
         return {each.name: as_json(getattr(self, each.name)) for each in fields(self) if each.repr}  # type: ignore[arg-type]
 
     def cells(self) -> Mapping[str, Cell]:
-        """Return the columns by heading. Empty if the remarks describe the row without a table."""
+        """Return the cells of the row by column heading. Empty if the row is shown only as remarks, not in a table."""
         cells = {}
         for each in fields(self):  # type: ignore[arg-type]
             if column := each.metadata:
@@ -82,7 +86,7 @@ class Row:
         return cells
 
     def remarks(self) -> Sequence[str]:
-        """Return the lines to show below the table: the error, unless it has a column."""
+        """Return the lines to show below the table. By default, this is the error, unless the error has a column."""
         error = getattr(self, "error", None)
         if error is None or any(each.name == "error" and each.metadata for each in fields(self)):  # type: ignore[arg-type]
             return ()
@@ -124,14 +128,15 @@ def _shortened(value: object) -> str:
 
 
 def nonzero(count: int) -> int | None:
-    """Return None for 0, so that the count is not shown."""
+    """Return the count, or None for 0, so that the table shows `-`."""
     return count or None
 
 
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
-    """Convert a value to JSON values.
+    """Return a value as JSON values. `text` converts each string in the value.
 
-    Rows, errors and dataclasses become their fields, times become ISO format, and other values become text.
+    Rows, errors and dataclasses become objects with their fields, and times become text in ISO format. Values of other
+    types, and dataclasses with their own `__str__`, become text.
     """
     match value:
         case Enum():
@@ -154,7 +159,7 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
 
 
 _MAX_QUIET = 20
-"""Maximum number of quiet rows to list. More are counted instead."""
+"""Maximum number of quiet rows to list. If there are more, a text with their number replaces them."""
 
 
 class Grid(NamedTuple):
@@ -163,7 +168,7 @@ class Grid(NamedTuple):
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     right: frozenset[int]
-    """Columns to align right."""
+    """Positions of the columns to align right."""
 
 
 def grid_of(rows: Sequence[Row]) -> Grid:
@@ -219,7 +224,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def by_marker(rows: Mapping[str, int]) -> str:
-    """Return the number of rows for each marker, in words."""
+    """Return the number of rows for each row marker as text, such as "2 inserts, 1 delete"."""
     return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 

@@ -1,4 +1,4 @@
-"""Terminal output: consoles, and results as tables that fit the width without cutting names."""
+"""Terminal output: results as tables that fit the width of the terminal without cutting names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEFAULT_WIDTH = 160
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for standard output or standard error. In logs and files, no line is folded."""
+    """Return a console for standard output or standard error. Only a terminal folds lines, but no log or file."""
     from rich.console import Console
 
     out = Console(highlight=False, force_jupyter=False, stderr=stderr)
@@ -34,7 +34,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def text(*lines: str, style: str = "") -> Text:
-    """Return lines without markup and control characters."""
+    """Return lines as text for a console. Markup has no effect, and control characters are escaped."""
     from rich.text import Text
 
     return Text("\n".join(map(printable, lines)), style=style)
@@ -43,7 +43,8 @@ def text(*lines: str, style: str = "") -> Text:
 def print_table(out: Console, grid: Grid) -> None:
     """Print a table whose first column contains names.
 
-    Cells are folded between words, but names are not. If the table still does not fit, it is printed as a list.
+    If the table is too wide, the cells of all other columns are folded between words. If the table is still too wide,
+    it is printed as a list.
     """
     from rich.table import Table
 
@@ -67,9 +68,9 @@ def print_table(out: Console, grid: Grid) -> None:
 
 
 def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
-    """Return the width of each column from its minimum and maximum, or None if the minimums do not fit.
+    """Return the width of each column of a table of at most `width` characters, or None if the table cannot fit.
 
-    Columns on the right are widened first.
+    `columns` has the minimum and maximum width of each column. Columns on the right are widened first.
     """
     free = width - 1 - sum(minimum + _BETWEEN for minimum, _ in columns)
     if free < 0:
@@ -83,7 +84,10 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 
 
 def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
-    """Return the minimum and maximum width of a column. Only words of a time, or whole cells, must stay on one line."""
+    """Return the minimum and maximum width of a column.
+
+    At the minimum, each word and each time stays on one line. With `keep_words_whole`, each cell stays on one line.
+    """
     from rich.cells import cell_len
 
     maximum = max(map(cell_len, cells))
@@ -94,13 +98,13 @@ def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
 
 
 def fold_name(name: str, width: int) -> str:
-    """Fold a name to lines of at most `width`, preferably after dots and underscores."""
+    """Return a name folded to lines of at most `width`, preferably after dots and underscores."""
     parts = re.findall(r"[^._]*[._]|[^._]+$", printable(name))
     return "\n".join(pack([part[at : at + width] for part in parts for at in range(0, len(part), width)], width))
 
 
 def pack(pieces: Iterable[str], width: int) -> list[str]:
-    """Join pieces to lines of at most `width`. A longer piece gets a separate line."""
+    """Return lines of at most `width` that contain the pieces in order. A longer piece is a line of its own."""
     from rich.cells import cell_len
 
     lines = [""]
@@ -112,12 +116,12 @@ def pack(pieces: Iterable[str], width: int) -> list[str]:
 
 
 def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """Return the text for `print`, `repr` and logs, as wide as the terminal."""
+    """Return the output of `draw` as text for `print`, `repr` and logs, at most as wide as the terminal."""
     return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
 
 def text_from(draws: Callable[[Console], None]) -> str:
-    """Return the text that `draws` prints on a console, without styles, as wide as the terminal."""
+    """Return the text that `draws` prints on a console, without styles, at most as wide as the terminal."""
     from rich.console import Console
 
     file, width = io.StringIO(), shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
@@ -128,9 +132,10 @@ def text_from(draws: Callable[[Console], None]) -> str:
 def draw(
     out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False
 ) -> None:
-    """Print the summary, the table, the remarks of its rows and the notes. With `every`, list many quiet rows too.
+    """Print the summary, the table of the rows, their remarks and the notes.
 
-    Only tables are folded: paths and commands in other lines can be copied.
+    More than 20 quiet rows are replaced by a line of text, unless `every` is True. Only tables are folded, so that
+    paths and commands in other lines can be copied.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
