@@ -3,8 +3,9 @@
 The class of an error sets `code` and the templates `what` and `fix`, in the syntax of `str.format`. The constructor
 takes a keyword for each field of the templates, except for fields that the class computes as a property. An annotation
 in the class declares one more keyword, which is optional if it has a value. Instead of a template, `what` and `fix` can
-be a mapping of alternative templates, of which the property `case` selects one. A key that is a phrase is a condition,
-which the reference shows.
+be a mapping of alternative templates, of which the property `case` returns the key. If a key of
+`fix` contains a space or only capitals, such as "the feed has a gap", the list of error codes shows the key before the
+fix, as the condition for this fix.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
 sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text,
@@ -34,7 +35,7 @@ from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
-"""Maximum number of characters of third-party text to search for secrets."""
+"""Maximum number of characters in a line of third-party text to search for secrets."""
 _JAVA_CALL = "An error occurred while calling "
 """Start of the first line of an error in Java. The next line has the reason."""
 Template = str | Mapping[Any, str]
@@ -67,7 +68,7 @@ _FORMATTER = _Formatter()
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Fill in a template of one or more sentences."""
+    """Return a template with its fields replaced by values."""
     return _FORMATTER.vformat(template, (), values)
 
 
@@ -76,20 +77,20 @@ def choices(template: Template) -> list[str]:
 
 
 def field_names(template: str) -> Iterator[str]:
-    """Yield the attributes that a template reads."""
+    """Yield the names of the values that the fields of a template read."""
     for _, field, _, _ in _FORMATTER.parse(template):
         if field:
             yield re.split(r"[.[]", field)[0]
 
 
 class MirrorfeedError(Exception):
-    """Base class of all errors. Each error has a `code`, a `problem`, a `solution` and its facts as attributes."""
+    """Base class of all errors. Has `code`, `problem`, `solution` and the keywords of the constructor as attributes."""
 
     code: ClassVar[str]
     what: ClassVar[Template]
     fix: ClassVar[Template] = ""
     meaning: ClassVar[str] = ""
-    """Text for the reference, if `what` alone does not explain the error."""
+    """Text for the list of error codes, if `what` alone does not explain the error."""
     is_warning: ClassVar[bool] = False
     """True if a run reports the error and continues."""
     required: ClassVar[frozenset[str]]
@@ -113,12 +114,12 @@ class MirrorfeedError(Exception):
 
     @property
     def problem(self) -> str:
-        """Text that says what failed."""
+        """Description of what failed, and why if the cause is known."""
         return self._format(self.what)
 
     @property
     def solution(self) -> str:
-        """Text that says what to do. Can be empty."""
+        """Instructions to solve the problem. Can be empty."""
         return self._format(self.fix)
 
     @property
@@ -127,12 +128,12 @@ class MirrorfeedError(Exception):
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as JSON values, without secrets."""
+        """Return `code`, `what` (the problem), `next` (the solution) and `facts` (the attributes) without secrets."""
         what, next_ = redact(self.problem), redact(self.solution)
         return {"code": self.code, "what": what, "next": next_, "facts": as_json(vars(self), redact)}
 
     def message_lines(self) -> Sequence[str]:
-        """Return the message as display lines. Line breaks inside values do not start a new line."""
+        """Return the lines of the message. `__str__` escapes line breaks inside a line."""
         return [f"{self.problem} {self.solution}".strip()]
 
     def __str__(self) -> str:
@@ -178,14 +179,15 @@ class SessionLost(Transient):
 
 
 def with_code(error: MirrorfeedError) -> str:
-    """Return the error with its code, as part of a longer text."""
+    """Return the code and the message of an error, such as "MF1202: The Spark session ended"."""
     return f"{error.code}: {error}"
 
 
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Return a `MirrorfeedError` unchanged, and convert any other error to `SessionLost` or `Unexpected`.
 
-    Logs the traceback of an unexpected error. `helps` is an instruction for the case that a second attempt fails too.
+    `doing` is the operation that failed, as the subject of a sentence. Logs the traceback of an unexpected error.
+    `helps` is an instruction for the case that a second attempt fails too.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -206,13 +208,16 @@ def has_spark_ended(error: Exception) -> bool:
 
 
 def innermost_cause(error: Exception) -> str:
-    """Return the last cause in a Java stack trace. The outer causes report tasks and stages."""
+    """Return the last "Caused by" line of an error from Java, or its first line if there is none.
+
+    Earlier causes contain only the failed Spark task and stage.
+    """
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
 
 def first_line(text: str) -> str:
-    """Return the first line of third-party text as part of a sentence: without secrets and without a full stop."""
+    """Return the first line of third-party text for use in a sentence: without secrets and without a final period."""
     lines = (line.strip(" \t:").rstrip(".;") for line in text.splitlines() if not line.startswith(_JAVA_CALL))
     line = next(filter(None, lines), "no reason was given")
     return redact(line[:_LONGEST_LINE])[:300]
@@ -220,12 +225,12 @@ def first_line(text: str) -> str:
 
 @row
 class Explanation(Row):
-    """Explanation of an error or finding code."""
+    """Explanation of the code of an error or finding."""
 
     code: str
     name: str
     kind: str
-    """`terminal`, `transient`, `warning`, or `doctor` or `lint` with the severity of the finding."""
+    """`terminal`, `transient` or `warning` for an error. For a finding, such as `lint, error`, command and severity."""
     means: str
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""
@@ -250,7 +255,10 @@ class UnknownCode(Terminal):
 
 
 def explain(text: str) -> tuple[Explanation, ...]:
-    """Return the explanation of a code, or all explanations of a name in any spelling. Raises `UnknownCode`."""
+    """Return the explanation of a code such as "MF2102", or of all codes with a name.
+
+    Ignores case, and underscores in names. Raises `UnknownCode` if there is no such code or name.
+    """
     import difflib  # only `explain` needs it
 
     known = catalogue()
@@ -273,7 +281,7 @@ def _fold(name: str) -> str:
 
 @cache
 def catalogue() -> dict[str, Explanation]:
-    """Return all explanations by code, in order. `make fmt` generates the file from the classes of errors."""
+    """Return the explanations in `codes.json` by code. `make fmt` generates this file from the code."""
     from importlib import resources
 
     listed = json.loads(resources.files(__name__).joinpath("codes.json").read_text(encoding="utf-8"))
