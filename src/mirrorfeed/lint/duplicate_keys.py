@@ -58,8 +58,8 @@ class KeyIndex:
     def __post_init__(self) -> None:
         self._parts = [SpooledTemporaryFile(_IN_MEMORY) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """Name of each completely read file, and the number of missing or unreadable files before, by number in the
-        index."""
+        """By number in the index: name of each completely read file, and number of missing or unreadable files
+        before."""
         self._file = self._row = self._period = 0
 
     def __enter__(self) -> KeyIndex:
@@ -91,8 +91,10 @@ class KeyIndex:
             self._period += 1
 
     def duplicates(self) -> Mapping[str, Duplicates]:
-        """Return the rows that insert a key that the table already has, by file name. Files without such rows are left
-        out."""
+        """Return the rows that insert a key that the table already has, by file name.
+
+        Files without such rows are left out.
+        """
         duplicates: dict[str, Duplicates] = {}
         unmarked = UPSERT if self.upserts else INSERT
         for part in self._parts:

@@ -73,8 +73,7 @@ def read_parquet(
 
 
 def _check_ends(file: BinaryIO, size: int) -> Unreadable | None:
-    """Return None if a file starts and ends like an unencrypted Parquet file, or else the reason why it cannot be
-    read."""
+    """Return None if a file starts and ends like an unencrypted Parquet file, or else the reason why it does not."""
     head = file.read(4)
     file.seek(max(0, size - 4), os.SEEK_SET)
     tail = file.read(4)
@@ -93,10 +92,9 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether the footer describes a column chunk beyond the data, or chunks that are together larger than the
-    data.
+    """Return whether a column chunk ends beyond the data of the file, or all chunks together are larger than the data.
 
-    `size` is the size of the file in bytes.
+    Positions and lengths of chunks are those in the footer. `size` is the size of the file in bytes.
     """
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
@@ -188,8 +186,7 @@ def _count_values(
     required: frozenset[str] = frozenset(),
     emit: Callable[[bytes], None] | None = None,
 ) -> dict[str, Any]:
-    """Return the counts of values as keyword arguments for `Contents`. Ignores columns whose name occurs more than
-    once.
+    """Return the counts of values as keyword arguments for `Contents`. Ignores columns with a repeated name.
 
     Calls `emit`, if set, with the keys and row markers of each batch that has all key columns, packed by `key_rows`.
     """
@@ -238,8 +235,10 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return the keys and row markers of a batch, packed by `key_rows`, or empty bytes if Python cannot represent a
-    value."""
+    """Return the keys and row markers of a batch, packed by `key_rows`.
+
+    Returns empty bytes if a value cannot be converted to Python.
+    """
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None

@@ -215,8 +215,7 @@ class _PartnerEvents(_Strict):
 
 
 def check_partner_events(data: bytes | None) -> Iterator[Finding]:
-    """Yield the findings about the content of `_partnerEvents.json`. Yields none if `data` is None: the file is
-    optional."""
+    """Yield the findings about the content of `_partnerEvents.json`, or none if `data` is None."""
     if data is None:
         return
     try:

@@ -225,8 +225,7 @@ class _Remote(io.RawIOBase):
 
 
 def _limit(name: str, maximum: int) -> None:
-    """Set the limit `name` of this process to `maximum`. Does nothing if the operating system does not support the
-    limit."""
+    """Set the limit `name` of this process to `maximum`. Does nothing if the operating system has no such limit."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
