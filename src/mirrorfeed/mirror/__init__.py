@@ -1,1 +1,1 @@
-"""The mirrored database: Fabric's REST API, a replica for tests, and row-by-row verification."""
+"""The mirrored database: Fabric's REST API, a local replica for tests, and row-by-row verification."""

@@ -1,4 +1,4 @@
-"""Errors of the replica (MF70), of comparisons with a mirror (MF71) and of Fabric (MF42)."""
+"""Errors of the local replica (MF70xx), of comparisons with a mirror (MF71xx) and of Fabric's REST API (MF42xx)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
 _PLATFORM = ".platform"
-"""Part of every definition, with the name and type of the item. It can be changed only through another API."""
+"""Path of a part with the item's name and type. Requests omit this part, because only another API can change it."""
 
 
 class _Status(Response):
@@ -87,7 +87,7 @@ class _Parts(Response):
 
 
 class _Content(Response):
-    """Parts of `mirroring.json` that `target_settings` reads, and the type of the source."""
+    """Validates the properties of `mirroring.json` that `definition` and `target_settings` read."""
 
     kind: str = Field(validation_alias=AliasPath("properties", "source", "type"))
     target: dict[str, Any] | None = Field(None, validation_alias=AliasPath("properties", "target"))
@@ -100,7 +100,10 @@ class MirroredDatabase:
     item: FabricItem
 
     def status(self) -> str:
-        """Return Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped."""
+        """Return the status of mirroring: Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped.
+
+        Returns `unknown` if Fabric reports no status.
+        """
         return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
 
     def is_stopped(self) -> bool:
@@ -120,11 +123,18 @@ class MirroredDatabase:
         ]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start mirroring if it is not running, and wait until it is running."""
+        """Start mirroring unless it is running, and wait until it is running.
+
+        Calls `on_status` with each new status. Raises `NotReached` if mirroring is not running after `seconds`.
+        """
         self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
 
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start paused mirroring, and wait until it is running. Raises `NotPaused`."""
+        """Start mirroring if it is paused, and wait until it is running.
+
+        Only waits if mirroring is already starting or running. Raises `NotPaused` for any other status, and
+        `NotReached` if mirroring is not running after `seconds`. Calls `on_status` with each new status.
+        """
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
             raise errors.NotPaused(item=str(self.item), status=status)
         self.start(on_status, seconds)
@@ -140,7 +150,11 @@ class MirroredDatabase:
         on_status: Callable[[str], None],
         seconds: float,
     ) -> None:
-        """Send `verb` once, when the status is in `ready`, and wait until the status is in `goals`."""
+        """Wait until the status of mirroring is in `goals`.
+
+        Calls Fabric's API `verb` once, when the status is in `ready`. Calls `on_status` with each new status. Raises
+        `NotReached` if the status is not in `goals` after `seconds`.
+        """
         is_sent, reported = False, ""
         for is_last in self.client.attempts(seconds):
             status = self.status()
@@ -158,10 +172,11 @@ class MirroredDatabase:
                 raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
-        """Wait until Fabric has dropped the table. Raises `NotDropped`.
+        """Wait until Fabric has dropped the table of `target`.
 
         Returns immediately if mirroring is stopped, because Fabric then drops nothing, and reloads every table when
-        mirroring starts.
+        mirroring starts. Calls `on_wait` with each new status of the table. Raises `NotDropped` if Fabric still has the
+        table after `seconds`.
         """
         reported = ""
         for is_last in self.client.attempts(seconds):
@@ -175,9 +190,10 @@ class MirroredDatabase:
                 raise errors.NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
-        """Refresh the SQL endpoint, which uses capacity, and return the result for each table.
+        """Refresh the SQL endpoint of the database and return the result for each table.
 
-        Fabric has no other API that returns the times of the last refresh. Raises `NoSqlEndpoint`.
+        A refresh uses capacity, but no other API of Fabric returns the time of the last refresh. Raises `NoSqlEndpoint`
+        if Fabric reports no SQL endpoint.
         """
         endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
         if not endpoint:
@@ -191,7 +207,11 @@ class MirroredDatabase:
         ]
 
     def definition(self, name: str | None = None) -> Definition:
-        """Read the definition. Raises `OtherMirror`, which shows `name`, or `DefinitionUnreadable`."""
+        """Return the definition of the database.
+
+        Raises `DefinitionUnreadable` if its `mirroring.json` is missing or invalid. Raises `OtherMirror` if the
+        database is not an open mirrored database. This error shows `name`, by default the id of the database.
+        """
         path = f"{self.item.path}/getDefinition"
         parts = {part.path: part for part in self.client.read("read the definition", self.item, path, _Parts).parts}
         try:
@@ -205,10 +225,11 @@ class MirroredDatabase:
         return Definition(content, others)
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings that differ from the configuration and can be changed, and return all that differed.
+        """Change the settings that differ from the configuration, and return all settings that differed.
 
-        Before the first change, calls `confirm` with all settings that differ. Raises `NotApplied` if Fabric still has
-        the old values afterwards.
+        A returned setting whose `changes` is False was not changed, because mirroring is not stopped. Before the
+        change, calls `confirm` with one text per setting; `confirm` can raise an error to prevent the change. Raises
+        `NotApplied` if Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)
@@ -231,7 +252,7 @@ class Definition:
     content: Mapping[str, Any]
     """Content of `mirroring.json`."""
     others: tuple[Mapping[str, Any], ...]
-    """Other parts, except `.platform`."""
+    """All other parts, except `.platform`, as Fabric returned them."""
 
 
 def _part(content: Mapping[str, Any]) -> dict[str, str]:
@@ -242,16 +263,21 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 def create(
     client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
 ) -> tuple[str, bool]:
-    """Create an open mirrored database, unless it exists. Returns its id, and whether this call created it."""
+    """Create an open mirrored database, unless it exists. Return its id, and True if this call created it.
+
+    Compares names without case. `options` are the settings of a new database. Raises `OtherMirror` if a database of
+    this name mirrors another source, `NameTaken` if another item has the name, and `NotListed` if Fabric does not list
+    the new database after `seconds`.
+    """
     item = FabricItem(workspace)
     if database := _find(client, item, name):
-        MirroredDatabase(client, FabricItem(workspace, database)).definition(name)  # raises for another kind of source
+        MirroredDatabase(client, FabricItem(workspace, database)).definition(name)  # raises `OtherMirror`
         return database, False
     name_error: errors.NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
         client.call(f"create {name!r}", item, item.path, body)
-    except errors.NameTaken as error:  # a repeated request finds the database that the first request created
+    except errors.NameTaken as error:  # the request may be a retry after a request that created the database
         name_error = error
     for _ in client.attempts(seconds):
         if database := _find(client, item, name):
@@ -270,7 +296,7 @@ def client_of(config: Config) -> FabricClient:
 
 
 def database_of(config: Config) -> MirroredDatabase:
-    """Return the database of the configured landing zone. Raises `NotInFabric`."""
+    """Return the configured mirrored database. Raises `NotInFabric` if `landing_zone` is not in a mirrored database."""
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
@@ -278,7 +304,10 @@ def database_of(config: Config) -> MirroredDatabase:
 
 
 def create_configured(config: Config, name: str) -> CreatedDatabase:
-    """Create a database in the workspace of the landing zone, unless it exists."""
+    """Create an open mirrored database in the workspace of `landing_zone`, unless it exists, and return it.
+
+    Raises `NotInFabric` if `landing_zone` is not in OneLake, and the errors of `create`.
+    """
     if config.onelake is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
     workspace, _ = config.onelake
@@ -287,11 +316,14 @@ def create_configured(config: Config, name: str) -> CreatedDatabase:
 
 
 Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
-"""Settings that differ from the configuration, notes and a summary."""
+"""Settings, notes to show below them, and a summary."""
 
 
 def plan_settings(config: Config) -> Settings:
-    """Return the settings of the database that differ from the configuration."""
+    """Return the settings in Fabric that differ from the configuration, a note with all current values, and a summary.
+
+    The summary is empty if settings differ. Raises `NotInFabric` if `landing_zone` is not in a mirrored database.
+    """
     database = database_of(config)
     definition = database.definition().content
     rows = tuple(find_differences(definition, config.fabric, database.is_stopped()))
@@ -301,7 +333,11 @@ def plan_settings(config: Config) -> Settings:
 
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
-    """Change the settings of the database that differ from the configuration, after calling `confirm`."""
+    """Change the settings in Fabric that differ from the configuration. Return the changed settings and a summary.
+
+    The returned notes are the settings that could not be changed, because mirroring is not stopped. `confirm` and
+    errors are those of `MirroredDatabase.apply`. Raises `NotInFabric` if `landing_zone` is not in a mirrored database.
+    """
     settings = database_of(config).apply(config.fabric, confirm)
     rows = tuple(each for each in settings if each.changes)
     fixed = tuple(each.in_words for each in settings if not each.changes)

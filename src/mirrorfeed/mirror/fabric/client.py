@@ -34,14 +34,16 @@ AUDIENCE = "https://api.fabric.microsoft.com"
 _POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 _MAX_SHOWN, _MAX_SEARCHED = 300, 2000
-"""Maximum number of characters of a text in a response to show, and to search for secrets."""
+"""Maximum number of characters of an error text to show, and to search for secrets before the text is shortened."""
 
 
 @dataclass
 class FabricClient:
-    """Connection to the API, for one thread. Retries all requests, so a change may be requested twice.
+    """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a change twice.
 
-    In all methods, `action` describes the call in errors, and `path` is below the workspace of `item`.
+    In all methods, `action` describes the request in errors, such as "read the status", and `path` is below the
+    workspace of `item`. If a request fails, methods raise the error that `error_for` returns, or `FabricUnavailable` if
+    there is no response.
     """
 
     credential: TokenCredential
@@ -52,7 +54,10 @@ class FabricClient:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
-        """Send a request that changes something. Waits for a long-running operation."""
+        """Send a POST request, and wait for its long-running operation if Fabric starts one.
+
+        Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it is not finished after 10 minutes.
+        """
         response = self._send(action, item, "POST", self._address(item, path), body)
         if response.status_code == 202:
             self._wait_for_operation(action, item, response)
@@ -60,7 +65,10 @@ class FabricClient:
     def read(
         self, action: str, item: FabricItem, path: str, model: type[R], method: str = "POST", body: Any = None
     ) -> R:
-        """Return the response, or the result of a long-running operation. Raises `ResponseInvalid`."""
+        """Send a request and return its response, or the result of its long-running operation, as a `model`.
+
+        Raises `ResponseInvalid` if the response does not match `model`, and the errors of `call`.
+        """
         response = self._send(action, item, method, self._address(item, path), body)
         if response.status_code == 202 and (operation := self._wait_for_operation(action, item, response)):
             response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
@@ -72,7 +80,7 @@ class FabricClient:
     def pages(
         self, action: str, item: FabricItem, path: str, model: type[Page[T]], method: str = "POST"
     ) -> Iterator[T]:
-        """Yield all entries of a listing, page by page."""
+        """Yield all entries of a listing, page by page. Raises `ResponseInvalid` if a page is returned twice."""
         query, seen = "", set[str]()
         while True:
             page = self.read(action, item, f"{path}{query}", model, method)
@@ -85,7 +93,7 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[bool]:
-        """Yield False before each attempt, with pauses, and True before the last one, when the time is over."""
+        """Yield False for each attempt within `seconds`, then True for the last attempt. Waits between attempts."""
         deadline = self.clock() + seconds
         while self.clock() < deadline:
             yield False
@@ -96,9 +104,10 @@ class FabricClient:
         return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
 
     def _wait_for_operation(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
-        """Wait for a long-running operation and return its id, or an empty string if the response has no id.
+        """Wait for a long-running operation and return its id, or an empty string if the response `accepted` has no id.
 
-        Does not use the address in the response, because another host must not receive the token.
+        Raises `OperationFailed` or, after 10 minutes, `FabricUnavailable`. Does not use the address in the response,
+        because another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
@@ -137,13 +146,16 @@ class FabricClient:
 
     @cached_property
     def _http(self) -> HttpClient:
-        from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
+        from mirrorfeed.storage.http import HttpClient  # imported late: most commands do not need Azure's libraries
 
         return HttpClient(self.retry_limits, self.ca_bundle, self.credential, AUDIENCE)
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object in a response. Returns a list as `value`, and an empty object for anything else."""
+    """Return the JSON object in a response.
+
+    Returns a list as the property `value` of an object, and an empty object for any other content.
+    """
     try:
         content = parse_json(response.body())
     except ValueError:
@@ -154,18 +166,18 @@ def _content(response: HttpResponse) -> dict[str, Any]:
 
 
 class Response(BaseModel):
-    """Base class for models of responses, or of parts of them. Ignores unknown fields."""
+    """Base class of models that validate a JSON object in a response. Ignores unknown properties."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     @classmethod
     def of(cls, content: Any) -> Self:
-        """Validate JSON values. Raises `ValueError` with the first invalid field."""
+        """Return an instance with the values of `content`. Raises `ValueError` if a property is invalid."""
         return validate(TypeAdapter(cls), content)
 
 
 class Page(Response, Generic[T]):
-    """One page of a listing. The entries are in `value`, or in `data` for the status of tables."""
+    """One page of a listing. Fabric returns the entries as `value`, or as `data` for the status of tables."""
 
     entries: tuple[T, ...] | None = Field(None, validation_alias=AliasChoices("value", "data"))
     continuationToken: str | None = None
@@ -173,14 +185,14 @@ class Page(Response, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class FabricItem:
-    """A workspace, or a mirrored database in it."""
+    """A mirrored database, or its workspace if `database` is None."""
 
     workspace: str
     database: str | None = None
 
     @property
     def path(self) -> str:
-        """Path of the database below the workspace, or of all databases."""
+        """Path of the database in the API, below the workspace. Path of the list of databases if `database` is None."""
         return f"mirroredDatabases/{self.database}" if self.database else "mirroredDatabases"
 
     def __str__(self) -> str:
@@ -202,14 +214,17 @@ class ErrorResponse:
 
 
 def parse_error(status: int, retry_after: str, body: Any) -> ErrorResponse:
-    """Parse the response of a failed call. `body` is any JSON value, or None."""
+    """Return the error in the response of a failed request, with texts without secrets.
+
+    `retry_after` is the header Retry-After, or an empty string. `body` is the JSON value in the response, or None.
+    """
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)
 
 
 def error_text(error: Any) -> str | None:
-    """Return an error in a response as text without secrets, or None if there is no error."""
+    """Return the error in a JSON value as one line of text without secrets, or None if there is no error."""
     if isinstance(error, dict):
         error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     return _one_line(error) or None
@@ -220,7 +235,7 @@ def _one_line(text: Any) -> str:
 
 
 def parse_time(text: Any) -> datetime | None:
-    """Parse a time in a response, by default in UTC. Returns None for other values."""
+    """Return the time in an ISO 8601 text, in UTC if the text has no time zone. Returns None for any other value."""
     try:
         parsed = datetime.fromisoformat(str(text))
     except ValueError:
@@ -229,7 +244,7 @@ def parse_time(text: Any) -> datetime | None:
 
 
 def error_for(action: str, item: FabricItem, response: ErrorResponse) -> MirrorfeedError:
-    """Return the error for a response with a status of 300 or more."""
+    """Return the error to raise for a response with a status of 300 or more."""
     if is_paused(response.code, response.message):
         return CapacityPaused(address=str(item), response=str(response))
     wait = f"; retry after {response.retry_after} s" if response.retry_after else ""

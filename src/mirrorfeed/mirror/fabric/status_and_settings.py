@@ -14,13 +14,13 @@ from mirrorfeed.landing.names import Target, fold
 
 OPEN_MIRROR = "GenericMirror"
 _RETENTION_DAYS = 7
-"""Default for new databases."""
+"""Retention of new databases if `retention_days` is not configured."""
 FIELDS = {
     "retention_days": "retentionInDays",
     "change_data_feed": "enableDeltaChangeDataFeed",
     "default_schema": "defaultSchema",
 }
-"""Settings in the configuration with their names in Fabric."""
+"""Names of settings in the configuration, with their names in `mirroring.json`."""
 NOTES = {
     "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
     "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
@@ -29,18 +29,18 @@ NOTES = {
 
 @row
 class TableState(Row):
-    """Table of the mirrored database, as Fabric reports it."""
+    """Status of a table of the mirrored database, as Fabric reports it."""
 
     table: str = shown("table")
-    """Name with schema."""
+    """Name with schema, such as `sales.orders`."""
     status: str = shown("status")
     """Status as Fabric spells it."""
     rows: int | None = shown("rows", default=None)
-    """Rows that Fabric has processed."""
+    """Number of rows that Fabric has processed. None if Fabric does not report the number."""
     error: str | None = None
     """Fabric's error message."""
     synced: datetime | None = shown("synced", default=None)
-    """Time of the last synchronization. It can lag minutes behind the data."""
+    """Time of the last synchronization. This time can lag minutes behind the data."""
 
     @property
     def ok(self) -> bool:
@@ -51,7 +51,7 @@ class TableState(Row):
         return () if self.ok else (f"{self.table}: {self.error or 'Fabric gives no reason.'}",)
 
     def is_of(self, target: Target) -> bool:
-        """Return whether this is the table of a target. The default schema is `dbo`."""
+        """Return whether this is the mirrored table of `target`. Ignores case. The default schema is `dbo`."""
         return fold(self.table) == fold(f"{target.schema or DEFAULT_SCHEMA}.{target.table}")
 
     @property
@@ -66,7 +66,7 @@ class TableSync(Row):
     """Result of refreshing one table in the SQL endpoint of the mirrored database."""
 
     table: str = shown("table")
-    """Name. It may start with the schema and a dot."""
+    """Name of the table, which may start with the schema and a dot."""
     status: str = shown("status")
     """Success, Failure, or NotRun if there was nothing new."""
     synced: datetime | None = shown("synced", default=None)
@@ -96,7 +96,7 @@ class DatabaseStatus(Row):
 
 @row
 class CreatedDatabase(Row):
-    """Open mirrored database, and whether this call created it."""
+    """Open mirrored database that was created, or that already existed."""
 
     name: str
     created: bool
@@ -127,20 +127,21 @@ class Setting(Row):
     """Current value. None if the definition does not have the setting."""
     wanted: Value = shown("configured", setting_text)
     changes: bool
-    """True if `apply` changes the setting."""
+    """True if `mirrorfeed fabric apply` changes the setting. Only a stopped database can change `default_schema`."""
     note: str = shown("note", default="")
 
     @property
     def in_words(self) -> str:
-        """Change in one line."""
+        """One line with the current value, the configured value and the note."""
         note = f" ({self.note})" if self.note else ""
         return f"{self.field}: {setting_text(self.current)} -> {setting_text(self.wanted)}{note}"
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
-    """Return the refresh of the table of a target, or None.
+    """Return the refresh result of the table of `target`, or None if `syncs` does not have the table.
 
-    A name without a schema counts only if exactly one of `all_targets` has this table name.
+    Fabric may name a table without its schema. Such a name matches only if exactly one of `all_targets` has this table
+    name.
     """
     schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
     names = {f"{schema}.{table}"}
@@ -150,7 +151,7 @@ def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[
 
 
 def new_definition(options: FabricOptions) -> dict[str, Any]:
-    """Return the content of `mirroring.json` for a new database."""
+    """Return the content of `mirroring.json` for a new database, with the settings in `options` or their defaults."""
     target: dict[str, Any] = {
         "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
         "format": "Delta",
@@ -167,7 +168,11 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
 
 
 def find_differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """Return the configured settings that differ from the definition. Only a stopped database accepts all changes."""
+    """Return the configured settings that differ from the database's definition.
+
+    `definition` is the content of `mirroring.json`. `stopped` is True if the database is stopped: only then can
+    `default_schema` change, so otherwise the returned setting has `changes` False.
+    """
     target, settings = target_settings(definition), []
     for field, name in FIELDS.items():
         current, wanted = target.get(name), getattr(options, field)
@@ -181,7 +186,10 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 
 
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
-    """Return the definition with the changed settings. All other content is preserved."""
+    """Return a copy of the definition in which those of `settings` have new values whose `changes` is True.
+
+    `definition` is the content of `mirroring.json`.
+    """
     content = copy.deepcopy(dict(definition))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
     target.update({FIELDS[each.field]: each.wanted for each in settings if each.changes})
@@ -189,6 +197,6 @@ def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> d
 
 
 def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings in a definition, by their names in Fabric."""
+    """Return the settings in the content of `mirroring.json`, by their names in Fabric. Empty if there are none."""
     target = definition["properties"].get("target") or {}
     return target.get("typeProperties") or {}

@@ -1,4 +1,4 @@
-"""`mirrorfeed replicate`: apply a landing zone to local Delta tables, as Fabric would.
+"""`mirrorfeed replicate`: apply the files of a landing zone to local Delta tables, as Fabric does.
 
 Written from the specification of open mirroring, without code of the publisher.
 """
@@ -25,9 +25,9 @@ __all__ = ["Replica", "State", "TableReport", "run_passes"]
 
 @dataclass(frozen=True)
 class Replica:
-    """Applies the landing zone `zone` to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
+    """Applies the files of the landing zone `zone` to Delta tables, `<target>/<schema>/<table>`.
 
-    All state is in `target`. Only one replica at a time may use the same target.
+    The default schema is `dbo`. All progress is stored in `target`. Only one replica at a time may use the same target.
     """
 
     zone: Store
@@ -35,7 +35,11 @@ class Replica:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def run_pass(self) -> list[TableReport]:
-        """Make one pass over all tables. A failed table is reported and does not stop the other tables."""
+        """Apply the new files of all tables, and return a report for each table, sorted by table.
+
+        Drops mirrored tables whose folder was deleted. A failed table does not stop the other tables; its report has an
+        error or a message. Raises an error of the store if the landing zone cannot be listed.
+        """
         mirrored_table.delete_dropped(self.target)
         folders = [
             (folder, mirrored_table.mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)
@@ -51,7 +55,10 @@ class Replica:
         return sorted(reports, key=lambda report: report.table)
 
     def _drop(self, place: Path) -> TableReport | None:
-        """Drop a mirrored table whose folder was deleted. Returns None for a table of another program."""
+        """Drop a mirrored table whose folder was deleted, and return the report.
+
+        Returns None if there is no table, or if the replica did not create the table.
+        """
         table = f"{place.parent.name}.{place.name}"
         try:
             mirror = mirrored_table.open_mirror(place)
@@ -69,9 +76,9 @@ class Replica:
 def run_passes(
     replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
 ) -> Iterator[list[TableReport] | Transient]:
-    """Make a pass every `poll` seconds until `stop` returns True.
+    """Yield the reports of one pass after another, with `poll` seconds in between, until `stop` returns True.
 
-    Yields the reports of each pass, or a transient error if the landing zone cannot be listed.
+    If the landing zone cannot be listed, yields the transient error instead of the reports, and continues.
     """
     while not stop():
         try:

@@ -42,7 +42,11 @@ class FileRows:
 
 
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
-    """Read the rows of a file. The extension of `name` selects the format, and errors show `address`."""
+    """Return the rows and row markers of a file.
+
+    The extension of `name` selects the format. Errors show `address`. Raises `BrokenFile` if the content cannot be
+    read, and `FileRefused` if the file breaks another rule of lint.
+    """
     is_text = not name.endswith(".parquet")
     try:
         rows = _parse(data, name, address, settings)
@@ -79,7 +83,7 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
 
 
 def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
-    """Return the rows with the columns of a SchemaDefinition, in its order."""
+    """Return the rows with the `declared` columns in this order. Raises `FileRefused` if the columns do not match."""
     columns = [column for column in declared if column.name != MARKER]
     if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
         raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
@@ -91,9 +95,10 @@ def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> 
 
 
 def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return the rows without the row marker, and the markers, or None if there is no column with markers.
+    """Return the rows without the row marker column, and the row markers, or None if there is no such column.
 
-    The marker is the last column. In an older edition of the specification, the marker is the first column.
+    The row marker is the last column, or the first column as in an older edition of the specification. Raises
+    `FileRefused` if its position, type or values are invalid.
     """
     if MARKER not in rows.column_names:
         return rows, None
@@ -115,7 +120,7 @@ def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Tabl
 
 
 def _with_delta_types(rows: pa.Table, address: str) -> pa.Table:
-    """Convert the columns to types that Delta supports. Raises `FileRefused` if there is no such type.
+    """Return the rows with types that Delta supports. Raises `FileRefused` for a type that Delta cannot store.
 
     A column without a type, which contains only NULL, stays without a type.
     """
@@ -161,15 +166,16 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
 
 
 def without_untyped(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that have a type. A column that contains only NULL may have no type."""
+    """Return the schema without the columns that have no type. A column that contains only NULL may have no type."""
     return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
 
 
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
-    """Return the columns of a file that its table does not have.
+    """Return the columns of a file that its table does not have, as nullable columns.
 
-    Raises `TypeChanged`, or `FileRefused` if a column that is not nullable is missing, or if the name of a new column
-    differs only in case from another name, because Delta does not support such names.
+    Raises `TypeChanged` if a column has another type than in the table. Raises `FileRefused` if a column that is not
+    nullable is missing, or if the name of a new column differs only in case from another name, because Delta does not
+    support such names.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))
@@ -191,7 +197,7 @@ def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> l
 
 
 def align_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """Return the rows with the columns of `schema`, in its order. Missing columns are NULL."""
+    """Return the rows with the columns of `schema` in the same order. Missing columns are NULL."""
     names = without_untyped(rows.schema).names
     columns = [rows[field.name] if field.name in names else pa.nulls(rows.num_rows, field.type) for field in schema]
     # NULLs in columns that are not nullable are checked before rows are written.

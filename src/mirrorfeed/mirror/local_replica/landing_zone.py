@@ -1,4 +1,4 @@
-"""Find the tables and the next data files of a landing zone, and move or delete processed files, as Fabric does."""
+"""Find the tables and the next data files of a landing zone, and move or delete applied files, as Fabric does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from mirrorfeed.storage.local_folder import FolderStore
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _RETENTION = timedelta(days=7)
-"""Time after which a processed file is deleted."""
+"""Time after which an applied file is deleted."""
 _PROCESSED_TIMES = "_replica/processed.json"
-"""File in the folder of the Delta table, which ignores names that start with `_`. It is deleted with the table."""
+"""File with the times of `delete_processed`, in the folder of the Delta table. Delta ignores names that start with
+`_`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class TableFolder:
     schema: str | None
     name: str
     etag: str
-    """Changes if the folder is deleted and created again."""
+    """Version of the folder, which changes if the folder is deleted and created again."""
 
     @property
     def parent(self) -> str:
@@ -67,16 +68,23 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Data files in order: applied files (`done`), files to apply now, and files after the first missing number."""
+    """Data files of a table, in the order in which Fabric applies them."""
 
     done: list[Entry]
+    """Files that were already applied."""
     ready: list[Entry]
+    """Files to apply now."""
     missing: int | None = None
+    """First missing number, if later files wait for this number."""
     waiting: Sequence[Entry] = ()
+    """Files after the missing number."""
 
 
 def read_settings(zone: Store, folder: str) -> Settings:
-    """Read `_metadata.json` of a table folder, or return the defaults if the file is missing."""
+    """Return the settings in `_metadata.json` of a table folder, or the defaults if the file is missing.
+
+    Raises `FileRefused` if the meaning of the file is not clear.
+    """
     path = f"{folder}/{METADATA}"
     try:
         return parse_settings(zone.read(path), zone.address(path))
@@ -85,7 +93,7 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Parse `_metadata.json`. Raises `FileRefused` if the meaning of the file is not clear."""
+    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if their meaning is not clear."""
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)
@@ -98,13 +106,17 @@ def data_files(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def number_of(name: str) -> int:
-    """Return the number in a name with 20 digits and an extension, or 0."""
+    """Return the number in a file name of 20 digits and an extension, or 0 for any other name."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match else 0
 
 
 def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
-    """Order files by number, after the last `applied` number or 0. Ignores files without a number."""
+    """Return the queue of files in the order of their numbers. Ignores files without a number.
+
+    `applied` is the number of the last applied file, or 0. `folder` is the address of the table's folder for errors.
+    Raises `FileRefused` if two files have the same number.
+    """
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for file, next_file in pairwise(numbered):
         if (number := number_of(file.name)) == number_of(next_file.name):
@@ -118,7 +130,10 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Order files by modification time. A file with the name of a processed file is never read."""
+    """Return the queue of files in the order of their modification times.
+
+    `processed` has the names of applied files. A new file with the name of an applied file is never read.
+    """
     # The specification does not define the order of files with equal times. Sorting by name makes runs repeatable.
     ordered = sorted(files, key=lambda file: (file.modified, file.name))
     done = [file for file in ordered if file.name in processed]
@@ -126,9 +141,10 @@ def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
 
 
 def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
-    """Move processed files to a subfolder, except the last file. Returns the names that the subfolder already has.
+    """Move applied files to the subfolder `_ProcessedFiles`, except the last file of `done`.
 
-    These names were published twice. The second file stays and is never read.
+    Returns the names of files that were not moved, because the subfolder already has a file of this name. Such a file
+    was published twice, and the second file is never read.
     """
     repeated = []
     for file in done[:-1]:
@@ -142,13 +158,14 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
 
 
 def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
-    """Delete processed files seven days after this function first found them in the subfolder.
+    """Delete the files in the subfolders for applied files, seven days after this function first found them there.
 
-    Modification times cannot be used, because a rename does not change them.
+    Stores the time of each file in the folder of the Delta table `mirror`, because a rename does not change
+    modification times. `now` is the current time.
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()
-    with suppress(NotThere, ValueError):  # without these times, files are deleted a week later
+    with suppress(NotThere, ValueError):  # without the stored times, files are deleted up to a week later
         before = dict(json.loads(table.read(_PROCESSED_TIMES)))
     times = dict[str, str]()
     for subfolder in PROCESSED:

@@ -1,7 +1,7 @@
-"""Write a mirrored Delta table: apply each data file and record it in the same commit.
+"""Write a mirrored Delta table: apply each data file and record the file in the same commit.
 
 The table's properties have the path of its folder in the landing zone. Each commit has an application transaction for
-its data file. So after a crash at any time, a file is either applied and recorded, or neither.
+its data file. So after a crash at any time, a file is either both applied and recorded, or not applied at all.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Change:
 
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
-    """Return the effect of applying the rows of a file one by one.
+    """Return the change of a table that results from applying the rows of a file one by one.
 
-    `present` has the key columns of all rows of the table, with the same types as in the file. A row with a NULL in its
-    key matches no other row.
+    `present` has the key columns of all rows of the table, with the same types as in the file. `markers` has the row
+    marker of each row of the file. A row with a NULL in its key matches no other row.
     """
     count = rows.num_rows
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
@@ -80,7 +80,10 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers for distinct values, from 0 in the order of first occurrence."""
+    """Return an integer for each value, and NULL for NULL. Equal values have the same integer.
+
+    All NaN are equal, and 0.0 equals -0.0. The integers start at 0, in the order in which values first occur.
+    """
     if pa.types.is_floating(column.type):  # equal values with several representations
         column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
         column = pc.if_else(pc.equal(column, 0), pa.scalar(0.0, column.type), column)
@@ -93,23 +96,26 @@ _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "e
 _DEFAULT_SCHEMA = "dbo"
 _DROPPED, _DROPPED_NAME = "_dropped", re.compile(r"[0-9a-f]{32}")
 _ENCODES_PATHS = tuple(int(number) for number in deltalake.__version__.split(".")[:2]) < (1, 3)
-"""Releases of deltalake before 1.3 write the data of a table `a b` to a folder `a%20b`."""
+"""True for releases of deltalake before 1.3, which write the data of a table `a b` to a folder `a%20b`."""
 _ENCODED = re.compile(r"[^A-Za-z0-9_./+=,@:~()-]")
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
 def mirror_path(target: str, folder: TableFolder) -> Path:
-    """Return the path of a table folder's mirror: `<target>/<schema>/<table>`."""
+    """Return the path of the mirror of a table folder: `<target>/<schema>/<table>`. The default schema is `dbo`."""
     return Path(target, folder.schema or _DEFAULT_SCHEMA, folder.name)
 
 
 def find_delta_tables(target: str) -> list[Path]:
-    """Return the paths of all Delta tables below the target."""
+    """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`."""
     return sorted(place for place in Path(target).glob("[!_]*/[!_]*") if Path(place, "_delta_log").is_dir())
 
 
 def open_mirror(place: Path) -> Mirror | None:
-    """Open the mirror at a path, or return None if there is no table. Raises `NotOurs` for other Delta tables."""
+    """Return the mirror at a path, or None if there is no Delta table.
+
+    Raises `NotOurs` if the replica did not create the table, and `MirrorUnavailable` if the table cannot be read.
+    """
     with _delta_errors(place):
         if not place.is_dir() or not DeltaTable.is_deltatable(_address(place)):
             return None
@@ -120,7 +126,11 @@ def open_mirror(place: Path) -> Mirror | None:
 
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
-    """Create a table without rows, in one commit with the state of the replica."""
+    """Create an empty mirrored table and return the mirror.
+
+    The same commit sets the table properties with the folder and the keys. Raises `MirrorUnavailable` if the table
+    cannot be written.
+    """
     state = {_FOLDER: folder.path, _ETAG: folder.etag, **({_KEYS: json.dumps(keys)} if keys else {})}
     with _delta_errors(place):
         delta = DeltaTable.create(
@@ -133,13 +143,19 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Drop the table with one rename, then delete its files. After a crash, `delete_dropped` deletes the rest."""
+    """Drop the table at `place`: rename its folder to a name in `<target>/_dropped`, then delete its files.
+
+    After a crash, `delete_dropped` deletes the remaining files.
+    """
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
 
 def delete_dropped(target: str) -> None:
-    """Try to delete dropped tables. Never deletes a folder with another kind of name."""
+    """Delete the files of dropped tables. Ignores errors, because the next pass tries again.
+
+    Never deletes a folder whose name is not from `drop`.
+    """
     with suppress(MirrorfeedError, OSError):
         for entry in FolderStore(target).list(_DROPPED):
             if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
@@ -147,7 +163,7 @@ def delete_dropped(target: str) -> None:
 
 
 class Mirror:
-    """A mirrored table. Its properties have the state of the replica."""
+    """A mirrored Delta table, with its folder in the landing zone, its keys and its stop reason as table properties."""
 
     def __init__(self, place: Path, delta: DeltaTable) -> None:
         self.place, self._delta = place, delta
@@ -168,7 +184,7 @@ class Mirror:
 
     @property
     def stopped(self) -> str | None:
-        """Reason why no file is applied until the folder is recreated, or None."""
+        """Reason why replication is stopped until the table's folder is created again, or None."""
         return self._properties.get(_STOPPED)
 
     @property
@@ -182,12 +198,12 @@ class Mirror:
         self._set(_STOPPED, reason)
 
     def applied(self) -> int:
-        """Number of the last applied file, or 0."""
+        """Return the number of the last applied file, or 0 if no file was applied by number."""
         with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the names of files that were applied, by name or by number."""
+        """Return those of the file `names` that were already applied."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(
@@ -197,12 +213,15 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns in a separate commit. After a crash, the file is applied to the table with these columns."""
+        """Add columns, in a separate commit before the commit of the file that has these columns.
+
+        After a crash between both commits, the next pass applies the file to the table with the new columns.
+        """
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return columns of all rows, in the order of rows that `replace` expects."""
+        """Return the given columns of all rows, in the order of rows that `replace` expects."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -214,7 +233,10 @@ class Mirror:
             write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(name, by_time))
 
     def replace(self, remaining: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
-        """Rewrite the table with `rows` and the rows that `remaining` selects, in the order of `read_columns`."""
+        """Overwrite the table with the rows that remain and the new `rows` of the file `name`.
+
+        `remaining` is True or False for each row of the table, in the order of `read_columns`.
+        """
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
 
@@ -235,7 +257,7 @@ class Mirror:
             )
 
     def _commit_properties(self, name: str, by_time: bool) -> CommitProperties:
-        """Return the state of the replica after the file with this name."""
+        """Return the commit properties that record the file `name` as applied."""
         mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
         return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": name})
 
@@ -252,7 +274,7 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Raise an error for NULL in a column that is not nullable, and for a date in a year without exactly four digits.
+    """Raise `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a date outside the years 1 to 9999.
 
     The engine cannot read the statistics of such dates. `rows` must not include deletes.
     """

@@ -1,4 +1,4 @@
-"""One pass of the local replica over one table: apply the next data files in order, then move processed files."""
+"""One pass of the local replica over one table: apply the next data files in order, then move applied files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _rows_in_words(rows: Mapping[int, int]) -> str:
 
 @row
 class TableReport(Row):
-    """Result of one pass over a table."""
+    """Result of one pass of `mirrorfeed replicate` over a table."""
 
     table: str = shown("table")
     state: State = shown("state")
@@ -50,7 +50,7 @@ class TableReport(Row):
     """Number of applied rows by row marker."""
     message: str = ""
     error: MirrorfeedError | None = None
-    """Error of this pass. A table that an earlier pass stopped has only a message."""
+    """Error of this pass, or None. A table that was stopped in an earlier pass has only a message."""
 
     @property
     def ok(self) -> bool:
@@ -67,7 +67,7 @@ def failed_report(table: str, error: MirrorfeedError) -> TableReport:
 
 
 class TableCycle:
-    """One pass over one table. Use each instance once."""
+    """One pass over one table. Create a new instance for each pass."""
 
     def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
         self._zone, self._target, self._folder = zone, target, folder
@@ -128,7 +128,10 @@ class TableCycle:
         return State.REPLICATING, "" if done else "No file is published yet."
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
-        """Apply a file and return the mirror, or None if there is no table yet because no column has a type."""
+        """Apply a file to the mirror and return the mirror. If `mirror` is None, creates the mirror at `place`.
+
+        Returns None if the mirror cannot be created yet, because no column has a type.
+        """
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
         with self._zone.open_read(path) as source:
@@ -169,8 +172,10 @@ class TableCycle:
         return mirror
 
     def _confirm_folder(self) -> None:
-        """Raise `FolderReplaced` if the folder was deleted or created again, because its files may belong to another
-        table."""
+        """Raise `FolderReplaced` if the folder was deleted or created again.
+
+        The files that were read before may then belong to another table.
+        """
         if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
@@ -180,9 +185,10 @@ class TableCycle:
 
 
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-    """Raise an error if the file does not have the keys, or if the types that its rows need are not known.
+    """Raise `FileRefused` if the rows of a file cannot be applied to a table with these `keys`.
 
-    The first rows need a column with a type. Updates, deletes and upserts need keys with a type.
+    The file must have all key columns. Updates, deletes and upserts need keys, and a type for each key column. The
+    first rows of a table need one column with a type.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:

@@ -1,6 +1,6 @@
-"""Verify a mirror: compare a table, row by row, with its mirror at the version that the mirror shows.
+"""Verify a mirror: compare its rows with the rows of the source, at the source version that the mirror has.
 
-Shares no code with the publisher, so that an error of the publisher is found.
+Shares no code with the publisher for values and types, so that verification finds errors of the publisher.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from mirrorfeed.source.table_info import read_table_info
 def version_gone_errors(
     spark: SparkSession, source: Source, version: int, mirror: Source | None = None
 ) -> Iterator[None]:
-    """Raise `VersionGone` if the version of the source cannot be read, or another error if the source is missing.
+    """Context manager that raises `VersionGone` if the version of the source can no longer be read.
 
-    Errors that name the path of `mirror` are raised unchanged.
+    If the source does not exist, raises the error of `read_table_info`. Raises all other errors unchanged, such as
+    errors that name the path of `mirror`.
     """
     try:
         yield
@@ -54,7 +55,7 @@ def version_gone_errors(
 def mirrors_folder(config: Config, mirror: str | None) -> str:
     """Return the folder of the mirrored tables: `mirror`, or the folder of the mirrored database in OneLake.
 
-    Raises `MirrorNotNamed`.
+    Raises `MirrorNotNamed` if `mirror` is not set and the landing zone is not in OneLake.
     """
     if mirror:
         return mirror
@@ -67,7 +68,10 @@ def mirrors_folder(config: Config, mirror: str | None) -> str:
 
 
 def mirror_of(folder: str, target: Target) -> Source:
-    """Return the mirror of a table below the folder of mirrored tables, or the folder itself if it is a Delta table."""
+    """Return the mirror of `target`, `<folder>/<schema>/<table>`. The default schema is `dbo`.
+
+    Returns `folder` itself if it is a local Delta table.
+    """
     below = f"{target.schema or 'dbo'}/{target.table}"
     if "://" in folder:
         return Source(path=f"{folder.rstrip('/')}/{below}")
@@ -83,10 +87,13 @@ def verify_at(
     shown: int = SHOWN,
     selection: Selection | None = None,
 ) -> Comparison:
-    """Compare the mirror with the selected rows and columns of its source.
+    """Return the comparison of a mirror with the selected rows and columns of its source.
 
-    `records` has the publications that the mirror may show, newest first. The mirror is compared with each of them
-    until it is equal.
+    `records` has the publications that the mirror may have reached, newest first. Compares the mirror with the source
+    version of each publication until both are equal. If none is equal, returns the comparison with the fewest
+    differences. A source without versions is compared only once, in its current state. `shown` is the maximum number of
+    keys or rows whose differences are collected. Raises `MirrorNotReached` if `records` is empty, and the errors of
+    `compare`.
     """
     if not records:
         raise errors.MirrorNotReached(table=str(source))
@@ -110,13 +117,16 @@ def verify_at(
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
-    """Return the first comparison that is equal, or else the comparison with the fewest differences."""
+    """Return the first comparison without differences, or else the comparison with the fewest differences.
+
+    Calls `compare_at` for each record. Raises `MirrorColumns` if every call raises this error.
+    """
     comparisons: list[Comparison] = []
     column_error: errors.MirrorColumns | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()
     for record in records:
         if (at := (record.to_version_inclusive, record.keys)) in compared:
-            continue  # a repair has the version of the publication before it
+            continue  # a repair has the same version as the publication before it
         compared.add(at)
         try:
             comparisons.append(compare_at(record))
@@ -142,9 +152,11 @@ def compare(
     selection: Selection | None = None,
     has_no_versions: bool = False,
 ) -> Comparison:
-    """Compare the rows of a source at a version with the rows of its mirror, by key if there are keys.
+    """Return the comparison of a source at a version with its mirror, by key if there are keys.
 
-    Set `as_text` if the published files are text. With `has_no_versions`, the source is read in its current state.
+    Set `as_text` if the published files are text. With `has_no_versions`, reads the source in its current state. Raises
+    `VersionGone`, `MirrorMissing`, `MirrorUnreadable`, `MirrorColumns`, or `BadCondition` for the condition in
+    `selection`.
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
@@ -164,7 +176,11 @@ def find_differing_keys(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """Return the keys of the rows that differ, or that match the condition `where` on either side."""
+    """Return the keys whose rows differ, or, with `where`, the keys of source and mirror rows that match `where`.
+
+    The columns are those of `row_comparison.differing_keys`. Raises `ConditionUnreadable` if Spark cannot apply
+    `where`, and the errors of `compare`, except `VersionGone`.
+    """
     expected, actual = _read_both(spark, source, version, mirror, selection)
     try:
         return analyze(differing_keys(str(source), expected, str(mirror), actual, keys, where, as_text=as_text))
@@ -198,6 +214,6 @@ def _read_both(
 
 
 def _cause(error: Exception) -> str:
-    """Return the line of an error that starts with a colon, which has the cause in Java, or else the first line."""
+    """Return the cause of a Spark error in one line: the line that starts with a colon, or else the first line."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]

@@ -1,7 +1,8 @@
 """Convert the values of source rows and mirror rows so that Spark can compare them.
 
-Shares no code with the publisher, so that an error of the publisher is found. A mirror has nested columns as JSON text,
-which is parsed and compared by value. If a table is published as text, all of its values are parsed.
+Shares no code for values and types with the publisher, so that verification finds errors of the publisher. A mirror has
+nested columns as JSON text, which is parsed and compared by value. Text columns of a mirror are parsed too, if the
+table is published as delimited text.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ROW = "__row__"
 
 
 def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
-    """Return the rows and columns of a source that the configuration selects."""
+    """Return the rows and columns of a source that `selection` selects, with renamed and cast columns."""
     if selection is None:
         return rows
     if selection.where is not None:
@@ -42,7 +43,7 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: T.StructField) -> Column:
-    """Return a column in the form in which conditions compare it: text without collation, and times in UTC."""
+    """Return a column as the condition `where` reads it: text without collation, and timestamps in UTC."""
     if isinstance(field.dataType, T.TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
@@ -65,7 +66,10 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
 
 
 def column_fault(field: T.StructField, mirror: T.StructType, *, as_text: bool) -> str | None:
-    """Return the difference between a column of the source and its column in the mirror, or None."""
+    """Return the reason why a column of the source and its column in the mirror cannot be compared, or None.
+
+    `mirror` is the schema of the mirror. Set `as_text` if the published files are text, which has fewer types.
+    """
     expected = _mirror_type(field.dataType)
     actual = next((column.dataType for column in mirror if column.name == field.name), None)
     if actual is None:
@@ -76,14 +80,14 @@ def column_fault(field: T.StructField, mirror: T.StructType, *, as_text: bool) -
 
 
 def _mirror_type(type_: T.DataType) -> T.DataType:
-    """Return the type of a source column in its mirror."""
+    """Return the type that a source column of type `type_` has in the mirror."""
     if isinstance(type_, (*NESTED, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)):
         return T.StringType()
     return T.BinaryType() if _is_geo_type(type_) else type_
 
 
 def _text_types(type_: T.DataType) -> tuple[T.DataType, ...]:
-    """Return the types that a mirror can have instead of `type_` if files are text, which has fewer types."""
+    """Return the types that a mirror can have instead of `type_` if the published files are text."""
     wider: dict[T.DataType, T.DataType] = {T.ByteType(): T.ShortType(), T.TimestampType(): T.TimestampNTZType()}
     return T.StringType(), wider.get(type_, type_)
 
@@ -93,9 +97,9 @@ def _is_geo_type(type_: T.DataType) -> bool:
 
 
 def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return an expression for a column of the source and one for its mirror, with equal values if both are equal.
+    """Return two expressions to compare a column: one for the source and one for the mirror.
 
-    `mirror_type` is the type of the column in the mirror.
+    Both are equal if source and mirror have the same value. `mirror_type` is the type of the column in the mirror.
     """
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, T.VariantType):
@@ -113,9 +117,10 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 
 
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return a column of the source, which is not nested, and its column in the mirror, both with the mirror's type.
+    """Return two expressions of one type for a key: one for the column in the source, and one for that in the mirror.
 
-    Text that cannot be parsed becomes NULL.
+    The type is that of a mirror published as Parquet. `field` is not nested. `mirror_type` is the type of the column in
+    the mirror. Text in the mirror that cannot be parsed becomes NULL.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     source = _plain(value, field.dataType)
@@ -147,7 +152,7 @@ def _parsed(text: Column, type_: T.DataType) -> Column:
 
 
 def _json_type(type_: T.DataType) -> Any:
-    """Return the type of a value in JSON, in which all keys are text."""
+    """Return the type to parse a value of type `type_` from the JSON text in a mirror. All keys of maps are text."""
     if isinstance(type_, T.StructType):
         return T.StructType([T.StructField(field.name, _json_type(field.dataType)) for field in type_])
     if isinstance(type_, T.ArrayType):
@@ -160,7 +165,8 @@ def _json_type(type_: T.DataType) -> Any:
 def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
     """Return a value in a form that Spark can compare: maps as arrays of entries sorted by key, and variants as text.
 
-    A variant null becomes NULL, because JSON has the same text for both inside other values.
+    Set `from_text` if the value is parsed from JSON text. A variant null becomes NULL, because both have the same text
+    in JSON inside other values.
     """
     if isinstance(type_, T.VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))
@@ -186,7 +192,7 @@ def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: T.DataType) -> Column:
-    """Return a source value, which is not nested, in the form that the mirror should have."""
+    """Return a source value, which is not nested, without collation and with the type that it has in a mirror."""
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, T.StringType):  # compare bytes, independent of the collation

@@ -1,6 +1,6 @@
 """Compare the rows of a source with the rows of its mirror, by key if there are keys.
 
-Spark compares the rows. Only counts and the first differences are collected.
+Spark compares the rows. The driver collects only counts and the first differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
 IN_SOURCE, IN_MIRROR = "__n_source__", "__n_mirror__"
-"""Columns with the number of rows on each side."""
+"""Names of the columns with the number of rows of a key in the source and in the mirror."""
 _BYTES_AROUND = 8
 """Number of bytes to show before and after the first difference of two texts that look alike."""
 
@@ -33,7 +33,7 @@ class Difference(Row):
 
     key: str = shown("key")
     column: str = shown("column", lambda name: name or "(whole row)")
-    """Name of the column. Empty if only one side has the row."""
+    """Name of the column. Empty for a whole row: `source` and `mirror` then show how often the row occurs."""
     source: str | None = shown("source")
     mirror: str | None = shown("mirror")
 
@@ -54,10 +54,10 @@ class Comparison:
     differing: int
     """Number of keys that differ, or of distinct rows of a table without keys."""
     first: tuple[Difference, ...] = ()
-    """First differences."""
+    """First differences, sorted by the text of the key."""
     has_no_versions: bool = False
-    """True if the source has no versions. Then its current state was compared, so changes since its publication
-    differ."""
+    """True if the source has no versions. Then its current state was compared, so rows that changed after the
+    publication count as different."""
 
     def __str__(self) -> str:
         at_version = f"at version {self.version}"
@@ -86,9 +86,10 @@ def compare_rows(
     *,
     as_text: bool = False,
 ) -> Comparison:
-    """Compare the `expected` rows of a source with the `actual` rows of its mirror.
+    """Return the comparison of the `expected` rows of a source with the `actual` rows of its mirror.
 
-    `source` and `mirror` are the names to show, and `shown` is the maximum number of differences to collect.
+    `source` and `mirror` are names for messages. `shown` is the maximum number of keys or rows whose differences are
+    collected. Set `as_text` if the published files are text. Raises `MirrorColumns` if columns do not match.
     """
     names, rows = _both_sides(source, expected, mirror, actual, as_text=as_text)
     table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
@@ -111,10 +112,10 @@ def differing_keys(
     *,
     as_text: bool = False,
 ) -> DataFrame:
-    """Return the keys whose rows differ, or, with `where`, the keys with a row on either side that matches it.
+    """Return the keys whose rows differ, or, with `where`, the keys of source and mirror rows that match `where`.
 
-    The keys have the types of the mirror. A part of a key that cannot be parsed is NULL. The other columns are
-    `IN_SOURCE` and `IN_MIRROR`.
+    Each key column has the type that a mirror should have, and NULL if text in the mirror cannot be parsed. The other
+    columns are `IN_SOURCE` and `IN_MIRROR`. Parameters and errors are those of `compare_rows`.
     """
     _, rows = _both_sides(source, expected, mirror, actual, as_text=as_text, keys=keys, where=where)
     extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
@@ -136,11 +137,11 @@ def _both_sides(
     keys: Sequence[str] = (),
     where: str | None = None,
 ) -> tuple[list[str], DataFrame]:
-    """Return the names of the compared columns, and the rows of both sides.
+    """Return the names of the compared columns, and the rows of source and mirror in one DataFrame.
 
-    `__row__` has the comparable values of a row, and `__side__` is 1 for the source and 0 for the mirror. With `keys`,
-    `__key_0__` and so on have these keys with the types of the mirror. With `where`, `__wanted__` is true in rows that
-    match the condition.
+    The column `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. With
+    `keys`, the columns `__key_0__` and so on have the values of `key_columns`. With `where`, `__wanted__` is true in
+    rows that match the condition. Raises `MirrorColumns` if columns do not match.
     """
     # A column without a type has no values, so the mirror does not have it.
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
@@ -163,7 +164,10 @@ def _both_sides(
 def _compare_by_key(
     rows: DataFrame, keys: Sequence[str], extra: Mapping[str, Column] = MappingProxyType({})
 ) -> DataFrame:
-    """Return each key with its rows on both sides. `extra` has aggregates of other columns, by their names."""
+    """Return one row for each key, with the number of its rows and one of these rows from source and from mirror.
+
+    `__differs__` is true if the rows differ. `extra` has aggregates to add as columns, by column name.
+    """
     grouped = rows.groupBy(*(_row_field(key) for key in keys)).agg(
         *_counts(),
         *(aggregate.alias(name) for name, aggregate in extra.items()),
@@ -213,7 +217,7 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a value as text in valid UTF-8, together with its bytes."""
+    """Return a struct of a value as text in valid UTF-8, and the bytes of the value as text."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
     text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
     return F.struct(text, value.cast("string").cast("binary"))
@@ -232,7 +236,7 @@ def _distinct_texts(
 
 
 def _with_bytes(text: str | None, data: bytes, index: int) -> str:
-    """Return a text with the bytes around an index."""
+    """Return a text, followed by the bytes around the position `index` in `data` in hexadecimal."""
     start, end = max(0, index - _BYTES_AROUND), index + _BYTES_AROUND
     part = data[start:end].hex().upper()
     return f"{text} (bytes {'…' if start else ''}{part}{'…' if end < len(data) else ''})"
