@@ -1,4 +1,4 @@
-"""Sources of a table's changes: the protocol, and the choice between change feed and full comparison."""
+"""Sources of a table's changes: the protocol, and the function that selects a source by the setting `changes`."""
 
 from __future__ import annotations
 
@@ -16,52 +16,63 @@ from mirrorfeed.source.table_info import is_in_local_folder
 
 
 class ChangeSource(Protocol):
-    """Source of one table's changes. Stateless: facts about the table's history are in `Facts`."""
+    """Source of one table's changes. Stateless: the caller passes the result of `facts` to the other methods."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        """Read the commits after the published version. Checks the schema and the change feed of at most `limit`
-        versions."""
+        """Read the identity of the table, its newest version, and the commits after version `after`.
+
+        `after` is the published version, or None before the first publication. The schema and the change data feed are
+        checked for at most `limit` versions. Raises an error if the table cannot be read.
+        """
         ...
 
     def is_unchanged(self, facts: Facts) -> bool:
-        """Return whether the table still has the same identity and its changes can still be read."""
+        """Return whether the source is still the table of `facts`, and was not replaced by another table."""
         ...
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        """Return the selected columns at a version."""
+        """Return the selected columns at a version. Raises an error if a column cannot be published."""
         ...
 
     def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        """Return the types of all columns of the table at a version. Called only if some columns are selected."""
+        """Return name and type of each column at a version, before the selection. Called only with a selection."""
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        """Raise an error if the range, or the snapshot at a version, certainly cannot be read."""
+        """Raise an error if `what`, a range or the version of a snapshot, cannot be read. Reads no rows.
+
+        Does not find every cause. Others are found when the rows are read.
+        """
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        """Stage the landing rows of a range, of the snapshot at a version, or of a repair.
+        """Write the landing rows of a range, a snapshot or a repair to staged files, and return the files.
 
-        An empty snapshot has one file. Returns None if a comparison found no difference.
+        An int in `what` is the version of a snapshot. A snapshot without rows has one file. Returns None if a full
+        comparison found no difference. Raises `BadRows` if rows cannot be published.
         """
         ...
 
     def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
-        """Return the first keys of a version that are NULL or not unique."""
+        """Return the first keys that are NULL or not unique at a version. Empty if all keys are valid."""
         ...
 
 
 NO_SPARK: Any = None
-"""Used instead of a session. Then reading facts raises `SparkRequired` if Spark is needed."""
+"""Placeholder for a Spark session. With it, `ChangeSource.facts` raises `SparkRequired` if Spark is needed."""
 
 
 def needs_no_spark(table: Table) -> bool:
-    """Return whether the facts of the source can be read without Spark, because the source is in a local folder."""
+    """Return whether the absence of new versions can be found without Spark. True for tables in a local folder, except
+    with `changes: compare`."""
     return table.changes != "compare" and is_in_local_folder(table.source)
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
-    """Return the source that the setting `changes` selects."""
+    """Return the source for the table's setting `changes`: a full comparison, or the change data feed.
+
+    Raises `LedgerRequired` if a comparison has no ledger next to which it can store row hashes.
+    """
     if table.changes == "compare":
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 

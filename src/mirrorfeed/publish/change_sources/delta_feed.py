@@ -1,4 +1,4 @@
-"""Read the change data feed of a Delta table with Spark, as the source of a publication."""
+"""Source of publications that reads snapshots and the change data feed of a Delta table with Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.archived_files import NeededFiles
 
 _SMALL_BYTES = 8 * 2**20
-"""Maximum size of a source that may be a small batch."""
+"""Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
 _DEFAULT_CORES = 32
 """Number of cores if the engine does not report the number, for example serverless compute."""
 _MIN_TASK_BYTES = 16 * 2**20
@@ -44,10 +44,12 @@ _MIN_TASK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class DeltaFeed:
+    """Source that reads snapshots and the change data feed of a Delta table."""
+
     spark: SparkSession
     source: Source
     staging_path: str | None = None
-    """Folder for Spark's files, if Spark and this process do not share the landing zone."""
+    """Folder for Spark's files, used if Spark and this process do not share the landing zone."""
     upload_from: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
 
@@ -120,9 +122,10 @@ class DeltaFeed:
         )
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
-        """Stage the rows that differ between the two ends of a range, because the feed cannot be read (`cause`).
+        """Stage the rows that differ between the versions at the start and the end of a range.
 
-        Raises `cause` if one of the two ends cannot be read either.
+        `cause` is the reason why the feed cannot be read. The result has a note about it. Raises `cause` if one of the
+        two versions cannot be read either.
         """
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
@@ -147,9 +150,9 @@ class DeltaFeed:
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
-        """Estimate the total size of a snapshot's files and the rows per file.
+        """Return estimates of the total bytes of a snapshot's files and of the rows per file. Each may be None.
 
-        The estimate comes from the source or, if only some columns may be selected, from a sample of the rows.
+        The estimates are from the size of the source's files or, with a selection, from a sample of the rows.
         """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
@@ -161,14 +164,20 @@ class DeltaFeed:
         return size * per_file // wanted, wanted
 
     def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
-        """Return the number of source rows per file of the target size. None if the whole source is smaller."""
+        """Return how many source rows fill a file of the target size.
+
+        Returns None if the whole source is smaller, or its size is unknown.
+        """
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
         rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _invalid_text_search(self, facts: Facts, job: StagingJob) -> FindInvalidText | None:
-        """Return a function that searches the newest version for invalid UTF-8. None for a table with an archive."""
+        """Return a function that searches the newest version for invalid UTF-8.
+
+        Returns None for a table with an archive interval, because the search could need archived files.
+        """
         if archive.has_interval(facts.properties):
             return None
 
@@ -188,7 +197,7 @@ class DeltaFeed:
         return rows_and_markers.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
-        """Compare the two ends of a range. Returns the new row, or a delete, of each key that differs."""
+        """Return the landing rows of the keys that differ between the versions at the start and the end of a range."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
@@ -202,12 +211,12 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return the rows that the source has for deleted keys at a version, or None if there are none.
+        """Return landing rows for those of the deleted keys that exist at a version, or None if none of them exists.
 
-        Another row may have the same key, for example if a new row was added and the old one deleted. If the files of
-        the version are gone, the newest version is read. The changes in between are published later, so the mirror
-        becomes the same.
+        A deleted key exists if another row has it, for example if a new row was added before the old one was deleted.
+        If the files of the version are gone, the newest version is read.
         """
+        # The changes up to the newest version are published later, so the mirror becomes the same.
         try:
             with reader.read_errors(str(self.source), version):
                 keys = self._existing_keys(version, facts, job, deleted)
@@ -222,7 +231,10 @@ class DeltaFeed:
         return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Return the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
+        """Return those of the deleted keys that exist at a version.
+
+        Raises `LookUpNeedsArchive` if archived files would be read.
+        """
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         if not archive.has_interval(facts.properties):
             return keys
@@ -250,7 +262,7 @@ class DeltaFeed:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        """Read the feed of a range. Raises `FeedUnreadable` if the feed lacks some of the columns."""
+        """Return the feed of a range. Raises `FeedUnreadable` if one of `columns` is missing or has another type."""
         table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
         schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))

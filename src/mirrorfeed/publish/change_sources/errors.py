@@ -1,4 +1,4 @@
-"""Errors and warnings of comparisons and histories, from which changes are read instead of the change data feed."""
+"""Errors and warnings of reading changes from a history or a comparison instead of the change data feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of changes across a gap in the change data feed: the permanent history, or a comparison of two snapshots."""
+"""Sources for a table whose change data feed has a gap: the permanent history, or a comparison of two snapshots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mirrorfeed.source.versions import only_adds_columns
 
 @dataclass(frozen=True)
 class SnapshotDiff(DeltaFeed):
-    """Reads all versions after the published one as one range: the rows that differ between its two ends."""
+    """Source that publishes all new versions as one range, with the rows that differ from the published version."""
 
     gap: Gap = field(kw_only=True)
 
@@ -70,6 +70,7 @@ class SnapshotDiff(DeltaFeed):
 
     @contextmanager
     def _comparable(self, what: Range) -> Iterator[None]:
+        """Context manager that converts errors about deleted files or versions to `NotComparable`."""
         try:
             yield
         except Exception as error:
@@ -81,13 +82,14 @@ class SnapshotDiff(DeltaFeed):
 
 @dataclass(frozen=True, slots=True)
 class HistoryFacts(Facts):
-    """Facts of a table whose history continues at the published version."""
+    """Facts of a table whose new commits are read from its permanent history."""
 
     history: HistoryView = field(kw_only=True)
     segment: Segment = field(kw_only=True)
-    """Consecutive records of the history, which contain the published version."""
+    """Consecutive records of the history. They contain the published version."""
 
     def contains(self, what: Range | int) -> bool:
+        """Return whether the history contains the changes of a range. Returns False for the version of a snapshot."""
         if isinstance(what, int):
             return False
         first, last = self.segment[0].to_version_inclusive, self.segment[-1].to_version_inclusive
@@ -96,7 +98,7 @@ class HistoryFacts(Facts):
 
 @dataclass(frozen=True)
 class HistorySource(DeltaFeed):
-    """Source that reads ranges from the history if the history contains them, and all other rows from the table."""
+    """Source that reads ranges from the permanent history if it contains them, and everything else from the table."""
 
     gap: Gap = field(kw_only=True)
     history: Source = field(kw_only=True)
@@ -147,7 +149,10 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the history and its segment that continues at a version of this table, or None."""
+    """Return the view of a history and its segment with changes after version `after`.
+
+    Returns None if there is no such segment, or if the history belongs to a table with another id than `table_id`.
+    """
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
@@ -168,10 +173,11 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 def bridge_gap(
     source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> DeltaFeed | None:
-    """Return the source for changes across a gap in the feed: the history, or a comparison of the gap's two ends.
+    """Return a source that can publish the changes in a gap of the feed, or None if there is none.
 
-    `table` must have its keys, because rows are compared by key. Returns None if there is no such source. Passes the
-    error of a history that cannot be read to `on_problem`.
+    This is the permanent history if it contains the changes, otherwise, with `on_gap: compare`, a comparison of the
+    published with the newest version. `table` must have its keys, see `with_keys`. If the history cannot be read, calls
+    `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None

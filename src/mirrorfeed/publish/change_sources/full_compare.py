@@ -1,10 +1,9 @@
 """Publish a source without a change data feed: read all rows, and publish those that differ from the published rows.
 
-A Delta table (the table of row hashes) stores one hash per key. Each of its versions is a state of the source, and a
-record of the log names the version that it publishes. From one read of the source, one commit contains the hashes of
-the new state and the rows that differ from the state before. The files of the publication are created from that commit.
-So a crash in between loses nothing: a version that no record names is not published, and the next comparison uses the
-version that the newest record names. If nothing differs, there is no commit.
+A Delta table, the table of row hashes, stores the hash of each row by key. A comparison reads the source once, and
+writes the new hashes and the rows that differ in one commit. The files of the publication are created from this commit,
+and the log record contains its version. So a crash in between loses nothing: the next comparison uses the hashes at the
+version in the newest record. If nothing differs, there is no commit.
 """
 
 from __future__ import annotations
@@ -51,33 +50,35 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import newest_version, read_commits, read_history
 
 _ID = "mirrorfeed.states"
-"""Table property with a random id, by which a table of row hashes is recognized."""
+"""Property of each table of row hashes, with a random id. Shows that mirrorfeed created the table."""
 _STATE = "_state"
-"""Column with the version whose commit added the complete row. NULL for an older row, of which only the hash is
-stored."""
+"""Column with the version whose commit added the row with all values. NULL if the row has only key and hash."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Maximum share of hashes with complete rows, and maximum number of commits. Above that, all hashes are rewritten."""
+"""Maximum share of rows with all values, and maximum number of commits that added them. Above that, all hashes are
+rewritten."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
-"""Table feature, set in advance because a column of this type could not be added later."""
+"""Table feature, set when the table is created because a column of this type could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
 _CONFLICTS = (
     *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
     *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
 )
 COMPARED = "none: all of it is compared each time"
-"""Shown as the state of the source's change data feed."""
+"""Text that commands show instead of the kind of change data feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompareFacts(Facts):
+    """Facts for a full comparison. All versions are versions of the table of row hashes."""
+
     before: int | None = None
     """Newest version of the table of row hashes, or None if the table does not exist."""
     published_at: int = 0
-    """Version of the table of row hashes that contains the published state."""
+    """Version at which the hashes of the published rows are read."""
     folder: str = ""
-    """Name of the table's folder, to recognize errors about its files."""
+    """Name of the folder of the table of row hashes, to recognize errors about its files."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,10 @@ class RowHashTable:
     """Name of the source, for messages."""
 
     def info(self) -> TableInfo | None:
-        """Return None if the table does not exist. Raises `NotRowHashes` if mirrorfeed did not create the table."""
+        """Return id, location and properties of the table, or None if it does not exist.
+
+        Raises `NotRowHashes` if mirrorfeed did not create the table.
+        """
         try:
             info = read_table_info(self.spark, self.location)
         except (SourceMissing, NoTableAtPath):
@@ -100,7 +104,7 @@ class RowHashTable:
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
-        """Return the newest version if it contains the same state as `version`, otherwise `version`."""
+        """Return `newest` if the commits after `version` changed no hashes, otherwise `version`."""
         if newest == version:
             return version
         later = read_commits(self.spark, self.location, version)
@@ -108,7 +112,7 @@ class RowHashTable:
         return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
 
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
-        """Return the keys and row hashes of a state."""
+        """Return each key that the source had at a version, with the hash of its row. `key` has the key columns."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
         rows = self._read(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
@@ -116,10 +120,11 @@ class RowHashTable:
     def write(
         self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Write the next version in one commit: the rows that differ and, with `all_hashes`, all other hashes.
+        """Commit the rows that differ and, with `all_hashes`, the hashes of all other rows.
 
-        Returns the rows and bytes of the commit. Returns None, without a commit, if there is nothing to write. Raises
-        `RowHashesChanged` if another process made a commit.
+        `rows` is a result of `row_diff.differences`. Returns the number of rows and bytes of the commit. Returns None,
+        without a commit, if no row differs and `all_hashes` is False. Raises `RowHashesChanged` if another process made
+        a commit in the meantime.
         """
         batch, own_columns = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
         payload = [name for name in rows.columns if name not in own_columns]
@@ -156,36 +161,44 @@ class RowHashTable:
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
     def count_rows(self, version: int) -> int:
-        """Return the number of rows of the source."""
+        """Return the number of rows that the source had at a version."""
         total = self._read(version).agg(F.sum(GAIN)).first()
         return int(total[0] or 0) if total else 0
 
     def needs_compaction(self, version: int) -> bool:
-        """Return whether too many complete rows are stored, or there are too many commits."""
+        """Return whether all hashes should be rewritten, because of `_MAX_COMPLETE` or `_MAX_COMMITS`."""
         counts = self._read(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE))).first()
         assert counts is not None
         complete, hashes, commits = counts
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
     def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-        """Return the landing rows that differ from the state before."""
+        """Return landing rows for the rows that the comparison at a version found to differ."""
         return differing_rows(self._read(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
-        """Try to delete the files of old versions. Call only if the newest record names the newest version."""
+        """Run VACUUM, and log its error instead of raising it.
+
+        Call only if the published version was the newest version before this comparison. An older published version
+        could be so old that VACUUM deletes its files.
+        """
         try:
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
         except Exception as error:
             wrap_error(f"Running VACUUM on {self.location}", error)
 
     def check(self, version: int, stored_at: int) -> None:
-        """Raise `RowHashesLost` if the version that contains the state of `version` is certainly gone."""
+        """Raise `RowHashesLost` if version `stored_at` cannot be opened. `version` is the published version."""
         with self.lost_state_errors(version):
             _ = self._read(stored_at).schema
 
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
-        """Convert errors that show that a state is gone to `RowHashesLost`. They name `folder`, the table's folder."""
+        """Context manager that converts errors about deleted files and versions of this table to `RowHashesLost`.
+
+        `version` is the published version. If it is None, errors are not converted. Converts only errors whose message
+        contains `folder`, the name of the table's folder.
+        """
         try:
             yield
         except Exception as error:
@@ -201,7 +214,10 @@ class RowHashTable:
 
 @dataclass(frozen=True)
 class FullCompare:
-    """Source whose versions are those of the table of row hashes. Each comparison creates the next version."""
+    """Source that compares all rows with the hashes of the published rows.
+
+    Its versions are those of the table of row hashes. Each comparison that finds a difference creates the next version.
+    """
 
     spark: SparkSession
     source: Source
@@ -273,9 +289,11 @@ class FullCompare:
     def _compare(
         self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Read the source once, and write its row hashes in one commit. Returns the rows and bytes of the commit.
+        """Read and compare all rows of the source, and commit the rows that differ to the table of row hashes.
 
-        Returns None, without a commit, if nothing differs from the published state, and no newer state is stored.
+        `published` is the published version, or None for the first publication. Returns the number of rows and bytes of
+        the commit. Returns None, without a commit, if no row differs and the newest hashes are those of the published
+        rows. Raises `ColumnsChanged` or `RowHashesChanged` if source or hashes changed in the meantime.
         """
         now = read_full(self.spark, self.source)
         if lost_columns(job.columns, self._columns(now)):  # the columns were read a moment ago
@@ -296,6 +314,7 @@ class FullCompare:
 
 
 def hash_table_of(config: Config, table: Table) -> Source:
+    """Return the table of row hashes, which is next to the ledger. Raises `LedgerRequired` without a ledger."""
     if config.ledger is None:
         raise errors.LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)
