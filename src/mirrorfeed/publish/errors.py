@@ -1,4 +1,4 @@
-"""Errors and warnings of publication."""
+"""Errors and warnings that occur when a table is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert nested values (structs, arrays and maps) to JSON text that is the same in every session."""
+"""Convert nested values (structs, arrays and maps) to JSON text that does not depend on settings of the session."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Options that give nested values the same text in every session, without loss of precision."""
+"""Options of `to_json`. They keep the precision of values, and do not depend on settings of the session."""
 
 
 def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Convert a nested value to JSON text.
+    """Return a nested value as JSON text. `type_` is its type in Spark's JSON.
 
-    Spark's JSON replaces invalid bytes in texts. In this case, an invalid byte is appended, so that the row is rejected
-    like any other row with invalid text. Values are checked only if the JSON contains the replacement character.
+    If a text in the value is not valid UTF-8, the result is not valid UTF-8 either, so that the row is rejected.
     """
+    # `to_json` replaces invalid bytes, so append an invalid byte. Values are checked only if the JSON contains the
+    # replacement character.
     text = F.to_json(_for_json(value, type_), _JSON)
     if not _has_texts(type_):
         return text
@@ -40,7 +41,7 @@ def _has_texts(type_: Any) -> bool:
 
 
 def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Return whether a text anywhere in a value is not valid UTF-8. NULL is valid."""
+    """Return a condition that is true if a text anywhere in a value is not valid UTF-8. NULL is valid."""
     if not _has_texts(type_):
         return F.lit(False)
     if isinstance(type_, str):
@@ -57,10 +58,10 @@ def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
 
 
 def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Prepare a value for Spark's JSON.
+    """Convert the parts of a value that `to_json` does not support.
 
-    Geometries become bytes, because Spark's JSON does not support them. Map keys become the text that they would have
-    as values, because Spark's JSON shows some keys in internal form, such as a date as a number of days.
+    Geometries become bytes. Map keys become the text that they would have as values, because `to_json` writes some keys
+    in internal form, such as a date as a number of days.
     """
     if not _needs_json_form(type_):
         return value

@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
-    """Return the table with its keys. Keys that are not configured are read from Unity Catalog."""
+    """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
+
+    Raises `RowsProtected` if the source has a row filter or column mask, `KeysRequired` for `changes: compare` without
+    keys, and the error of the workspace if keys are not configured and cannot be read.
+    """
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
         from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
@@ -62,14 +66,18 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
 
 
 def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
-    """Return the content of `_metadata.json`."""
+    """Return the content of `_metadata.json` for a table with these columns."""
     return metadata_content(table.target_keys, table.output.settings(columns))
 
 
 def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
-    """Return the columns of a publication up to a version. Raises an error if they do not fit the published columns."""
+    """Return the columns of the data files of the next publication, which ends at `version`.
+
+    `newest` is the newest record, or None before the first publication. Raises an error if the columns of the source do
+    not fit the published columns (`IncompatibleSchema`, `ColumnsDropped`), the selection, the keys or the file format.
+    """
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source.source_columns(facts.latest, facts))
@@ -94,7 +102,10 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns of the newest record. Deselected columns count as dropped."""
+    """Return the columns of the newest record, in which columns that are no longer selected are marked as dropped.
+
+    Raises `ColumnsDropped` for such columns, unless the table has `on_dropped_column: keep`, and `SelectionChanged`.
+    """
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -102,14 +113,20 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return published columns that are no longer selected. Raises `SelectionChanged`."""
+    """Return the names of the published columns that are no longer selected.
+
+    Raises `SelectionChanged` if the new selection affects rows that are already published.
+    """
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Decide what to publish next. Changes nothing."""
+    """Read the facts about the source, and return them with the decision what to publish next. Changes nothing.
+
+    If nothing can be published, the decision is a `Finding`, which is returned and not raised.
+    """
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = source.facts(published.version if published else None, table.max_versions_per_publication)
@@ -119,6 +136,10 @@ def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[
 def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
 ) -> tuple[Facts, Repair | SourceRecreated]:
+    """Read the facts about the source, and return them with the repair of `keys` at the published version.
+
+    Returns `SourceRecreated` instead of the repair if the source is now another table. Raises `NothingPublished`.
+    """
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))
     published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)
@@ -128,19 +149,20 @@ def decide_repair(
 
 
 def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
-    """Return the first range of a decision, or the version of its snapshot."""
+    """Return the first range to publish, or the version if a snapshot is to be published."""
     return decision.version if isinstance(decision, TakeSnapshot) else decision.ranges[0]
 
 
 def last_version(what: Range | int | Repair) -> int:
-    """Return the source version up to which `what` publishes."""
+    """Return the last source version of a range or repair, or the version of a snapshot, which is an int."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit if the source is in a folder, otherwise of the last publication.
+    """Return the time of the first unpublished commit, or of the last publication if that commit cannot be read.
 
-    Returns None if the table was never published, or if its log cannot be read.
+    The commit can be read only if the source is in a local folder. Returns None if the table was never published, or if
+    its log in the landing zone cannot be read.
     """
     try:
         view = TableLog(store, table.target.folder).read_latest()

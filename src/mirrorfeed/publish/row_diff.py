@@ -1,4 +1,4 @@
-"""Find the rows that differ between two states of a source: versions, or the row hashes of an earlier state."""
+"""Find the rows of a source that differ between two versions, or between the current rows and stored row hashes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM, payload_hashes, to_land
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
-"""SQL condition for the rows of `differences` that are published or rejected."""
+"""SQL condition that selects the rows in a result of `differences` that changed or cannot be published."""
 
 
 def position_name(at: int) -> str:
@@ -27,7 +27,10 @@ def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
 
 
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the landing rows, each with a hash of all columns except its key."""
+    """Return the rows with values as in the landing zone, in columns named by position (`position_name`).
+
+    The additional column `HASH` is a hash of all columns except the key.
+    """
     landed = rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)))
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
     chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, position_name))
@@ -35,19 +38,23 @@ def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str])
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return each key once, without NULL keys, which a mirror never contains.
+    """Return each key once with its hash, without NULL keys, which a mirror never contains.
 
-    If several rows had a key, the mirror may have any of them. Then the hash of the key differs from every row's hash,
-    so that the current row is published again.
+    If several rows had a key, the mirror may have any of them. Then the result has an empty hash, which differs from
+    the hash of every row, so that the current row is published again.
     """
     return hashes.dropna(subset=list(key)).groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
 
 
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the current row of every key of both states. A deleted key has a NULL hash and no other values.
+    """Compare current rows with earlier hashes. Returns all current rows, and a row for each deleted key.
 
-    `CHANGED` is true if the row differs from the row before. `GAIN` is the change in the number of rows. `ROW_PROBLEM`
-    is the `Problem` because of which a row cannot be published.
+    `now` is a result of `with_hashes`. `before` has the key columns `key` and `HASH`. A deleted key has NULL in `HASH`
+    and in all other columns of `now`. The result has three additional columns:
+
+    - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
+    - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.
+    - `ROW_PROBLEM`: number of the `Problem` because of which the row cannot be published, or NULL.
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
@@ -68,9 +75,10 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
 
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """Return the landing rows of all differences. A missing column is NULL.
+    """Convert rows of `differences` to landing rows. A column that is missing in `rows` becomes NULL.
 
-    With exact markers, a row with a new key is an insert, and any other row an update.
+    With `with_marker`, a deleted key becomes a delete, and any other row an upsert. With `exact`, a row with a new key
+    becomes an insert instead, and any other row an update.
     """
     names = set(rows.columns)
     values = [

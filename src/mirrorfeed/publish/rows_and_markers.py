@@ -1,7 +1,8 @@
-"""Convert source rows to landing rows: convert the values, find the row and the marker of each key, and check the rows.
+"""Convert source rows to landing rows, and check them.
 
-The rows of a change feed are mostly converted by SQL text, because building a Spark plan column by column takes longer
-than reading a few changes.
+Landing rows have the columns and values of the data files, a row marker if the table has keys, and the column
+`PROBLEM`. Rows of a change data feed are mostly converted with SQL text, because building a Spark plan column by column
+takes longer than reading a few changes.
 """
 
 from __future__ import annotations
@@ -20,38 +21,38 @@ from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_ty
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
-"""Last column of every result: NULL, or the `Problem` because of which the row cannot be published.
+"""Last column of landing rows: NULL, or the number of the `Problem` because of which the row cannot be published.
 
 The change data feed reserves this name, so no published table has such a column.
 """
 DELETE_FIRST = "_commit_version"
-"""Boolean column of keys to publish again: true if a delete must precede the row, because the mirror has several rows
+"""Boolean column of the keys in a repair: true if a delete must precede the row, because the mirror has several rows
 with the key. The change data feed reserves this name too."""
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
 _MAX_FILTER_KEYS = 1_000
-"""With more keys, planning the filter takes Spark more time than the filter saves."""
+"""Maximum number of keys in a filter. With more keys, planning the filter takes Spark longer than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
 """Types by which Delta skips files correctly. It wrongly skips files whose only dates are 5 to 14 October 1582."""
 _LIVE = "_change_type IN ('insert', 'update_postimage')"
 _HASH = ("__hash_1__", "__hash_2__")
-"""128 bits of a row's values."""
+"""Columns with two 64-bit hashes of the values of a row."""
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """Return all rows, without a marker. A NULL in one of `keys` is a problem."""
+    """Return all rows of a snapshot as landing rows without a marker. A NULL in a column of `keys` is a problem."""
     problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
     return snapshot.select(*map(to_landing, columns), problem.cast("int").alias(PROBLEM))
 
 
 def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return a hash of each row's key. If no hash occurs twice, no key does."""
+    """Return a 64-bit hash of each row's key, in the column `hash`. If all hashes differ, all keys are unique."""
     return rows.select(F.xxhash64(*map(_col, keys)).alias("hash"))
 
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
-    """Return the first keys of a snapshot that are NULL or not unique: the key columns and the problem."""
+    """Return up to `limit` keys of a snapshot that are NULL or not unique, each with its problem in `PROBLEM`."""
     names = key_names(keys)
     key = [F.col(name) for name in names]
     counted = snapshot.groupBy(*(_col(name).alias(new) for name, new in zip(keys, names, strict=True)))
@@ -65,14 +66,17 @@ def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFr
 
 
 def key_names(keys: Sequence[str]) -> list[str]:
-    """Return names for the key columns that no table column can have."""
+    """Return an internal name for each key column, such as `__key_0__`."""
     return [f"__key_{i}__" for i in range(len(keys))]
 
 
 def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return the wanted keys that exist in a snapshot, each once. Both sides are in landing form."""
+    """Return those of the keys in `wanted` that exist in a snapshot, each once.
+
+    `wanted` and the result have the values of landing rows.
+    """
     by_name, key = {column.name: column for column in columns}, key_names(keys)
     key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
@@ -85,10 +89,10 @@ def existing_keys(
 def rows_of_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return the snapshot's row of each wanted key as an upsert, or a delete if there is no row.
+    """Return a landing row for each key in `wanted`: an upsert with the snapshot's row, or a delete if it has no row.
 
-    Wanted keys are in landing form, not NULL and distinct. If they have a column `DELETE_FIRST`, a key for which it is
-    true has a delete directly before its upsert.
+    `wanted` has the values of landing rows, without NULL and without duplicates. If it has a column `DELETE_FIRST` that
+    is true for a key, a delete directly precedes the upsert. Several rows with one key are a problem.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -121,12 +125,12 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return the landing rows, with a problem for text that is not valid UTF-8.
+    """Return the landing rows, with a problem in each row that contains text that is not valid UTF-8.
 
-    Delta allows any bytes in a STRING column, but readers of the files do not. Open source Delta replaces invalid bytes
-    in its change feed. So with `from_feed`, text with the replacement character is a problem too, until the source has
-    been searched.
+    With `from_feed`, text with the replacement character is a problem too (`Problem.REPLACED_TEXT`), because open
+    source Delta replaces invalid bytes in its change data feed. Then the caller must search the source.
     """
+    # Delta allows any bytes in a STRING column, but readers of the data files do not.
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
     if not texts:
         return rows
@@ -139,14 +143,20 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """Return the first rows of a snapshot with text that is not valid UTF-8. With few keys, searches only these."""
+    """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, as landing rows.
+
+    Searches at least the rows with one of `keys`. Searches all rows if `keys` has no columns or many keys.
+    """
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
 
 
 def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
-    """Convert a source column, or another value for it, to its type in the landing zone."""
+    """Return a source column, or `value` instead of it, converted to the type in the landing zone.
+
+    The result has the name of the column. A dropped column is NULL.
+    """
     if column.dropped:
         return F.lit(None).cast(column.form).alias(column.name)
     value = _col(column.name) if value is None else value
@@ -162,7 +172,7 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
 
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
-    """Return at least the rows with one of the keys. With few keys, Delta can skip files."""
+    """Return a part of a snapshot that has at least the rows with one of `keys`, so that Delta can skip files."""
     if keys.num_rows > _MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
@@ -192,18 +202,18 @@ def _col(name: str) -> SparkColumn:
 
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Return all changes of a table without keys, in commit order. Changes other than inserts are problems."""
+    """Return all changes of a table without keys as landing rows, in commit order. Updates and deletes are problems."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return one row per key whose rows differ between the two ends of the range.
+    """Return a landing row for each key whose row at the end of the range differs from its row before the range.
 
-    An upsert has the row that the key gained. A delete has only the key. The feed has complete rows before and after
-    every change. Equal rows cancel each other, so the order of events does not matter. If a key gained several rows,
-    all of them are in the source at the end of the range.
+    The row is an upsert, or a delete that has only the key. Several new rows with one key are a problem.
     """
+    # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
+    # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_names(keys)
     of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
     rows = _counted(feed, columns, keys, by=[]).selectExpr(
@@ -217,13 +227,14 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return one row per key and version that changed the key, ordered by version, with deletes before upserts.
+    """Return a landing row for each key and each version that changed the key.
 
-    A key that temporarily had two rows, or whose events are inconsistent, gets only the row of `net`, because the
-    events do not show which row is left.
+    The rows are ordered by version, and within a version, deletes come first. A key that had two rows at the same time,
+    or whose events contradict each other, has only the row of `net`, because its events do not show the remaining row.
 
-    With exact markers, a new row is an insert, and a row that replaces another row in its version is an update. If a
-    key had two rows, the mirror may have both, so a delete precedes the insert.
+    With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces another
+    row in the same version is an update. If a key had two rows, the mirror may have both, so a delete precedes the
+    insert.
     """
     key = key_names(keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -261,12 +272,13 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
 
 
 def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> tuple[str, str]:
-    """Return two SQL expressions, each a 64-bit hash of the landing values. `name` returns the SQL name of a column by
-    position.
+    """Return two SQL expressions, each of which computes a 64-bit hash of a row. Together they have 128 bits.
 
-    Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So each non-NULL value is hashed with its position, and
-    floating-point values are hashed as text. Adding a column whose values are all NULL changes no hash.
+    `payload` has the columns to hash with their positions, and `name` returns the SQL name of the column at a position.
+    Adding a column whose values are all NULL changes no hash.
     """
+    # Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So each non-NULL value is hashed with its position, and
+    # floating-point values are hashed as text.
 
     def text(at: int, column: Column) -> str:
         return f"CAST({name(at)} AS string)" if column.type in ("float", "double") else name(at)
@@ -276,9 +288,10 @@ def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], 
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine equal rows of a key into one event. `__count__` is the number of added rows minus that of removed rows.
+    """Combine the changes of equal rows, by key and by the columns `by`, into one row of the result.
 
-    Events with count 0 are left out. If the count is positive, the event has the values of the row.
+    `__count__` is the number of added rows minus the number of removed rows. Rows whose count would be 0 are left out.
+    If the count is positive, the result has the values of the row, otherwise only its key and hashes.
     """
     # Name columns by position, so that the names cannot clash with the names below.
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]

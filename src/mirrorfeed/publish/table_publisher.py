@@ -1,7 +1,8 @@
-"""Publish one table: read the state, perform one step, and read the state again.
+"""Publish one table.
 
-Steps: finish an earlier publication, clean up, decide, stage files, add a record. The source is a protocol
-(`ChangeSource`), so that tests can run this loop without Spark and inject a fault at every call.
+A loop reads the table's log, finishes the renames of the newest record, cleans up, decides what to publish next, stages
+the files and adds a record. The source is a protocol (`ChangeSource`), so that tests can run this loop without Spark
+and inject a fault at every call.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
 
 
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
-"""Errors that row values cause in a condition. All other expressions of a publication accept every value."""
+"""Spark errors that values of rows cause in the condition `where`. Other expressions of a publication accept every
+value."""
 
 
 def publish(
@@ -73,11 +75,14 @@ def publish(
 ) -> TableResult:
     """Publish all versions up to the newest version at the start or, with `repair_keys`, the rows of these keys again.
 
-    Updates and returns `result`. `stop` takes effect between two records, when no file is left to rename. Raises
-    `MirrorfeedError`, for example if the decision is a finding.
+    Returns `result`, or a new result without this argument. The result is updated during the run, and passed to
+    `on_step` before files are staged and after a record is added. If `stop` returns True, the run ends before the next
+    publication, when no file is left to rename.
 
-    A repair is a record at the published version, with the row that each key has in the source at that version. So a
-    key that did not need a repair changes nothing, and the next publication corrects a key that changed since then.
+    Raises a `Finding` if the source cannot be published, and other subclasses of `MirrorfeedError`.
+
+    A repair adds a record at the published version, with the row that each key has in the source at that version. It
+    changes nothing for keys whose rows are already equal. Later changes of a key are published as usual.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
@@ -129,7 +134,7 @@ def publish(
 
 @dataclass
 class _Run:
-    """The steps of publishing a table."""
+    """Steps of publishing one table. They update `result`."""
 
     source: ChangeSource
     log: TableLog
@@ -140,7 +145,7 @@ class _Run:
     clock: Callable[[], float]
 
     def commit(self, view: View, record: Record) -> View | None:
-        """Add the record. Returns the view after it, or None if the log is gone."""
+        """Add a record to the log. Returns a view from a read after the write, or None if there is no log any more."""
         started = self.clock()
         self.result.sent[record.batch] = view.log_id, record
         after = self.log.add_record(view, record)
@@ -148,9 +153,10 @@ class _Run:
         return after
 
     def finish(self, view: View | None) -> View | None:
-        """Rename the remaining files of the newest publication, report records that were added, and clean up.
+        """Rename the remaining files of the newest record, and delete old records and files that are not needed.
 
-        Returns the view after the renames, or None if there is no log.
+        Adds records that the log contains to the result. Returns the view after the renames, or None if there is no
+        log.
         """
         earlier, started, first_view = len(self.result.records), self.clock(), view
         if view:
@@ -175,7 +181,7 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add the records that this or an earlier attempt sent to the result, if the log contains them."""
+        """Add the records in `result.sent` to the result if the log contains them. `view` must be from a later read."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -186,7 +192,10 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Raise an error if the configured keys or the selected rows differ from those of the last publication."""
+        """Raise `KeysChanged` or `SelectionChanged` if the configuration does not fit the newest record.
+
+        Does nothing before the first publication.
+        """
         if view is None or view.newest is None:
             return
         keys, wanted = view.newest.keys, self.table.target_keys
@@ -198,14 +207,14 @@ class _Run:
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files. Returns the view to which the record that publishes the files can be added, and the record.
+        """Stage the files of a publication. Returns the view to whose log its record can be added, and the record.
 
-        Returns `NothingNew` if the source does not differ, and None if another publisher was first, or if another table
-        now has the name of the source. If there is no record to add, the staged files are deleted.
-
-        Without a view, the log is created. `_metadata.json` is written only after the rows have been checked: Fabric
-        reports a table without data as an error, and published keys can never be changed.
+        An int in `what` is the version of a snapshot. Without a view, creates the log. Returns `NothingNew` if a
+        comparison found no difference, and None if another publisher was first or another table replaced the source.
+        Without a record to add, and after an error, the staged files are deleted.
         """
+        # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
+        # as an error, and published keys can never be changed.
         started, table, source, version = self.clock(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
@@ -292,7 +301,11 @@ class _Run:
 def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Convert bad rows and unexpected errors to a `MirrorfeedError` that names the range, its operations and a fix."""
+    """Context manager that converts errors while a range, or a snapshot's version, is published to `MirrorfeedError`.
+
+    Raises `RowsRefused` for `BadRows`, `BadCondition` for values that the condition of `selection` does not accept, and
+    `Unexpected`, with the operations of the range, for unknown errors.
+    """
     try:
         yield
     except MirrorfeedError:
@@ -313,7 +326,7 @@ def range_errors(
 
 
 def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
-    """Return the operations in the order of their first commit, with counts above 1."""
+    """Return the operations of the commits in a range as text, such as `2 WRITE, MERGE`, in order of first commit."""
     inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
     counts = Counter(commit.operation for commit in commits if commit.version in inside)
     return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())

@@ -1,4 +1,4 @@
-"""Result of publishing a table, for display only. No decision depends on it."""
+"""Result and progress of publishing one table in a run."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 5.0
-"""Seconds from which the look-ups of a publication are worth a remark."""
+"""Minimum seconds that looking up deleted keys in a publication takes to be reported in `remarks`."""
 
 
 @dataclass(slots=True)
 class TableResult(Row):
-    """Result and progress of a run for one table. Counts only publications, not failed attempts."""
+    """Result of a run for one table. Counts only publications, not failed attempts."""
 
     QUIET = "{tables}: nothing new."
 
     table: str = shown("table")
     what: str = shown("published", init=False)
-    """What was published, in words: a snapshot, versions, or nothing new."""
+    """Published versions as text, such as `snapshot to 3` or `4 to 7`. Otherwise `nothing new at 7`, `failed` or
+    `stopped`."""
     from_version_exclusive: int | None = None
     """Last version before the published range. None for a snapshot, or if nothing was published."""
     to_version_inclusive: int | None = None
+    """Last version that the run published. None if nothing was published."""
     published_version: int | None = None
     """Version up to which the table is published, by this run or an earlier one."""
     inserts: int = shown("inserts", nonzero, default=0)
@@ -37,43 +39,44 @@ class TableResult(Row):
     seconds: float = shown("took", duration, right=True, default=0.0)
     """Time spent on this table, without waiting for other tables."""
     lag_versions: int | None = shown("lag", init=False)
-    """Source versions that are not published yet."""
+    """Number of source versions that are not published yet. None if unknown."""
     tries: int = 1
-    """Attempts in this run."""
+    """Number of attempts in this run."""
     error: MirrorfeedError | None = None
     reseeded: MirrorfeedError | None = None
-    """Reason why the table was reloaded from a snapshot, if it was."""
+    """Error because of which the table was reloaded from a snapshot, or None."""
     stopped: bool = False
     """True if the run was stopped before everything was published."""
     keys_checked: bool = field(default=True, repr=False)
+    """False if the table has `validate_keys: none`."""
     published_before: bool = field(default=False, repr=False)
-    """True if the ledger has publications of a table whose log did not exist."""
+    """True if the ledger has earlier publications of the table, although the landing zone had no log of it."""
     freshness_target_minutes: float | None = field(default=None, repr=False)
     """Freshness target in minutes, from commit to publication."""
     decision: str = field(default="", repr=False)
-    """Next step. Empty once a view shows that the step is done."""
+    """Text of what is being published, such as `versions 4 to 7`. Empty after the record was added."""
     latest: int | None = field(default=None, repr=False)
-    """Newest version of the source."""
+    """Newest version of the source, or None if unknown."""
     records: list[Record] = field(default_factory=list, repr=False)
-    """Records that the run added or finished."""
+    """Records that the run added to the log, or whose files it finished renaming."""
     measured: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    """Measurements of each record by batch, as in the ledger.
+    """Measurements by the batch of the record, with the names of the ledger's columns.
 
     `stage_seconds`, `record_seconds`, `rename_seconds`, `lag_seconds`, `lag_versions` and `retries`; also
     `look_up_seconds`, if keys were looked up. A record that an earlier run added has only `rename_seconds`.
     """
     sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
-    """Log id and record by batch, of sent records whose outcome no view has shown yet."""
+    """Records that were sent to the log but not yet found in a view, with the log's id. The key is the batch."""
     differed: str = field(default="", repr=False)
-    """How Spark's files differed from other files of the table and had to be rewritten."""
+    """Difference in the schema because of which Spark's files were rewritten. Empty if none were rewritten."""
     retention_warning: MirrorfeedError | None = field(default=None, repr=False)
-    """Warning that the source keeps changes for too short a time."""
+    """Warning that the source may delete changes before they are published."""
     missing_file_warning: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that the last data file was removed, possibly before Fabric consumed it."""
     source_note: MirrorfeedError | None = field(default=None, repr=False)
-    """Note that changes were not read from the feed, for example because of a gap."""
+    """Warning that changes were not read from the change data feed, for example because of a gap."""
     cleanup_error: MirrorfeedError | None = field(default=None, repr=False)
-    """Reason why leftover files were not deleted. They do no harm."""
+    """Error because of which old records or staged files were not deleted. These files do no harm."""
 
     def __post_init__(self) -> None:
         latest, published = self.latest, self.published_version
@@ -92,13 +95,13 @@ class TableResult(Row):
 
     @property
     def rows(self) -> dict[str, int]:
-        """Published rows by marker, without zeros."""
+        """Number of published rows by marker, without zeros."""
         counts = {marker: getattr(self, f"{marker}s") for marker in MARKERS}
         return {marker: count for marker, count in counts.items() if count}
 
     @property
     def step(self) -> str:
-        """Current step of the run, in words."""
+        """Progress as text: `publishing` with the versions until their record is added, then the text of `in_words`."""
         return f"publishing {self.decision}" if self.decision else self.in_words
 
     @property
@@ -161,6 +164,7 @@ class TableResult(Row):
 
 
 def add_record(result: TableResult, record: Record) -> None:
+    """Add the versions, files and rows of a record to a result."""
     if not result.records:
         result.from_version_exclusive = record.from_version_exclusive
     result.records.append(record)
