@@ -1,7 +1,8 @@
-"""Append new versions of a table to its history: read, decide, append, and read again, until all are appended.
+"""Append new versions of a table to its permanent history, until all are appended.
 
-An append is one commit of rows and record, and Delta accepts each record number once. So the newest record shows what
-was appended, whatever this run or a concurrent run did before it stopped. The response of an append is never trusted.
+Each append is one commit with rows and a record, and Delta accepts each record number once. A run reads the newest
+record before and after each append. This record shows what was appended, whatever this run or a concurrent run did
+before it stopped. The response of an append is never trusted.
 """
 
 from __future__ import annotations
@@ -63,32 +64,32 @@ from mirrorfeed.source.versions import operation_parameters
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
 _REPEAT_FACTOR = 2
-"""A record is repeated at the archive age of files divided by this factor."""
+"""The newest record is repeated when its age reaches the archive interval of the history, divided by this number."""
 
 
 @dataclass
 class AppendProgress:
-    """Versions that a run has appended for a table so far."""
+    """Records that a run has appended to the history of a table so far."""
 
     records: list[HistoryRecord] = field(default_factory=list)
     newest_version: int | None = None
-    """Newest version in the history."""
+    """Newest version of the table in the history. None if the history is empty."""
     restarts: list[Terminal] = field(default_factory=list)
-    """Reasons why the history continued with a snapshot."""
+    """Findings after which the history continued with a snapshot."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """The next append."""
+    """Versions to append next, with their columns and rows."""
 
     facts: Facts
     what: Range | int | None
-    """Range, version of a snapshot, or None if there is nothing new."""
+    """Range, version of a snapshot, or None if there are no new versions."""
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
-    """Rows to append, as the feed returns them."""
+    """Rows to append, as the feed returns them. None if the versions change no rows."""
     reason: Terminal | None = None
-    """Reason for a snapshot that continues the history."""
+    """Finding after which the history continues with this snapshot. None for the first snapshot, and for ranges."""
 
 
 def append_versions(
@@ -99,10 +100,14 @@ def append_versions(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     progress: AppendProgress | None = None,
 ) -> AppendProgress:
-    """Append all versions up to the newest version at the start. Raises an error if this is impossible.
+    """Append all versions of a table to its history, up to the version that is newest at the start. Returns the
+    progress.
 
-    With `begin_again`, the history continues with a snapshot if versions are lost, and lacks the lost versions.
-    `progress` is updated after each append, so it is also correct if a later append fails.
+    With `begin_again`, the history continues with a snapshot if versions cannot be appended, and lacks these versions.
+    Otherwise, `HistoryInterrupted` is raised, unless the configuration allows the snapshot. `progress` is updated after
+    each append, so it is also correct if a later append fails.
+
+    Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict` if other runs append at the same time.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), begin_again, now)
@@ -169,7 +174,12 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a snapshot to continue with, if this is configured or requested. Otherwise raise the finding."""
+        """Return a snapshot with which the history continues after a finding, if `begin_again` or the configuration
+        allows it.
+
+        Otherwise, raises `HistoryInterrupted`. Raises `SourceReplaced` if the source is another table, and the finding
+        itself if the history is empty.
+        """
         if view is None or view.newest is None:
             raise finding
         version, history = view.newest.to_version_inclusive, str(self.history.table)
@@ -207,16 +217,16 @@ class _Append:
             archive_interval.set_first(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
-        """Return whether the newest record must be repeated before its file is archived."""
+        """Return whether the newest record must be appended again, before its file is archived."""
         if view.newest is None or view.archive_days is None:
             return False
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Append a record and its rows. Returns the record, and whether Delta reported no error.
+        """Append a record and the rows of `step`. Returns the record, and whether Delta reported no error.
 
-        Only the next read shows whether the record was appended. Returns no record if the source was replaced or has
-        other partition columns now.
+        Only the next read shows whether the record was appended. Returns None instead of the record, and appends
+        nothing, if the source was replaced or now has other partition columns.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
@@ -282,7 +292,7 @@ class _Append:
         return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """Return a step with the first versions of a range, as long as their columns are the same."""
+        """Return the next append for a range: its first versions, up to the version before the columns change."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
@@ -306,7 +316,11 @@ class _Append:
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
-    """Return the last version that equals the first one. After a change, all versions must be different."""
+    """Return the last version, from `first` to `last`, that equals the version `first`. Uses a binary search.
+
+    `is_equal` compares a version with the version `first`. After the first different version, all versions must be
+    different.
+    """
     if is_equal(last):
         return last
     return bisect_left(range(last), True, lo=first + 1, key=lambda version: not is_equal(version)) - 1

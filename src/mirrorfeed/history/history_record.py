@@ -1,7 +1,8 @@
-"""Records of a history, their segments, and the source's columns through all versions. Pure.
+"""Records of a permanent history: parse and check records, find versions, and map columns of the source to columns of
+the history.
 
-Each append commits its rows and one record. A record is self-contained, and the newest record is the state of the
-history.
+Each append commits its rows and one record. A record is complete without older records, and the newest record describes
+the newest version in the history. All functions are pure.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def _type(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryColumn:
+    """Column of the source at the versions of a record."""
+
     name: str
     """Name in the source."""
     type: Annotated[str, AfterValidator(_type)]
@@ -59,7 +62,7 @@ class HistoryColumn:
     stored_as: str
     """Column of the history that contains the values."""
     origin: str
-    """Identifies the column under all names that it has had."""
+    """Id of the column, which stays the same when the column is renamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +81,20 @@ class HistoryRecord:
     """
     to_version_inclusive: Count
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
-    """Commits of the record's versions. For a snapshot, the commit of its version."""
+    """Commits of the source in the range of the record. For a snapshot, the commit of its version."""
     columns: tuple[HistoryColumn, ...]
-    """Columns, the same for all versions of the record."""
+    """Columns of the source, which are the same for all versions of the record."""
     partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
     """Number of rows in the history after this append, including records."""
     base: Count
-    """Version of the history that was read before the append."""
+    """Version of the history's Delta table that was read before the append."""
     build: str
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Schema in Spark's JSON form."""
+        """Schema of the source in Spark's JSON form."""
         return {
             "fields": [
                 {"name": each.name, "type": json.loads(each.type), "nullable": each.nullable, "metadata": {}}
@@ -109,7 +112,8 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Parse a record of a history. Raises `DamagedFile`."""
+    """Return a record from its JSON text. `history` is the name for errors. Raises `DamagedFile` if the text is
+    invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:
@@ -120,11 +124,11 @@ def parse_record(text: str, history: str) -> HistoryRecord:
 
 
 Segment = Sequence[HistoryRecord]
-"""A snapshot and the ranges that follow it without a gap."""
+"""Records of a snapshot and of the ranges that follow it without a gap, in ascending order."""
 
 
 def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
-    """Split all records of a history, in order, before each snapshot."""
+    """Return the segments of a history. `records` are all its records, in ascending order."""
     starts = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
     return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)]
 
@@ -134,7 +138,8 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """Return the newest segment that contains this version."""
+    """Return the newest segment that contains a version of the source. Returns None if no segment contains the
+    version."""
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
@@ -142,7 +147,7 @@ def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | No
 
 
 def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None:
-    """Return the version that the table had at a time, or None if the time is not within a segment."""
+    """Return the version of the source that was the newest at `time`. Returns None if no segment contains this time."""
     for segment in reversed(split_segments(records)):
         first, last = first_and_last_commit(segment)
         if first.timestamp <= time <= last.timestamp:
@@ -152,12 +157,12 @@ def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None
 
 
 def find_record(segment: Segment, version: int) -> HistoryRecord:
-    """Return the record that added a version of the segment."""
+    """Return the record whose snapshot or range contains a version. The segment must contain the version."""
     return next(record for record in segment if version <= record.to_version_inclusive)
 
 
 def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
-    """Return why records are missing or out of order, or None."""
+    """Return a description of missing or inconsistent records, or None if all records are complete and in order."""
     if [record.number for record in records] != list(range(1, len(records) + 1)):
         return f"its records have the numbers {', '.join(str(record.number) for record in records)}"
     if records and records[0].from_version_exclusive is not None:
@@ -174,7 +179,10 @@ def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
 
 
 def snapshot_columns(schema: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> tuple[HistoryColumn, ...]:
-    """Return the columns of a snapshot. `existing` has the history's columns with their types in JSON form."""
+    """Return the columns for the record of a snapshot at `version`, where the source has the schema `schema`.
+
+    `existing` has the types of the history's columns by name. Schemas and types are in Spark's JSON form.
+    """
     return tuple(_new_column(field, version, existing) for field in _fields(schema))
 
 
@@ -188,9 +196,12 @@ def next_columns(
     renamed: Mapping[str, str] = {},
     dropped: Collection[str] = (),
 ) -> tuple[HistoryColumn, ...]:
-    """Return the columns at a version, from the columns of the previous version. `renamed` maps old to new names.
+    """Return the columns for a record that starts at `version`, from the columns `before` of the previous version.
 
-    Raises `ColumnsIncompatible`.
+    `schema` is the schema of the source at `version`. `existing` has the types of the history's columns by name.
+    Schemas and types are in Spark's JSON form. `renamed` maps old to new names of columns.
+
+    Raises `ColumnsIncompatible` if a column is missing but not in `dropped`, or if its new type is not wider.
     """
     known = {fold(renamed.get(column.name, column.name)): column for column in before if column.name not in dropped}
     fields = _fields(schema)
@@ -213,7 +224,8 @@ def next_columns(
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
-    """Return, in words, the columns that a read with this schema cannot return."""
+    """Return a description of each column that a read with this schema cannot return: missing, or of an incompatible
+    type."""
     types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
     other = [each for each in columns if not can_widen(types.get(each.name, each.type), each.type)]
@@ -237,13 +249,17 @@ def can_widen(wide: str, narrow: str) -> bool:
 
 
 def may_widen(type_: str) -> bool:
-    """Return whether Delta can widen a type, in JSON form, or widen another type to it."""
+    """Return whether Delta can widen a type, in JSON form, to another type, or another type to this one."""
     parsed = json.loads(type_)
     return isinstance(parsed, str) and (parsed in _NUMBERS or _DECIMAL.fullmatch(parsed) is not None)
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the old and the new name of the top-level column that a commit renamed, if any."""
+    """Return the old name and the new name of the top-level column that a commit renamed. Returns an empty mapping if
+    none.
+
+    `operation` and `parameters` are the columns of DESCRIBE HISTORY.
+    """
     if operation != RENAME:
         return {}
     old, new = (split_name(parameters[name]) for name in ("oldColumnPath", "newColumnPath"))
@@ -251,17 +267,19 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
 
 
 def dropped_columns(operation: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the top-level columns that a commit dropped."""
+    """Return the top-level columns that a commit dropped. Returns an empty tuple if the commit dropped none."""
     paths = json.loads(parameters["columns"]) if operation == DROP else []
     return tuple(path[0] for path in map(split_name, paths) if len(path) == 1)
 
 
 Spans = Sequence[tuple[int, str | None]]
-"""Last version of each span of versions, and the history's column. None if the source did not have the column."""
+"""Spans of versions, in ascending order: the last version of each span, and the column of the history with the values.
+The column is None if the source did not have the column."""
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the source columns at `version`, each with the history columns that have its values up to it."""
+    """Return the columns of the source at `version`, each with the columns of the history that contain its values by
+    version."""
     last = find_record(segment, version)
     columns = []
     for column in last.columns:
@@ -275,13 +293,13 @@ def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, 
 
 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two schemas have the same columns in the same order."""
+    """Return whether two schemas have the same columns in the same order, with equal types and nullability."""
     columns = [[(f["name"], _type_json(f["type"]), f["nullable"]) for f in _fields(each)] for each in (one, other)]
     return columns[0] == columns[1]
 
 
 def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the fields except those of type `void`, which contain only NULL."""
+    """Return the fields of a schema except those of type `void`, which contain only NULL."""
     return [field for field in schema["fields"] if field["type"] != "void"]
 
 
@@ -293,7 +311,8 @@ def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, s
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
-    """Return the column's name or, if the history has a column of that name with another type, a new name."""
+    """Return the name of the history's column for values of this type: `name`, or a new name if `name` has another
+    type."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
     stored, stored_type = by_name.get(fold(name), (name, type_))
     return stored if stored_type == type_ else f"{name}__v{version}"
@@ -304,7 +323,7 @@ def _type_json(type_: Any) -> str:
 
 
 def _plain_type(type_: Any) -> Any:
-    """Return a type without metadata and with all parts nullable, like the columns of a history."""
+    """Return a type as a history stores it: without metadata, and with all parts nullable."""
     if isinstance(type_, str):
         return "string" if _TEXT.fullmatch(type_) else type_
     match type_["type"]:

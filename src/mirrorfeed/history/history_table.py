@@ -1,4 +1,5 @@
-"""The Delta table of a history: its columns, rows and records, the commit that appends both, and foreign writes."""
+"""The Delta table of a permanent history: read its rows and records, append to it, and detect writes of other
+processes."""
 
 from __future__ import annotations
 
@@ -46,12 +47,11 @@ _OWN_COLUMNS = {
 records in the last three. Records have no date, so they are in a separate partition and can be read without rows."""
 _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
-"""Value of `txnAppId`. Delta accepts each record number once for this id, from any writer."""
+"""Value of `txnAppId`. Delta accepts each record number only once with this value, from any writer."""
 _MAPPING = "delta.columnMapping.mode"
 _SECONDS_PER_DAY = 86_400
 _MARGIN = 16
-"""Number of commits to read at once. Usually sufficient to reach the newest record, even if more are added
-meanwhile."""
+"""Number of commits to read at once. Usually sufficient to reach the newest record, even if other commits follow it."""
 _CHANGES_ROWS = (
     *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
     *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
@@ -85,9 +85,9 @@ class HistoryTable:
     table: Source
 
     def read_view(self) -> HistoryView | None:
-        """Read the newest version, or return None if the history does not exist.
+        """Return a view of the newest version, or None if the history does not exist.
 
-        Raises `HistoryChanged` if somebody else changed rows.
+        Raises `HistoryChanged` if another process changed rows, and `NotAHistory` if the table is not a history.
         """
         try:
             info = read_table_info(self.spark, self.table)
@@ -110,7 +110,7 @@ class HistoryTable:
         return view
 
     def create(self, *, mapped: bool) -> None:
-        """Create an empty history if it does not exist."""
+        """Create an empty history if it does not exist. `mapped` turns on column mapping."""
         columns = ", ".join(f"{name} {type_}" for name, type_ in _OWN_COLUMNS.items())
         properties = {"delta.appendOnly": "true", **({_MAPPING: "name"} if mapped else {})}
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -120,20 +120,21 @@ class HistoryTable:
         )
 
     def map_columns(self) -> None:
-        """Turn on column mapping, for names that Delta otherwise rejects."""
+        """Turn on column mapping, so that columns can have names that Delta otherwise rejects."""
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
-        """Return all records in order. Raises `HistoryChanged`."""
+        """Return all records in ascending order. Raises `HistoryChanged` if records are missing or inconsistent."""
         all_records = view.records if view.archive_days is None else self._records(view.version, None)
         if disorder := records.find_disorder(all_records):
             raise self._changed(disorder)
         return all_records
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
-        """Append the rows, in the form of `to_stored_rows`, and the record in one commit.
+        """Append a record and its rows, as `to_stored_rows` returns them, in one commit. `rows` is None if there are no
+        rows.
 
-        Delta ignores a record number that it has already accepted.
+        If Delta has already accepted the number of the record, it appends nothing and reports no error.
         """
         record_row = self.spark.range(1).select(
             F.lit(record.number).cast("bigint").alias("_record_number"),
@@ -146,9 +147,10 @@ class HistoryTable:
         writer.option("txnAppId", _APP_ID).option("txnVersion", str(record.number)).append()
 
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
-        """Return the rows of the versions `after + 1` to `to` of a segment, as the feed returns them.
+        """Return the rows of the versions `after + 1` to `to` of a segment, in the form of the change data feed.
 
-        The rows have the columns of the last version. Raises `HistoryChanged` if they are not the appended rows.
+        The rows have the columns of the version `to`. Raises `HistoryChanged` if the number of rows differs from the
+        records, and `ArchivedFilesNeeded` if archived files are needed that are not restored.
         """
         needed = [
             each
@@ -175,7 +177,8 @@ class HistoryTable:
         return policy.days if policy else None
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
-        """Return the rows of consecutive records. Raises `ArchivedFilesNeeded` before any row is read."""
+        """Return the rows of consecutive records, as they are stored. Raises `ArchivedFilesNeeded` before any row is
+        read."""
         commits = [commit for record in records for commit in record.commits]
         # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
         days = [commit.timestamp.astimezone(UTC).date() for commit in commits] or [date.min]
@@ -196,9 +199,10 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """Return the number of rows, and the records.
+        """Return the number of rows and the records at a version, as in `HistoryView.records`.
 
-        Spark runs two jobs for this, so delta-rs is used if possible: without column mapping and archived files.
+        Spark runs two jobs for these results, so delta-rs is used if possible: without column mapping and archived
+        files.
         """
         local = None if is_mapped or archive_days is not None else open_local_table(self.table, version)
         if local is not None and (count := count_rows(local)) is not None:
@@ -223,7 +227,10 @@ class HistoryTable:
         return tuple(records.parse_record(text, str(self.table)) for _, text in sorted(numbered))
 
     def _check_commits(self, commits: Sequence[Mapping[str, Any]], version: int, newest: HistoryRecord) -> None:
-        """Raise `HistoryChanged` if the log shows that somebody else changed rows since the newest record."""
+        """Raise `HistoryChanged` if another process changed rows of the history since the newest record.
+
+        `commits` are the last commits of the history, up to `version`.
+        """
         if commits[0]["version"] > newest.base + 1:
             commits = read_history(self.spark, self.table, version - newest.base + _MARGIN)
         since = [commit for commit in commits if newest.base < commit["version"] <= version]
@@ -235,10 +242,10 @@ class HistoryTable:
 
 
 def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapping[str, Any] | None:
-    """Return the first commit that changed rows and is not the append of this batch.
+    """Return the first commit that changed rows and is not the append of this batch. Returns None if there is none.
 
-    The commits are rows of DESCRIBE HISTORY in ascending order. An append has its batch in `userMetadata`. Commits that
-    a RESTORE reverted do not count. After log cleanup fewer commits are known, so callers also count rows.
+    `commits` are rows of DESCRIBE HISTORY in ascending order. An append has its batch in `userMetadata`. Commits that a
+    RESTORE reverted do not count. After log cleanup, DESCRIBE HISTORY has fewer commits, so callers also count rows.
     """
     foreign: list[Mapping[str, Any]] = []
     for commit in commits:
@@ -251,7 +258,7 @@ def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapp
 
 
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:
-    """Convert rows of the feed to the columns of the history."""
+    """Return rows of the change data feed with the columns in which a history stores them."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
     day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / _SECONDS_PER_DAY).cast("int"))
     values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
@@ -259,7 +266,7 @@ def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFra
 
 
 def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
-    """Return the rows of a snapshot as the feed would return them if its commit had inserted all of them."""
+    """Return the rows of a snapshot as the change data feed would return them if `commit` had inserted all of them."""
     return snapshot.select(
         "*",
         F.lit("insert").alias("_change_type"),
@@ -269,12 +276,13 @@ def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
 
 
 def maps_columns(table: TableInfo | Facts) -> bool:
-    """Return whether the table has column mapping, so that columns can have names that Delta otherwise rejects."""
+    """Return whether the table has column mapping, so that its columns can have names that Delta otherwise rejects."""
     return table.properties.get(_MAPPING, "none") != "none"
 
 
 def check_names(table: str, schema: Mapping[str, Any]) -> None:
-    """Raise `ReservedHistoryNames` if the source has a column with a name of `_OWN_COLUMNS`."""
+    """Raise `ReservedHistoryNames` if a column of the source has a name that is reserved for the history's own
+    columns."""
     reserved = {fold(name) for name in _OWN_COLUMNS}
     if conflicts := [field["name"] for field in schema["fields"] if fold(field["name"]) in reserved]:
         raise ReservedHistoryNames(table=table, columns=conflicts)
@@ -286,12 +294,14 @@ def _timestamp(at: datetime) -> Column:
 
 
 def _as_type(value: Column, column: HistoryColumn) -> Column:
-    """Convert the value to the type of its column, if the type can be wider or narrower elsewhere in the history."""
+    """Return the value, cast to the type of its column if Delta can widen this type, because the value may then have
+    another type."""
     return value.cast(json.loads(column.type)) if may_widen(column.type) else value
 
 
 def _value(spans: Spans) -> Column:
-    """Return the value of a column, which is stored in different columns depending on the row's version."""
+    """Return the values of a source column from the columns of the history that store them, depending on the row's
+    version."""
     *earlier, (_, value) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
     for to, earlier_value in reversed(earlier):
         value = F.when(F.col("_commit_version") <= to, earlier_value).otherwise(value)

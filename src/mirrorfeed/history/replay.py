@@ -1,4 +1,4 @@
-"""Rebuild a version of a table from its history, as a new table."""
+"""Rebuild a version of a table from its permanent history, as a new table."""
 
 from __future__ import annotations
 
@@ -40,9 +40,13 @@ class Replay(Row):
 
 
 def replay(spark: SparkSession, history: Source, into: Source, at: str | int) -> Replay:
-    """Create the table as it was at a version, or at a time in the session's time zone, in one commit.
+    """Create the table `into` in one commit, with the rows and columns that the source had at `at`. Returns the result.
 
-    Raises `NotInHistory`, `HistoryChanged` or `TargetExists`.
+    `at` is a version of the source, or a time in the session's time zone. If an earlier run created the same table, the
+    table is not changed.
+
+    Raises `HistoryEmpty`, `BadBound` if `at` is invalid, `NotInHistory`, `HistoryChanged`, `ArchivedFilesNeeded`, or
+    `TargetExists` if `into` is another table.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
@@ -74,7 +78,11 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
 
 
 def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) -> int:
-    """Return the requested version. Raises `NotInHistory`."""
+    """Return the version of the source for `at`, which is a version or a time. For a time, this is the version that was
+    the newest at that time.
+
+    Raises `NotInHistory` if no segment contains the version or time. `history` is the name for this error.
+    """
     if isinstance(at, datetime):
         version = segments.find_version(records, at)
     else:
@@ -89,10 +97,13 @@ def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) 
 
 
 def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
-    """Return the rows that remain after all changes since a snapshot.
+    """Return the rows that remain after all changes in `changes`, which start with the rows of a snapshot as inserts.
 
     Rows without a key may occur several times, and the feed identifies rows only by their values. So equal rows are
-    counted: the number of inserts minus the number of deletes remains.
+    counted: the number of inserts minus the number of deletes remains. When the result is read, Spark raises an error
+    if a row has more deletes than inserts.
+
+    `record` has the columns of the result.
     """
     names = [column.name for column in record.columns]
     step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
@@ -116,7 +127,8 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 
 
 def _groupable(value: Column, type_: object) -> Column:
-    """Convert a value so that grouping is exact. Spark groups 0.0 and -0.0 together, and cannot group by a variant."""
+    """Return a value by which rows can be grouped exactly. Spark groups 0.0 and -0.0 together, and cannot group by a
+    variant."""
     if type_ in ("float", "double"):
         return value.cast("string")
     return F.to_json(F.struct(value)) if '"variant"' in json.dumps(type_) else value
