@@ -223,9 +223,10 @@ def step(table: str) -> Result[results.Interval]:
 def rule(
     table: str, merge: str | None, paused: bool, remove: bool, take_over: bool, interval: str | None
 ) -> results.Lifecycle | None:
-    """Print a lifecycle policy with the rules of TABLE and all other rules of the exported policy.
+    """Print a lifecycle policy with the rules of TABLE and, with --merge, all other rules of an exported policy.
 
-    Exits with 1 if the policy does not fit the interval of TABLE.
+    Does not apply the policy: the command for that is printed to standard error. Exits with 1 if the policy has a
+    problem for TABLE, such as a wrong number of days.
     """
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")

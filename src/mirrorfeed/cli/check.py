@@ -171,7 +171,11 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 
 
 def _feed_of_zone(landing_zone: str) -> Feed:
-    """Return a feed for a landing zone from the command line. OneLake is read with the configured credential."""
+    """Return a feed without tables of its own for a landing zone: a folder or an address in OneLake.
+
+    OneLake is read with the credential of the configuration file, if the file exists. Raises `BadAddress` or
+    `NoLandingZone`.
+    """
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.validators import is_onelake, parse_onelake_address

@@ -62,7 +62,8 @@ _SECTIONS = {
 class _Command(click.Command):
     """A command with the options --json and, unless it reads no configuration, --config.
 
-    Prints the `Result` or the single row that the command returns.
+    Prints the `Result` or the single row that the function of the command returns, and exits. The exit code is 0 if all
+    rows are ok, otherwise 1.
     """
 
     def __init__(self, *args: Any, reads_config: bool = True, **options: Any) -> None:
@@ -82,7 +83,7 @@ class _Command(click.Command):
 
 
 def show(result: Result[Any]) -> NoReturn:
-    """Print a result, and exit with 1 if a row is not ok."""
+    """Print a result as tables or as JSON, and exit with 0 if all rows are ok, otherwise with 1."""
     if prints_json():
         print_json(result.to_dict())
     else:
@@ -159,7 +160,10 @@ class _Commands(click.Group):
 
 
 def confirmation(yes: bool) -> Callable[..., None]:
-    """Return a function that prints consequences and, without `--yes`, raises `NotConfirmed` unless a person agrees."""
+    """Return a function that prints the consequences of a deletion or change, and asks for confirmation unless `yes`.
+
+    The function raises `NotConfirmed` if the user does not confirm.
+    """
 
     def confirm(*consequences: str) -> None:
         click.get_current_context().meta[PROGRESS].stop()
@@ -178,7 +182,7 @@ def confirmation(yes: bool) -> Callable[..., None]:
 
 
 def prints_json() -> bool:
-    """Return whether the command has the option --json."""
+    """Return whether the running command was called with --json."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON))
 
@@ -219,7 +223,10 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_or_empty() -> Feed:
-    """Return the feed of the configuration file, or a feed without tables if the default file does not exist."""
+    """Return the feed of the configuration file. If the default file does not exist, return a feed without tables.
+
+    A feed without tables has the ledger of the option --ledger.
+    """
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
@@ -231,7 +238,7 @@ def feed_or_empty() -> Feed:
 
 
 def load_config() -> Config:
-    """Read the configuration file. The options before the command override the file. Patterns are not expanded."""
+    """Return the configuration in the file, with the values of the global options. Patterns are not expanded."""
     from mirrorfeed.config import loader
 
     context = click.get_current_context()
@@ -239,7 +246,7 @@ def load_config() -> Config:
 
 
 def load_config_if_exists() -> Config | None:
-    """Read the configuration file, or return None if the default file does not exist."""
+    """Return the result of `load_config`, or None if the default file does not exist."""
     is_default = click.get_current_context().meta[_CONFIG] == FILE
     return None if is_default and not Path(FILE).exists() else load_config()
 

@@ -1,4 +1,4 @@
-"""The steps of running tables on the terminal, the log of `publish --follow`, and Ctrl-C and SIGTERM."""
+"""Output of running commands (`Steps`, `FollowLog`), and handling of Ctrl-C and SIGTERM (`Interruption`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLEAR_LINE = b"\r\x1b[K"
 
 
 class Interruption:
-    """Records whether a signal requested this command to stop.
+    """Records whether a signal requested this command to stop. Calling the object returns True after a request.
 
     A command that can stop between two steps calls `defer`: the first signal then requests a stop, and a second Ctrl-C
     ends the command immediately. Other commands end at the first signal. A signal handler takes no lock, because it can
@@ -50,7 +50,7 @@ class Interruption:
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
-        """End the command at a signal within this context, or at once if a stop was already requested."""
+        """Context manager in which a signal ends the command. Ends it on entry if a stop was already requested."""
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()
@@ -61,7 +61,10 @@ class Interruption:
 
     @contextmanager
     def handle_signals(self) -> Iterator[Interruption]:
-        """Handle signals within this context. Python allows handlers only in the main thread."""
+        """Context manager that handles Ctrl-C and SIGTERM, and returns this object.
+
+        Handles no signals outside the main thread, because Python does not allow it.
+        """
         is_main = threading.current_thread() is threading.main_thread()
         self._stderr = os.dup(2)  # standard error itself is redirected while Spark starts
         previous = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}
@@ -98,11 +101,15 @@ class Interruption:
 _SPINNER_AND_TIME = 12
 """Number of terminal columns for the spinner and the time next to a step."""
 _FREE_LINES = 4
-"""Number of terminal lines without a step."""
+"""Number of terminal lines that no steps use."""
 
 
 class Steps:
-    """Shows the current step of each table. Called by several threads. `progress` is None without a terminal."""
+    """Shows the current step of each table. Can be called by several threads.
+
+    On a terminal, `progress` draws a line for each running table that fits, and `on_start` is called before the first
+    line. If `progress` is None, each step is printed once.
+    """
 
     def __init__(self, console: Console, progress: Progress | None, on_start: Callable[[], None]) -> None:
         self._console, self._progress, self._on_start, self._lock = console, progress, on_start, threading.Lock()
@@ -123,7 +130,7 @@ class Steps:
             self._progress.update(self._tasks[table], description=f"{name}: {printable(step)}")
 
     def done(self, result: TableResult) -> None:
-        """Replace the line of a table by the number of finished tables."""
+        """Remove the line of a finished table, and show the number of finished tables."""
         with self._lock:
             self._finished += 1
             if self._progress is None:
@@ -143,7 +150,7 @@ class Steps:
 
 @contextmanager
 def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:
-    """Show steps within this context. `on_start` is called before the first line on a terminal."""
+    """Context manager that yields a `Steps` object for the console. See `Steps` for `on_start`."""
     if not console.is_terminal:
         yield Steps(console, None, on_start)
         return
@@ -159,7 +166,7 @@ def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) ->
 
 
 class FollowLog:
-    """Prints a line for each publication of `publish --follow`. The same error of a table is printed only once."""
+    """Prints a line for each publication, error and recovery of a table. A repeated error is printed only once."""
 
     def __init__(self, echo: Callable[..., Any], now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()

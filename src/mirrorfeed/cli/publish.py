@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 _LARGEST_TASK_VALUE = 48 * 2**10
 """Maximum size of a task value, in bytes."""
 _TABLES_PER_SHARD = 10
-"""Approximate number, because a table's shard depends only on its name."""
+"""Average number of tables in a shard. The number varies, because a table's shard depends only on its name."""
 _LONGEST_INPUTS = 10_000
-"""Maximum number of characters of a loop's inputs in a job definition."""
+"""Maximum number of characters of the inputs of a For each task in a job definition."""
 
 
 @row
 class Example(Row):
-    """Example configuration."""
+    """Result of `init`: the example configuration that was written."""
 
     file: str
 
@@ -61,7 +61,7 @@ class Example(Row):
 
 @row
 class TaskInput(Row):
-    """Input of a later task: a table, or `--shard` with a shard of the tables."""
+    """Input of one iteration of a later task: the target of a table, or an option such as `--shard=2/8`."""
 
     input: str = shown("input")
 
@@ -132,7 +132,7 @@ def changes(
 
 @contextmanager
 def _show_steps() -> Iterator[Steps]:
-    """Show the steps of publishing on standard output, or on standard error if JSON is printed."""
+    """Context manager that yields the display of steps: on standard output, or on standard error with --json."""
     from mirrorfeed.cli.output import show_steps
     from mirrorfeed.display.terminal import console
 
@@ -141,7 +141,10 @@ def _show_steps() -> Iterator[Steps]:
 
 
 def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the name `shard:2/8` for the value `2/8`. `Config.select` accepts this name."""
+    """Return the name `shard:2/8`, which `Config.select` accepts, for the value `2/8`. None without a value.
+
+    Raises `click.BadParameter` for an invalid shard, such as `9/8`.
+    """
     from mirrorfeed.config.model import parse_shard  # imported late, so that the command line starts without pydantic
 
     if value is not None and parse_shard(f"shard:{value}") is None:
@@ -298,14 +301,20 @@ def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
 @click.pass_obj
 def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive_tables: str) -> None:
-    """Check the settings of a deployment, and write the settings of its notebooks into FILE. The bundle calls it."""
+    """Check the settings of a deployment, and write the settings of its notebooks into FILE.
+
+    Only the build of the bundle calls this command.
+    """
     tables = _parse_archive_tables(archive_tables)
     load_config()
     Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
 
 
 def _parse_archive_tables(text: str) -> list[str]:
-    """Parse the tables over which the archive job loops. Raises `ArchiveTablesInvalid`."""
+    """Return the table names in the bundle variable `archive_tables`, a JSON list for the loop of the archive job.
+
+    Raises `ArchiveTablesInvalid` if `text` is not a list of names, or is too long for a job.
+    """
     from mirrorfeed.landing.strict_json import parse_json
 
     if len(text) > _LONGEST_INPUTS:
@@ -326,8 +335,11 @@ def _task_values() -> Any:
 
 
 def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
-    """Set a task value over which a later task can loop, and return it: targets, or shards if the names are too
-    long."""
+    """Set the task value `name` to a list over which a later task of the job can loop, and return the list.
+
+    The list contains the targets. If they are too long for a task value, it contains options such as `--shard=2/8`.
+    Raises `NotInATask` outside a job.
+    """
     value = targets
     if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:
         shards = math.ceil(len(targets) / _TABLES_PER_SHARD)
