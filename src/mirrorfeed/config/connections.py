@@ -25,7 +25,10 @@ class _WithPrincipal(validators.ConfigModel):
 
 
 def parse_credential(value: object, info: ValidationInfo) -> Credential:
-    """Parse `credential`. Error messages do not repeat the value, because it may contain a secret."""
+    """Return the credential in the value of `credential`.
+
+    Error messages do not repeat the value, because it may contain a secret.
+    """
     match value:
         case Default() | ServicePrincipal() | ServiceCredential():
             return value
@@ -41,7 +44,7 @@ def parse_credential(value: object, info: ValidationInfo) -> Credential:
 
 
 DEFAULT_SCHEMA = "dbo"
-"""Schema of tables without a schema, unless the database has another default."""
+"""Schema in Fabric of targets without a schema, unless the mirrored database has another default schema."""
 
 
 def _check_schema(value: str) -> str:
@@ -64,7 +67,7 @@ class FabricOptions(validators.ConfigModel):
 
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 OUTPUT, MAIL = OWN_NAMES = "output", "mail"
-"""Names of the channels that are not webhooks."""
+"""Names of the alert channels that are not webhooks: the output of the command, and e-mail."""
 
 
 def _check_mail_address(value: str) -> str:
@@ -89,7 +92,7 @@ MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 
 
 class MaxLagMinutes(validators.ConfigModel):
-    """Maximum wait for each step, in minutes. None means no limit."""
+    """Maximum minutes that changes may wait for each step before an alert is sent. None means no limit."""
 
     published: validators.Minutes = 120.0
     consumed: validators.Minutes = 30.0
@@ -122,12 +125,12 @@ class Mail(validators.ConfigModel):
 class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
-    """Hours after which a lasting problem is sent again. The maximum also limits how long a forged alert state can
-    suppress an alert."""
+    """Hours after which a lasting problem is sent again. The maximum also limits how long a manipulated alert
+    state can suppress an alert."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: validators.StatePath | None = None
-    """Folder of the alert state. None means the landing zone."""
+    """Folder of the file that records sent alerts. None means the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
     """With `refresh`, each check refreshes the SQL endpoint. Otherwise the lag of the SQL endpoint is unknown."""
 

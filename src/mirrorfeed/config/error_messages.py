@@ -27,11 +27,14 @@ _MESSAGES = {
     **dict.fromkeys(["too_short", "string_too_short"], "is empty"),
     **dict.fromkeys(["model_type", "dataclass_type"], "must be a map of fields and values, not {value}"),
 }
-"""Message for each type of error of pydantic."""
+"""Message for each error type of pydantic, with the error's context and value as placeholders."""
 
 
 def message(model: type[BaseModel], fault: dict[str, Any], *, is_secret: bool) -> str:
-    """Return the message for an error of pydantic. The message does not contain the rejected value if `is_secret`."""
+    """Return the message for `fault`, an error that pydantic reports for `model`.
+
+    With `is_secret`, the message does not contain the rejected value.
+    """
     kind, place, facts = fault["type"], fault["loc"], dict(fault.get("ctx", {}))
     value = "this value" if is_secret else shorten(fault["input"])
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

@@ -18,7 +18,7 @@ from mirrorfeed.landing.names import Target, split_name
 from mirrorfeed.runtime.credentials import ServicePrincipal, is_trusted, parse_address
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
-"""Example configuration with comments."""
+"""Content of the example configuration that `mirrorfeed init` writes."""
 
 _ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "private_link", "trusted_hosts", "ca_bundle", "credential", "fabric")
 
@@ -31,13 +31,13 @@ def load(
     staging_path: str | None = None,
     secret_scope: str | None = None,
 ) -> Config:
-    """Load a configuration file.
+    """Return the configuration in a file. Patterns are not expanded.
 
-    `landing_zone`, `ledger` and `staging_path` override the file, and `secret_scope` is the scope of secrets without
-    one, so that several deployments can share one file.
+    `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the scope of the
+    secrets for which the file has only a key. So several deployments can share one file.
 
-    Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes, `OptionInvalid` or
-    `SeveralLandingZones`.
+    Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes in the file, `OptionInvalid` for an
+    invalid override, or `SeveralLandingZones`.
     """
     file = str(path)
     document = read_document(file)
@@ -67,7 +67,7 @@ def load(
 
 
 def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int, Table | Sources]:
-    """Return the valid entries by position."""
+    """Return the valid entries by position, and add messages about the other entries to `faults`."""
     entries: dict[int, Table | Sources] = {}
     for i in range(len(document.tables)):
         model: type[Table | Sources] = Sources if _is_pattern(document.tables[i]) else Table
@@ -77,9 +77,11 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration of one landing zone. Only entries of other zones keep their `landing_zone`.
+    """Return the configuration with one landing zone. Only entries of other landing zones have `landing_zone` set.
 
-    `is_overridden` is True if an option sets the landing zone. Otherwise all entries must have the same zone.
+    `is_overridden` is True if the caller of `load` sets `landing_zone`, which then selects one of several landing
+    zones. Otherwise all entries must have the same one. Raises `SeveralLandingZones`, `OptionInvalid` or
+    `ConfigInvalid`.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config
@@ -111,7 +113,7 @@ def _is_pattern(entry: object) -> bool:
 
 
 Conflict = tuple[Place, str]
-"""Place in the file, and the reason why its value conflicts with other values."""
+"""Path of a field in the file, and the reason why its value conflicts with other fields."""
 
 
 def _find_conflicts(
@@ -136,7 +138,7 @@ def _find_conflicts(
 def _find_unused_options(
     document: Document, config: Config, entries: Mapping[int, Table | Sources], is_overridden: bool
 ) -> Iterator[Conflict]:
-    """Yield options that have no effect because of other options."""
+    """Yield fields that have no effect because of other fields, each with the reason."""
     if config.onelake is None and not is_overridden:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
@@ -160,7 +162,7 @@ def _find_unused_options(
 
 
 def _find_untrusted_hosts(config: Config) -> Iterator[Conflict]:
-    """Yield addresses that would receive tokens, but are not Microsoft's and not trusted."""
+    """Yield fields with addresses that would receive tokens, but are not Microsoft's and not in `trusted_hosts`."""
     authority = config.credential.authority if isinstance(config.credential, ServicePrincipal) else None
     addresses: dict[Place, str | None] = {
         ("endpoint",): config.endpoint,
@@ -176,7 +178,11 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield folders that mirrorfeed writes to and that are in a table, and tables in the landing zone."""
+    """Yield fields with overlapping folders.
+
+    These are folders that mirrorfeed writes to and that are in the folder of a source, a staging path in the landing
+    zone, and sources in the landing zone.
+    """
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():
@@ -202,7 +208,7 @@ def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sour
 def _find_misplaced_histories(
     document: Document, config: Config, entries: Mapping[int, Table | Sources]
 ) -> Iterator[Conflict]:
-    """Yield histories that would overwrite another table, or that are in the landing zone."""
+    """Yield the `history` fields that name another table of the configuration, or a folder in the landing zone."""
     tables = [entry for entry in entries.values() if isinstance(entry, Table)]
     purposes = {table.source.fold(): "is the source of a table" for table in tables}
     if config.ledger is not None:

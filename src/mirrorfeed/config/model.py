@@ -1,4 +1,4 @@
-"""The models `Config`, `Table` and `Sources`, and the places that they determine: landing zone, row hashes, shards."""
+"""The models `Config`, `Table` and `Sources`, and their landing zone, tables of row hashes and shards."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Table(Entry):
     target: Annotated[Target, PlainValidator(validators.parse_target)]
     history: TableHistory = None
     paused: Pause | None = None
-    """Reason and end of a pause."""
+    """Reason and end of the pause. The pause may be over. None means no pause."""
 
     @property
     def target_keys(self) -> tuple[str, ...]:
-        """Names of the keys in the target. Empty until keys are read from Unity Catalog."""
+        """Key columns in the target. Empty if there is no key, or before keys are read from Unity Catalog."""
         selection = self.selection
         return tuple(selection.name_of(key) if selection else key for key in self.keys or ())
 
@@ -61,13 +61,13 @@ class Table(Entry):
 
 
 class Sources(Entry):
-    """A pattern. `expand_patterns` replaces a pattern with the matching tables."""
+    """Entry with a pattern for sources. `expand_patterns` adds a `Table` to the configuration for each match."""
 
     sources: Annotated[Pattern, PlainValidator(validators.parse_pattern)]
     exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(validators.parse_exclude)] = ()
     target: Annotated[str, AfterValidator(validators.check_target_template)] = "{schema}.{table}"
     history: PatternHistory = None
-    """The schema or folder of the histories."""
+    """Schema or folder for the histories of the matching tables. None means no histories."""
 
     @model_validator(mode="after")
     def _check_names_in_target(self) -> Self:
@@ -81,33 +81,33 @@ class ArchiveOptions(validators.ConfigModel):
 
 
 class Config(Options):
-    """Configuration of a landing zone. Its options are the defaults of its tables."""
+    """Content of a configuration file. Its options are the defaults of its entries."""
 
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)]
     endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
-    """Endpoint of OneLake. None is the endpoint of the workspace with `private_link`, otherwise the public endpoint."""
+    """Endpoint of OneLake. None means the public endpoint or, with `private_link`, the endpoint of the workspace."""
     fabric_endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
-    """Endpoint of Fabric's REST API, with the same default."""
+    """Endpoint of Fabric's REST API. None has the same meaning as for `endpoint`."""
     private_link: bool = False
     """True if the workspace has a separate private link. The names of its endpoints then contain the workspace id."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(validators.parse_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(validators.resolve_folder)] | None = None
-    """Certificates to trust. None means the certificates of the system."""
+    """File with the CA certificates to trust. None means the certificates of the system."""
     credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
     """Processes that upload the files that Spark writes."""
     staging_path: validators.StagingPath | None = None
-    """Folder where Spark writes files if it cannot write into the landing zone. None is a temporary folder of this
-    machine."""
+    """Folder where Spark writes files if it cannot write into the landing zone. None means a temporary folder on
+    this machine."""
     ledger: Annotated[Source | None, PlainValidator(validators.parse_source)] = None
-    """Delta table that records every publication."""
+    """Delta table that records every publication. None means that nothing is recorded."""
     max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Number of tables published at the same time. None depends on the driver."""
+    """Maximum number of tables published at the same time. None means a number for the cores of the driver."""
     partner: Partner | None = None
-    """Publisher in `_partnerEvents.json`. None writes no such file."""
+    """Description of the publisher in `_partnerEvents.json`. None means that the file is not written."""
     history: CommonHistory = None
-    """The schema or folder of the histories of all tables without a `history` of their own."""
+    """Schema or folder for the histories of all tables without a `history` of their own. None means no histories."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files."""
     alerts: Alerts = Alerts()
@@ -120,7 +120,7 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Set the histories of entries without `history` to locations below the common one."""
+        """Return the entries. An entry without `history` gets a location below the common `history`, if that is set."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:
@@ -150,7 +150,10 @@ class Config(Options):
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
-        """Ids of workspace and mirrored database (None if it does not exist yet). None for a folder."""
+        """Id of the workspace, and id of the mirrored database or None if the landing zone names no database.
+
+        None if the landing zone is a folder.
+        """
         if not self.landing_zone.startswith(ONELAKE):
             return None
         workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
@@ -177,12 +180,12 @@ class Config(Options):
         return f"https://{name}.z{name[:2]}.{service}.fabric.microsoft.com"
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
-        """Return the tables with these targets or sources, in the order of the file. Without names, return all.
+        """Return the tables with these targets or sources, in the order of the file. Without names, return all tables.
 
-        Raises `UnknownTable`.
+        The name `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target,
+        so adding or removing tables does not move the others. A shard may be empty.
 
-        `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target, so
-        adding or removing tables does not move the others. A shard may be empty.
+        Raises `UnknownTable` if a name is neither a shard nor a target or source.
         """
         matches = {name: self._tables_of(name) for name in names}
         if unknown := tuple(name for name, tables in matches.items() if not tables and parse_shard(name) is None):
@@ -211,14 +214,16 @@ _SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:
-    """Return number and count of a shard such as `shard:2/8`. None if the name is not a valid shard, such as
-    `shard:9/8`."""
+    """Return the number and the total of a shard: (2, 8) for `shard:2/8`.
+
+    Returns None for a name that is not a valid shard, such as `shard:9/8` or the name of a table.
+    """
     match = _SHARD.fullmatch(name)
     return (int(match[1]), int(match[2])) if match and int(match[1]) <= int(match[2]) else None
 
 
 def shard_of(target: Target, count: int) -> int:
-    """Return the shard of a table, from 1 to `count`."""
+    """Return the number of the shard that contains a table, from 1 to `count`."""
     return zlib.crc32(".".join(target.fold()).encode()) % count + 1
 
 
@@ -226,14 +231,14 @@ _HASHES_PREFIX = "hashes_"
 
 
 def hashes_of(ledger: Source, target: Target) -> Source:
-    """Return the table with the row hashes of a target. The table is next to the ledger."""
+    """Return the location of the table with the row hashes of a target, in the schema or folder of the ledger."""
     digest = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
     words = re.sub(r"[^a-z0-9]+", "_", str(target).lower()).strip("_")
     return _next_to(ledger, f"{_HASHES_PREFIX}{words}_{digest}")
 
 
 def may_be_hashes(ledger: Source, source: Source) -> bool:
-    """Return whether a source has the name and location of a table of row hashes."""
+    """Return whether a source has the name and the location of a table of row hashes. Does not read the table."""
     name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
     return name.startswith(_HASHES_PREFIX) and source.fold() == _next_to(ledger, name).fold()
 
@@ -246,7 +251,10 @@ def _next_to(ledger: Source, name: str) -> Source:
 
 
 def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
-    """Return the store of the landing zone, or of another folder of its database. Raises `DatabaseNotNamed`."""
+    """Return the store of the landing zone. In OneLake, `root_folder` selects another folder of the mirrored database.
+
+    Raises `DatabaseNotNamed` if the address in OneLake has no id of a database.
+    """
     if config.onelake is None:
         return open_folder(config.landing_zone)
     workspace, database = config.onelake
@@ -259,7 +267,7 @@ def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
 
 
 def without_files(config: Config) -> list[str]:
-    """Return the targets that have no data file in the landing zone."""
+    """Return the targets of configured tables that have no data file in the landing zone."""
     store = zone_of(config)
 
     def has_files(target: Target) -> bool:

@@ -19,7 +19,10 @@ from mirrorfeed.source.table_info import parse_days
 
 
 class FollowLimits(validators.ConfigModel):
-    """Limits of followed tables. New commits are published when the first limit is reached. None means no limit."""
+    """Limits that make `publish --follow` publish new commits. None means no limit.
+
+    The new commits of a table are published as soon as one of the limits is reached.
+    """
 
     # Fabric merges at most every 15 seconds.
     max_delay_seconds: validators.Seconds = 15.0
@@ -35,7 +38,7 @@ class FollowLimits(validators.ConfigModel):
 
     @property
     def measures(self) -> bool:
-        """True if a limit depends on the size of commits."""
+        """True if a limit depends on the rows or bytes of new commits."""
         return self.max_rows is not None or self.max_bytes is not None
 
     @property
@@ -77,7 +80,7 @@ class Options(validators.ConfigModel):
     format: Literal["parquet", "delimited"] = "parquet"
     delimited: Delimited = Delimited()
     file_order: Literal["sequence", "modified_time"] = "sequence"
-    """Order in which Fabric reads files."""
+    """Whether Fabric reads the files of a table in the order of their numbers, or of their modification times."""
     default_row_marker: Literal["insert", "upsert"] = "insert"
     """How Fabric applies rows without a marker."""
 
@@ -93,13 +96,14 @@ class Options(validators.ConfigModel):
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
     follow: FollowLimits = FollowLimits()
-    """Limits of one publication with `publish --follow`."""
+    """Limits that make `publish --follow` publish new commits."""
     auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
     """Maximum number of differing keys that `verify` repairs automatically."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
     freshness_target_minutes: validators.Minutes = None
-    """Maximum minutes from a commit until it is published. None means the limit in `alerts`."""
+    """Maximum minutes from a commit until it is published. None means `max_lag_minutes` of
+    `alerts`."""
     table_timeout_minutes: validators.Minutes = None
     """Maximum minutes for a table in one run. None means no limit."""
 
@@ -164,18 +168,19 @@ class Entry(Options):
     """
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
-    """None means all columns."""
+    """Columns to publish. None means all columns."""
     exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
     rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
     keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
-    """None means the primary key in Unity Catalog, and empty means no key.
+    """Key columns. None means the primary key in Unity Catalog, and an empty value means that there is no key.
 
-    The keys of a pattern apply to the tables that have all these columns.
+    The keys of a pattern apply to the matching tables that have all these columns. Other matching tables have the
+    primary key in Unity Catalog.
     """
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
-    """Landing zone of this entry, if it differs."""
+    """Landing zone of this entry, if it differs from `landing_zone` at the top level."""
 
     @property
     def selection(self) -> Selection | None:
@@ -245,7 +250,11 @@ class HistoryLocation(validators.ConfigModel):
 
 
 def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> WrapValidator:
-    """Return the validator of a history: a name, or a map of fields. If the history is optional, `false` is None."""
+    """Return the validator of a `history` field, which contains a name, or a map with the fields of `HistoryLocation`.
+
+    `expected` describes valid values in error messages. With `is_table`, the name can be that of a table, not only of a
+    schema or folder. With `is_optional`, `false` is valid and becomes None.
+    """
 
     def check(
         value: object, validate: Callable[[object], HistoryLocation], info: ValidationInfo
@@ -273,7 +282,7 @@ TableHistory = Annotated[
 
 
 def history_below(common: HistoryLocation, target: Target) -> HistoryLocation:
-    """Return the location of one table's history below a schema or folder."""
+    """Return the location of the history of `target` in the schema or folder `common`."""
     names = [part for part in (target.schema, target.table) if part is not None]
     if common.table.path is not None:
         table = Source(path="/".join([common.table.path.rstrip("/"), *names]))

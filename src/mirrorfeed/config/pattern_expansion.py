@@ -28,21 +28,22 @@ class Candidate:
 
     source: Source
     table: Table | None
-    """Options of the table. None if the table is not selected."""
+    """Entry of the table, or an entry made from the pattern. None if the table is not selected."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
     config: Config
-    """Configuration with all selected tables."""
+    """Configuration with an entry for each selected table, followed by the patterns."""
     candidates: tuple[Candidate, ...]
 
 
 def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Expand the patterns. Without patterns, no catalog is read and no Spark session is started.
+    """Return the configuration with the tables that match its patterns, and all candidates.
 
-    Raises `NothingMatches`, `TargetsMeet` or `HistoriesMeet`.
+    Without patterns, no catalog is read and no Spark session is started. Raises `NothingMatches` if a pattern selects
+    no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the same target or history.
     """
     if not config.patterns:
         return select_matches(config, ())
@@ -54,7 +55,11 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the tables with an entry, then the matches of each pattern. The first matching pattern selects a table."""
+    """Return the same as `expand_patterns`, for the tables in `matches` that were found for each pattern.
+
+    Tables with their own entry come first, then the tables of each pattern. If several patterns match a table, the
+    first one selects it. Raises the same errors as `expand_patterns`.
+    """
     candidates = [Candidate(table.source, table, _OWN_ENTRY) for table in config.tables]
     reasons = {table.source.fold(): _OWN_ENTRY for table in config.tables}
     for entry, found_tables in zip(config.patterns, matches, strict=True):
@@ -84,7 +89,7 @@ def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> E
 
 
 def _find_repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
-    """Yield pairs of tables with the same key: the later table first. A key of None is ignored."""
+    """Yield pairs of tables for which `key` returns the same value: the earlier table first. Ignores the value None."""
     first: dict[Hashable, Table] = {}
     for table in tables:
         other = first.setdefault(key(table), table)
@@ -122,7 +127,8 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 
 
 def _select(entry: Sources, found: FoundTable) -> Candidate:
-    """Return the found table with the options of its entry. The table is not selected if its target is invalid."""
+    """Return the candidate for a found table, with the options of its pattern. It is not selected if its target is
+    invalid."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
@@ -134,7 +140,10 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the keys of the entry if the table has these columns. None means the primary key in Unity Catalog."""
+    """Return the keys of the pattern, if it has keys and the found table has all these columns.
+
+    Otherwise returns None, which means the primary key in Unity Catalog.
+    """
     if entry.keys is None:
         return None
     columns = {fold(name): name for name in found.columns}

@@ -76,7 +76,7 @@ def parse_pattern(value: object, info: ValidationInfo) -> Pattern:
 
 
 def parse_exclude(value: object) -> tuple[tuple[str, ...], ...]:
-    """Parse the last parts of the names of excluded tables."""
+    """Return the parts of each excluded name or pattern, which are compared with the end of a table's name."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {shorten(value)}")
     return tuple(map(_parse_excluded_name, value))
@@ -98,7 +98,7 @@ _PARTS = ("catalog", "schema", "table")
 
 
 def check_target_template(template: str) -> str:
-    """Check a target template with {catalog}, {schema} and {table}."""
+    """Return a template for targets, such as `{schema}.{table}`, if it is valid."""
     if unknown := [name for name in _PLACEHOLDER.findall(template) if name not in _PARTS]:
         known = ", ".join(f"{{{name}}}" for name in _PARTS)
         raise ValueError(f"{template!r} contains {{{unknown[0]}}}; allowed are {known}")
@@ -109,7 +109,10 @@ def check_target_template(template: str) -> str:
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
-    """Fill in a target template. Raises `BadTarget`."""
+    """Return the target for a template and the `parts` of a source's name: catalog, schema and table.
+
+    Raises `BadTarget`.
+    """
     names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
@@ -145,7 +148,10 @@ def parse_landing_zone(value: str, info: ValidationInfo) -> str:
 
 
 def _folder_validator(use: str, hint: str) -> AfterValidator:
-    """Return the validator of a folder of this machine. Addresses of cloud storage are refused."""
+    """Return the validator of a local folder or volume. It rejects addresses of cloud storage.
+
+    `use` and `hint` are parts of the error messages.
+    """
 
     def check(value: str, info: ValidationInfo) -> str:
         check_not_empty(value, f": name {hint}, or omit the field")
@@ -177,7 +183,10 @@ def _parse_onelake(value: str) -> str:
 
 
 def parse_onelake_address(text: str) -> str:
-    """Parse a OneLake address from outside the configuration. Raises `BadAddress`."""
+    """Return a OneLake address, such as an argument of a command, in the form onelake://<workspace id>/<database id>.
+
+    Raises `BadAddress`.
+    """
     try:
         return _parse_onelake(text)
     except ValueError as error:
@@ -203,7 +212,10 @@ def parse_hosts(value: object) -> tuple[str, ...]:
 
 
 def _number_validator(unit: str, lowest: int, highest: int) -> PlainValidator:
-    """Return the validator of a number with a unit. `never` becomes None."""
+    """Return the validator of a number from `lowest` to `highest`, or `never`, which becomes None.
+
+    `unit` is the unit in the error message.
+    """
 
     def check(value: object) -> float | None:
         if value is None or value == "never":
@@ -232,12 +244,12 @@ def shorten(value: object) -> str:
 
 
 def resolve_folder(path: str, info: ValidationInfo) -> str:
-    """Return an absolute path."""
+    """Return an absolute path. Relative paths start at the folder of the configuration file."""
     return resolve_path(path, info.context["file"]) if info.context else path
 
 
 def raise_faults(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
-    """Raise a `ValidationError` with the fields and reasons of all faults, if there are any."""
+    """Raise a `ValidationError` if there are any `faults`: paths of fields, each with the reason."""
     details = [
         InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": reason}), loc=place, input=None)
         for place, reason in faults
@@ -250,7 +262,10 @@ _AnySource = TypeVar("_AnySource", Source, Pattern)
 
 
 def resolve_source(source: _AnySource, file: str) -> _AnySource:
-    """Return a source or pattern with an absolute path. `file` is the path of the configuration file."""
+    """Return a source or pattern whose path is absolute. Names and URIs are returned unchanged.
+
+    `file` is the path of the configuration file, at whose folder relative paths start.
+    """
     if source.path is None or URI.match(source.path):
         return source
     return replace(source, path=resolve_path(source.path, file))

@@ -20,7 +20,7 @@ from mirrorfeed.config.options import Options
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 
 Place = tuple[str | int, ...]
-"""Place in the file: names of fields and positions in lists."""
+"""Path of a value in the file: names of fields and positions in lists, such as ("tables", 0, "keys")."""
 _INHERITED = {*Options.model_fields, "history"}
 """Fields that an entry inherits from the top level."""
 _MAX_LEVELS = 50
@@ -61,14 +61,14 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass
 class Document:
-    """Values of a file, their line numbers, and mistakes of the YAML itself."""
+    """Values of a YAML file with their line numbers, and the mistakes that were found without a model."""
 
     path: str
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     unusable: set[Place] = field(default_factory=set)
-    """Places with a mistake that is already reported."""
+    """Paths of the values whose mistake is in `mistakes` and must not be reported again."""
     _value_count: int = 0
 
     @property
@@ -77,20 +77,23 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the place where an entry's field is written: in the entry, or at the top level."""
+        """Return the path in the file of a field of entry `number`.
+
+        `loc` is the path of the field in the entry. A field that the entry inherits has its path at the top level.
+        """
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
 
     def entry(self, number: int) -> Any:
-        """Return the entry with its inherited options."""
+        """Return entry `number`, with the options that it inherits from the top level if it is a map of fields."""
         entry = self.tables[number]
         if not isinstance(entry, dict):
             return entry
         return {name: self.data[name] for name in Options.model_fields if name in self.data} | entry
 
     def line(self, place: Place) -> int:
-        """Return the line of a place, or of the nearest parent that exists."""
+        """Return the line of the value at a path. If there is none, return the line of its nearest existing parent."""
         while place not in self.lines:
             place = place[:-1]
         return self.lines[place]
@@ -103,7 +106,10 @@ class Document:
         self.unusable.add(place)
 
     def read_value(self, node: Node, place: Place) -> Any:
-        """Return the value of a node, or None after a mistake. Raises `ConfigUnreadable` for endless aliases."""
+        """Return the value of a YAML node, and record its line. For a mistake, add it to `mistakes` and return None.
+
+        Raises `ConfigUnreadable` if aliases expand to themselves or to too many values.
+        """
         self.lines.setdefault(place, node.start_mark.line + 1)
         self._value_count += 1
         if self._value_count > _MAX_VALUES or len(place) > _MAX_LEVELS:  # the loader limits nesting without aliases
@@ -147,7 +153,10 @@ class Document:
 
 
 def read_document(path: str) -> Document:
-    """Read a file. Raises `ConfigMissing` or `ConfigUnreadable`."""
+    """Return the values of a YAML file, with lines and mistakes.
+
+    Raises `ConfigMissing`, or `ConfigUnreadable` if the file is not YAML with a map of fields at the top level.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         loader = _Loader(text)
@@ -187,12 +196,12 @@ _FIELDS_WITH_SECRETS = {"credential": _OF_CREDENTIAL | {*SECRET_FIELDS}, "alerts
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
-    """Return whether the value at this place may be a secret."""
+    """Return whether the value at this path may be a secret, so that messages must not contain it."""
     return bool(place) and place[0] in _FIELDS_WITH_SECRETS
 
 
 def field_name(place: tuple[str | int, ...]) -> str:
-    """Return the name of the field at this place, unless it may be a secret."""
+    """Return the name of the field at this path for messages, or "(not shown)" if the name may be a secret."""
     name = next((part for part in reversed(place) if isinstance(part, str)), "")
     is_known = len(place) < 2 or not may_be_secret(place) or name in _FIELDS_WITH_SECRETS[str(place[0])]
     return name if is_known else "(not shown)"
@@ -209,9 +218,11 @@ def validate(
     place: Callable[..., Place] = lambda *loc: loc,
     secret_scope: str | None = None,
 ) -> _M | None:
-    """Validate data. If the data is invalid, add messages to `faults` and return None.
+    """Return `data` as a value of `model`, or None if the data is invalid.
 
-    `place` returns the place in the file of a location in the data.
+    For invalid data, a message for each invalid field is added to `faults`, by the path of the field in the file.
+    `file` is the path of the file, at whose folder relative paths start. `place` converts the path of a field in `data`
+    to the path in the file. `secret_scope` is the scope of secrets that have only a key.
     """
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
