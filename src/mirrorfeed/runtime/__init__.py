@@ -8,9 +8,10 @@ from typing import Any
 
 
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a module's `__getattr__`, which imports names from other modules of the package when they are used.
+    """Return a `__getattr__` function for a module, which imports names from other modules of the package on first use.
 
-    `names` maps each module to the names that it defines. `module:Name` is for a name that is `Name` in the module.
+    `names` maps each module to the names that it defines. With the key `module:Name`, a name has the value of `Name` in
+    the module. The function raises `AttributeError` for other names.
     """
     homes = {name: home for home in names for name in names[home]}
 

@@ -1,7 +1,7 @@
 """Azure credentials as configuration values, and the server addresses that may receive their tokens.
 
-A credential contains the location of a secret, never the secret. `login` uses the credential to log in. Messages about
-invalid values do not repeat the values, because a value may be a secret.
+A credential contains the location of a secret, never the secret. The module `login` logs in with a credential. Messages
+about invalid values do not repeat the values, because a value may be a secret.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MICROSOFT_HOSTS = (
 )
 """Hosts of OneLake, Fabric's REST API and Entra ID in the public cloud, the US government cloud and China.
 
-No shorter suffixes: some hosts under `fabric.microsoft.com` run code of customers.
+The patterns are specific, because some hosts under `fabric.microsoft.com` run code of customers.
 """
 
 
@@ -55,9 +55,9 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Location of a secret. An environment variable has precedence over a secret scope.
+    """Location of a secret: an environment variable, or a secret scope with a key. The variable has precedence.
 
-    A deployment sets the scope of a secret that has only a key.
+    If a secret has only a key, the deployment adds the scope.
     """
 
     env: str | None = None
@@ -79,11 +79,14 @@ SECRET_FIELDS = {
     "scope": re.compile(r"[\w.@/-]{1,128}"),
     "key": re.compile(r"[\w.@/-]{1,128}"),
 }
-"""Fields for the location of a secret, with their valid values."""
+"""Fields for the location of a secret, with regular expressions of their valid values."""
 
 
 def _parse_secret(value: object, info: ValidationInfo) -> Secret:
-    """Parse the location of a secret. A key without a scope gets `secret_scope` of the validation context, if any."""
+    """Return the location of a secret in a configuration. Raises `ValueError` if the location is not valid.
+
+    A key without a scope gets `secret_scope` of the validation context, if any.
+    """
     if isinstance(value, Secret):
         return value
     location = dict(value) if isinstance(value, dict) else {}
@@ -134,7 +137,7 @@ class ServicePrincipal:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCredential:
-    """A service credential of Unity Catalog."""
+    """Service credential of Unity Catalog, which only a Databricks runtime can use."""
 
     name: str
 
@@ -155,9 +158,10 @@ def parse_address(text: str) -> tuple[str, str]:
 
 
 def is_trusted(host: str, trusted_hosts: Collection[str]) -> bool:
-    """Return whether a host belongs to Microsoft or is listed, by its name or by `*.` and a suffix.
+    """Return whether a host may receive tokens: whether it matches `MICROSOFT_HOSTS` or one of `trusted_hosts`.
 
-    Hosts of this machine are not trusted automatically, because any user of the machine can listen there.
+    Both contain host names, and patterns such as `*.example.com`. Hosts of this machine are not trusted automatically,
+    because any user of the machine can listen there.
     """
     patterns = [pattern.lower() for pattern in (*MICROSOFT_HOSTS, *trusted_hosts)]
     return host in patterns or any(host.endswith(pattern[1:]) for pattern in patterns if pattern.startswith("*."))
@@ -175,7 +179,10 @@ def is_host(text: str) -> bool:
 
 
 def is_host_pattern(text: str) -> bool:
-    """Return whether `text` is a host, or `*.` and a suffix of at least two labels."""
+    """Return whether `text` is a host name, an IP address, or a pattern such as `*.example.com`.
+
+    A pattern needs at least two parts after `*.`.
+    """
     suffix = text.removeprefix("*.")
     return is_host(suffix) and (suffix == text or "." in suffix.strip("."))
 
@@ -196,7 +203,7 @@ def _match_address(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def default_workspace() -> WorkspaceClient:
-    """Return the client of the configured workspace. Raises `ValueError` if no workspace is configured."""
+    """Return a new client of the configured workspace. Raises `ValueError` if no workspace is configured."""
     from databricks.sdk import WorkspaceClient  # imported late: takes seconds, and few runs need it
 
     client = WorkspaceClient()

@@ -101,7 +101,7 @@ class LoginUnavailable(Transient):
     fix = "Check that this machine can reach the login service, then run the same command again."
     reason: str
     reached: bool = True
-    """False if no connection was possible."""
+    """False if the login service could not be reached."""
 
 
 class CertificatesUnreadable(Terminal):

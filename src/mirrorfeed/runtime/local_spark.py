@@ -27,11 +27,14 @@ _SPARK_INCLUDES = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
     *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
 )
-"""Groups of JARs that Delta requires in older releases than Spark includes. 70 MB that nothing uses."""
+"""Groups of JARs (70 MB) that Delta requires but that are not downloaded, because Spark includes newer releases."""
 
 
 def local_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark settings for a single machine: little output, few partitions, and Delta."""
+    """Return the default settings of Spark on this machine: little output, few partitions, and Delta.
+
+    `MIRRORFEED_DRIVER_MEMORY` in `environment` overrides the memory of 2 GiB.
+    """
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         "spark.app.name": "mirrorfeed",
@@ -52,7 +55,7 @@ def local_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_command(environment: Mapping[str, str]) -> str:
-    """Return the path of the `java` that Spark starts. Raises `JavaMissing`."""
+    """Return the path of the `java` program that Spark starts. Raises `JavaMissing`."""
     home = environment.get("JAVA_HOME")
     command = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if command is None:
@@ -61,7 +64,7 @@ def java_command(environment: Mapping[str, str]) -> str:
 
 
 def check_java(command: str) -> None:
-    """Raise `JavaUnfit` for a Java release that Spark does not support."""
+    """Raise `JavaUnfit` if the Java release of this `java` program is not 17 or 21."""
     ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
     if version is None or int(version[1]) not in JAVA_VERSIONS:
@@ -69,7 +72,7 @@ def check_java(command: str) -> None:
 
 
 def cached_jars(folder: Path) -> list[Path]:
-    """Return Delta's JARs from an earlier start. Empty if that start failed or a file is missing."""
+    """Return the paths of Delta's JARs from an earlier start. Empty if there are none, or if a JAR is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:
@@ -79,14 +82,20 @@ def cached_jars(folder: Path) -> list[Path]:
 
 
 def record_jars(folder: Path) -> None:
-    """Record the JARs in this folder, after Spark has started with them."""
+    """Write the names of the JARs in a cache folder to a file, which `cached_jars` reads.
+
+    Call this function only after Spark has started with these JARs.
+    """
     unfinished = folder / "resolved.unfinished"
     unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
     unfinished.replace(folder / "resolved.txt")
 
 
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
-    """Return the folder for the JARs of these versions and for the log of Spark's start. Raises `CacheUnusable`."""
+    """Return the folder for JARs of these versions, and create the folder if necessary. Raises `CacheUnusable`.
+
+    The parent folder also contains the log of Spark's start.
+    """
     cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
     folder = cache / f"ivy-{'-'.join(versions)}"
     try:
@@ -99,7 +108,10 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
 
 
 def start_local(options: Mapping[str, str]) -> SparkSession:
-    """Start Spark with the settings `local_options`, changed by `options`."""
+    """Start Spark on this machine and return the session. `options` override `local_options`.
+
+    Raises `JavaMissing`, `JavaUnfit`, `SparkMissing`, `CacheUnusable` or `SparkDidNotStart`.
+    """
     from pyspark.sql import SparkSession
 
     check_java(java_command(os.environ))
@@ -140,7 +152,7 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Redirect the output of a JVM that starts meanwhile to a file.
+    """Context manager that redirects the output of this process, and of a JVM that it starts, to a file.
 
     No setting silences the JVM and Delta, and their output would break the JSON that a command prints.
     """
@@ -160,7 +172,8 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 def _first_error(log: Path) -> str:
-    """Return the first line of the log that looks like an error, or the first line."""
+    """Return the first line of a log that looks like an error, or the first line. Returns a fixed text if the log is
+    empty."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
     return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

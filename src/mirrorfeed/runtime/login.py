@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
 
 _DEFAULT_CHAIN_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD")
-"""Environment variables with secrets of the default chain."""
+"""Environment variables that contain the secrets of azure-identity's default credential chain."""
 _ENTRA_CODE = re.compile(r"AADSTS\d+")
 _CHAIN_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
 """Matches, in the message of a credential chain, the name of each credential and the first sentence of its reason."""
@@ -54,9 +54,10 @@ _MAX_LINK_REASON = 120
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """Return a credential of the Azure libraries for this process.
+    """Return a credential that clients of the Azure libraries accept.
 
-    `get_token` raises `LoginUnavailable` or `CredentialRefused`.
+    Its `get_token` raises `LoginUnavailable` or `CredentialRefused`. This function raises `BadProxy`,
+    `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable`.
     """
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
@@ -69,7 +70,7 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
 
 
 def _create_credential(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
-    """Return the credential, followed by the secrets in its requests."""
+    """Return a tuple of a credential of the Azure libraries and all secrets that its requests contain."""
     match credential:
         case ServicePrincipal():
             secret = read_secret(credential.secret)
@@ -113,7 +114,7 @@ def _principal_credential(principal: ServicePrincipal, secret: str, ca_bundle: s
 
 
 def _refuse_unexpected_response(response: Any) -> None:
-    """Raise an error with the status of a response that has no token.
+    """Raise `ServiceResponseError` or `ClientAuthenticationError` for a redirect, and for status 429 or 5xx.
 
     The library ignores redirects, and its older releases treat 429 and 5xx as a refusal.
     """
@@ -127,7 +128,7 @@ def _refuse_unexpected_response(response: Any) -> None:
 
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
-    """Return the value of a secret. The caller must not store a copy."""
+    """Return the value of a secret. Raises `SecretUnreachable`. The caller must not store a copy of the value."""
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:
@@ -144,9 +145,9 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
 
 
 def service_credential(name: str, cloud: Literal["Azure", "AWS"] = "Azure") -> Any:
-    """Return a Databricks service credential, in a driver or in a task.
+    """Return a Databricks service credential, in a driver or in a task. Raises `ServiceCredentialUnreachable`.
 
-    It is a credential of the Azure libraries, or a botocore session for AWS.
+    The result is a credential of the Azure libraries, or a botocore session for AWS.
     """
     try:
         credential = _provider()(name)
@@ -173,7 +174,7 @@ def _provider() -> Callable[[str], Any]:
 
 
 class _WrappedCredential:
-    """Wraps a credential and converts its failures to `LoginUnavailable` and `CredentialRefused`."""
+    """Credential of the Azure libraries that raises `LoginUnavailable` or `CredentialRefused` if the login fails."""
 
     def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
         self._credential, self._inner, self._secrets = credential, inner, secrets

@@ -1,4 +1,4 @@
-"""Error conditions of Spark and Delta: find the conditions and parameters of an error."""
+"""Names of error conditions of Spark and Delta, and functions that find the conditions and parameters of an error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
-"""Time travel to a version that the table no longer has, or does not have yet."""
+"""Condition for time travel to a version that the table no longer has, or does not have yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
-"""Our name for an error without a condition: VACUUM deleted a deletion vector."""
+"""Name that mirrorfeed gives to an error without a condition: VACUUM deleted a deletion vector."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
@@ -38,16 +38,17 @@ NOT_IN_CATALOG = (
     "DELTA_TABLE_NOT_FOUND",
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Error for any version beyond the retention, even if its files still exist. The newest version is always readable."""
+"""Condition for any version beyond the retention, even if its files still exist. The newest version is always
+readable."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
-"""Our name for a limit of Delta's feed reader. The reader serializes a deletion vector as a string, and Java limits
-such strings to 64 KiB (delta-io/delta issue 5662)."""
+"""Name that mirrorfeed gives to an error without a condition. Delta's feed reader serializes a deletion vector as a
+string, and Java limits such strings to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
-"""A file exists and cannot be read. The names of conditions for missing files start with the same text."""
+"""Condition for a file that exists but cannot be read. Conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
-"""Failures that are caused by the source, from any reader of its rows."""
+"""Conditions whose cause is the source table, not the query."""
 
 _STREAM = "STREAM_FAILED"
 """Condition of any failure of a stream. The text of the error has the reason."""
@@ -63,7 +64,7 @@ _BY_TEXT = (
     (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
     (re.compile(r"java\.io\.FileNotFoundException\W.*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
 )
-"""Failures without a condition, by their text."""
+"""Regular expressions for the texts of errors without a condition, each with the condition to assume."""
 
 _FILE_READ = re.compile(r"Encountered error while reading file (\S+)\.(?:\s|$)")
 
@@ -71,7 +72,7 @@ _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
 def list_conditions(error: Exception) -> tuple[str, ...]:
-    """Return the conditions that an error names, outermost first.
+    """Return the error conditions that an error contains, outermost first. Empty if there are none.
 
     A failure in a task, and a failure of Delta for which Spark has no class, have no condition. Their text is a Java
     stack trace, with the names of conditions in brackets.
@@ -85,18 +86,18 @@ def list_conditions(error: Exception) -> tuple[str, ...]:
 
 
 def find_condition(error: Exception, prefixes: tuple[str, ...]) -> str | None:
-    """Return the first condition of `error` that starts with one of `prefixes`, or None."""
+    """Return the first error condition of `error` that starts with one of `prefixes`, or None."""
     return next((name for name in list_conditions(error) if name.startswith(prefixes)), None)
 
 
 def unreadable_file(error: Exception) -> str:
-    """Return the address of the file that could not be read."""
+    """Return the address of the file in a read error, or "Spark does not name it"."""
     match = _FILE_READ.search(str(error))
     return find_parameter(error, "path") or (match[1] if match else "Spark does not name it")
 
 
 def find_parameter(error: Exception, name: str) -> str | None:
-    """Return the value of a parameter of the error message, or None."""
+    """Return the value of a message parameter of a Spark error, or None if the error has no such parameter."""
     parameters: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
     if not parameters and (match := _OLD_NOT_THERE.search(str(error))):
         parameters = match.groupdict()
@@ -104,9 +105,9 @@ def find_parameter(error: Exception, name: str) -> str | None:
 
 
 def analyze(frame: DataFrame) -> DataFrame:
-    """Return the DataFrame after the engine has analyzed it, so that errors of the analysis are raised now.
+    """Return the same DataFrame after the engine has analyzed it, so that errors of the analysis are raised now.
 
-    With Connect, a schema can come from a cache, so reading the schema does not analyze the DataFrame.
+    With Spark Connect, a schema can come from a cache, so reading the schema does not analyze the DataFrame.
     """
     _ = frame.isStreaming
     return frame
@@ -114,7 +115,8 @@ def analyze(frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def silence_spark_logs() -> Iterator[None]:
-    """Suppress the pages of text that Spark writes to standard error before it raises an error."""
+    """Context manager that suppresses the log messages that PySpark writes to standard error before it raises an
+    error."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]

@@ -49,6 +49,8 @@ class SettingFixed(Terminal):
 
 
 class Kind(Enum):
+    """Kind of Spark that a process uses."""
+
     RUNTIME = "a Databricks runtime"
     REMOTE = "a Spark Connect server"
     CONNECT = "Databricks Connect"
@@ -56,7 +58,10 @@ class Kind(Enum):
 
 
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the active session, or start one. `options` are settings for Spark on this machine."""
+    """Return the active Spark session, or start one. `options` are settings that apply only to Spark on this machine.
+
+    Raises `SparkMissing`, `ConnectNotConfigured`, `ConnectFailed`, or the errors of `start_local`.
+    """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissing()
     from pyspark.errors import PySparkRuntimeError
@@ -85,7 +90,10 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def kind() -> Kind:
-    """Return the kind of Spark that this process uses. Raises `ConnectNotConfigured`."""
+    """Return the kind of Spark that this process uses.
+
+    Raises `ConnectNotConfigured` if Databricks Connect is installed but no compute is configured.
+    """
     if os.environ.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     has_connect = _is_connect_installed()
@@ -99,9 +107,9 @@ def kind() -> Kind:
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
-    """Return the session. An expired session of Spark Connect is replaced by a new one.
+    """Return the session if it still works, or a new session if an expired session used Spark Connect.
 
-    Raises `SessionLost` if no session can be started, or if a session of another kind has ended.
+    Raises `SessionLost` if no session can be started, or if a session without Spark Connect has ended.
     """
     if _is_alive(spark):
         return spark
@@ -179,18 +187,23 @@ _WANTED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }
-"""Settings that cannot be changed on some compute. `doctor --setup` checks `ALL_DAYS`."""
+"""Settings that are not applied where the compute does not allow changing them. `doctor --setup` checks `ALL_DAYS`."""
 
 _lock = Lock()
 _active_contexts = 0
 """Number of callers that are inside `lossless_settings`."""
 _original_values: list[tuple[SparkSession, str, str]] = []
-"""Original values of the sessions' settings, which are restored when no caller is inside `lossless_settings`."""
+"""Session, name and original value of each changed setting. The values are restored when no caller is inside
+`lossless_settings`."""
 
 
 @contextmanager
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
-    """Apply the settings under which all rows are read and written unchanged. Raises `SettingFixed`."""
+    """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
+
+    Raises `SettingFixed` if the session does not allow changing a setting without which values can be wrong. Can be
+    nested, and used by several threads: the original values are restored at the end of the last use.
+    """
     global _active_contexts
     with _lock:
         _active_contexts += 1
@@ -222,15 +235,20 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
 
 
 def _value(spark: SparkSession, name: str) -> str | None:
-    """Return a setting. None if this Spark does not have the setting, or hides the setting, as serverless compute
-    does."""
+    """Return the value of a setting. Returns None if this Spark does not have the setting, or does not show it.
+
+    Serverless compute does not show all settings.
+    """
     with suppress(Exception):
         return spark.conf.get(name) or "false"
     return None
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings of `lossless_settings` that this session hides or does not allow changing, with values."""
+    """Return the settings of `lossless_settings` that cannot be applied in this session, with their current values.
+
+    The value is "unknown" if the session does not show the setting. The settings of the session do not change.
+    """
     refused: dict[str, str] = {}
     for name, wanted in (_WANTED | _REQUIRED).items():
         value = _value(spark, name)
@@ -246,14 +264,17 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Return whether a session reads all days of a feed unchanged."""
+    """Return whether a session reads dates from 1582-10-05 to 1582-10-14 in a change data feed unchanged.
+
+    Raises `SettingFixed`, like `lossless_settings`.
+    """
     with lossless_settings(spark):
         return _value(spark, ALL_DAYS) == "true"
 
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a setting of the session, and restore it afterwards."""
+    """Context manager that changes a setting of the session, and restores the original value at the end."""
     original = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
@@ -267,5 +288,5 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def is_databricks(spark: SparkSession) -> bool:
-    """Return whether the engine is Databricks, in a runtime, over Connect or on serverless compute."""
+    """Return whether the session runs on Databricks: in a runtime, over Connect or on serverless compute."""
     return bool(spark.sql("SHOW SYSTEM FUNCTIONS LIKE 'current_version'").collect())  # only in Databricks

@@ -1,4 +1,4 @@
-"""The version of this build, from the commit, or from the content of sources that are not committed.
+"""Version of mirrorfeed, from the Git commit, or from the content of files that are not committed.
 
 Equal sources have equal versions. The build backend loads this file alone, so it imports nothing of this package.
 """
@@ -28,14 +28,16 @@ def this_build() -> str:
 
 
 def project() -> Path:
-    """Return the folder of the project. Raises an error if this file is not in a project."""
+    """Return the folder of the project, if this file is in the sources. For an installed wheel, the result has no
+    meaning."""
     return Path(__file__).resolve().parents[3]
 
 
 def version_of_sources(project: Path) -> str:
-    """Return the release if the commit has the tag of the release and the files are unchanged.
+    """Return the version of a project's sources: `RELEASE` if the commit has its tag and the files are unchanged.
 
-    Otherwise `g` and the commit follow, if there is a commit, then `d` and a hash of the content, if it was changed.
+    Otherwise the version is, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` and the commit, if there is one, and
+    `d` and a hash of the content, if the content was changed.
     """
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also be in a folder of another repository, which does not track its files.
