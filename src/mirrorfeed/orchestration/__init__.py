@@ -1,1 +1,1 @@
-"""Runs over many tables: scheduler, retries, following, ledger, verification, orphans."""
+"""Runs over many tables: scheduler, retries, continuous publishing, ledger, verification, orphaned targets."""

@@ -1,7 +1,6 @@
-"""Show what a run would do: the tables that it selects (`mirrorfeed tables`), and the next step of each table.
+"""Find the tables that a run selects (`mirrorfeed tables`), and the next step of each (`mirrorfeed publish --dry-run`).
 
-`mirrorfeed tables` needs no Spark. So the functions for `mirrorfeed publish --dry-run` import modules that use Spark
-when they are called.
+`mirrorfeed tables` needs no Spark. So the functions for the dry run import modules that use Spark when they are called.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured h
 
 @row
 class Listed(Row):
-    """A table that is configured or matches a pattern, and whether it is published."""
+    """A table that is configured or matches a pattern, and whether runs publish it."""
 
     table: str | None = shown("table")
     """Target. None if the table is not selected."""
@@ -64,9 +63,9 @@ class Listed(Row):
     keys: tuple[str, ...] | None = shown("keys", default=None)
     """Key columns. None if they are unknown."""
     takes: str | None = shown("takes", default=None)
-    """Kinds of changes that can be published, in words."""
+    """Kinds of changes that can be published, in words. None if the keys are unknown."""
     part: str | None = shown("part", default=None)
-    """Published part of the source, in short. None if the whole source is published."""
+    """Summary of the published rows and columns. None if the whole source is published."""
     why: str = shown("why", default="")
     """Entry that selects the table, or the reason why it is not selected."""
     error: MirrorfeedError | None = None
@@ -88,7 +87,7 @@ class Decision(Row):
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table, and notes. Starts no session.
+    """Return a row for each table, and notes. An error of a table is in its row. Starts no session.
 
     Without a session, keys and columns are read only for tables in Unity Catalog and in local folders.
     """
@@ -137,7 +136,7 @@ def _check_columns(
 def check_decision(
     source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: NextStep
 ) -> None:
-    """Raise an error if a decision certainly cannot be carried out. Changes nothing."""
+    """Raise an error if the next step, `decision`, would certainly fail. Changes nothing."""
     log = TableLog(store, table.target.folder)
     if view:
         log.check(view)
@@ -162,9 +161,11 @@ def _takes(keys: Sequence[str]) -> str:
 def plan_next_steps(
     spark: SparkSession | Callable[..., SparkSession], config: Config, names: Sequence[str] = ()
 ) -> list[Decision]:
-    """Return the next step of each table, in the order of the configuration. Changes nothing.
+    """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
-    `spark` is a session, or returns the session for the given sources. It is called only if a table needs Spark.
+    If publishing a table would fail, its step is `blocked`, with the error. Raises an error if the landing zone cannot
+    be reached. `spark` is a session, or a function that returns the session for the given sources and is called only if
+    a table needs Spark.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext
@@ -181,7 +182,7 @@ def plan_next_steps(
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
-    """Return the next step if the table is paused, or if its next step needs no Spark. Otherwise None."""
+    """Return the next step if the table is paused, or if the step can be decided without Spark. Otherwise None."""
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):

@@ -1,4 +1,4 @@
-"""Append and read the histories of many tables. A failure of one table never stops the others."""
+"""Append to and read the permanent histories of many tables. A failure of one table never stops the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Append(Row):
     newest_version: int | None = shown("newest in the history", str, right=True)
     from_version_exclusive: int | None = None
     to_version_inclusive: int | None = None
-    """End of the appended range, or None if there was nothing new."""
+    """Last appended version. None if no version was appended."""
     began_again: tuple[MirrorfeedError, ...] = ()
     """Reasons why the history continued with a snapshot."""
     error: MirrorfeedError | None = None
@@ -50,7 +50,7 @@ class History(Row):
     history: str = shown("history")
     """Table that contains the history."""
     since: str | None = shown("since", lambda time: time[:16].replace("T", " "), default=None)
-    """Commit time of the first version in the history."""
+    """Commit time of the first version in the history, in ISO format."""
     versions: tuple[tuple[int, int], ...] = shown(
         "versions", lambda parts: ", ".join(f"{first} to {last}" for first, last in parts), default=()
     )
@@ -63,7 +63,10 @@ class History(Row):
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return the tables with a history, or only `names`. Raises `NoHistory`."""
+    """Return all tables with a history, or only `names`.
+
+    Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    """
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):
@@ -74,7 +77,11 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 def append_histories(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, begin_again: bool = False
 ) -> list[Append]:
-    """Append new versions of all tables with a history, or only of `names`, in the order of the configuration."""
+    """Append new versions to the histories of all tables or only of `names`. Returns a row for each table, in order.
+
+    With `begin_again`, a history continues with a snapshot if the source has lost versions. An error of a table is in
+    its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    """
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}
     states = {name: RetryState(ATTEMPTS) for name in tables}
@@ -116,7 +123,10 @@ def append_row(table: str, progress: AppendProgress, error: MirrorfeedError | No
 
 
 def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
-    """Return the versions in the history of each table, or only of `names`."""
+    """Return the versions in the histories of all tables with a history, or only of `names`.
+
+    An error of a table is in its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    """
 
     def read(table: Table) -> History:
         assert table.history is not None

@@ -1,6 +1,6 @@
 """The ledger: a Delta table with a row per publication, failure, verification and check, for people and dashboards.
 
-Written after the fact, and never used for decisions. Losing the ledger, or failing to write it, does no harm.
+Publishing never depends on the ledger. Losing the ledger, or failing to write it, does no harm.
 """
 
 # `_column` returns a field:
@@ -37,13 +37,13 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
 STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
-"""Outcomes that show whether a table is published or stopped. The newest row with one of them counts."""
+"""Outcomes that show whether a table is published or stopped. The newest row with such an outcome counts."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
-"""Outcomes that show whether a mirror was equal to its source. The newest row with one of them counts."""
+"""Outcomes that show whether a mirror was equal to its source. The newest row with such an outcome counts."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 _ALWAYS = ("time", "table", "outcome")
-"""Columns that every ledger has."""
+"""Columns without which a table is not a ledger."""
 
 
 class PublicationKey(NamedTuple):
@@ -134,15 +134,16 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """Publications of a table that the ledger contains."""
+    """State and newest publications of a table, as read from the ledger."""
 
     stopped: bool = False
+    """True if the newest outcome of publishing the table is `blocked` or `failed`."""
     publications: list[PublicationKey] = field(default_factory=list)
-    """Newest publications, in ascending order."""
+    """Newest publications, in ascending order of time."""
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return the rows of a run: for each table its publications, then the error that stopped it."""
+    """Return the rows of a run: for each table its publications, then the reason for a reload and the final error."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
@@ -221,7 +222,10 @@ def _publication_row(result: TableResult, record: Record) -> Row:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger, or add columns that a ledger of an older release lacks. Raises `LedgerNotWritten`."""
+    """Create the ledger, or add columns that a ledger of an older release lacks.
+
+    Raises `LedgerNotWritten` if this fails, or if the table is not a ledger.
+    """
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
@@ -234,7 +238,7 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
 
 
 def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> LedgerNotWritten | None:
-    """Append the rows in one commit, if there is a ledger. Returns an error instead of raising it."""
+    """Append the rows in one commit, if `ledger` is not None. Returns an error instead of raising it."""
     if ledger is None or not new:
         return None
     try:
@@ -250,7 +254,7 @@ def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> Le
 
 
 def all_rows_query(spark: SparkSession, ledger: Source) -> str:
-    """Return a query for all rows. Columns that a ledger of an older release lacks are NULL."""
+    """Return a SQL query for all rows of the ledger. Columns that a ledger of an older release lacks are NULL."""
     existing = spark.read.table(ledger.sql).columns
     columns = (
         quote(name) if name in existing else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
@@ -259,7 +263,7 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Read the newest `limit` publications of each table and all since `since`, and whether the table is stopped."""
+    """Return the state of each table, with its newest `limit` publications and all publications since `since`."""
     state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
     newest_first = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = state_rows.withColumn("nth", row_number().over(newest_first)).where(
@@ -271,7 +275,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
 
 
 def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    """Group rows, which are in ascending order of time, by table."""
+    """Return the state and the publications of each table, from rows of the ledger in ascending order of time."""
     tables: dict[str, Known] = {}
     for row in rows:
         known = tables.setdefault(row.pop("table"), Known())
@@ -282,7 +286,10 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Read a ledger in a local folder like `known`. Returns None if the ledger must be read or changed with Spark."""
+    """Return the state of each table with its newest `limit` publications, from a ledger in a local folder.
+
+    Returns None if the ledger cannot be read without Spark, or lacks columns that only Spark can add.
+    """
     names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
         if (table := open_local_table(ledger)) is None:
@@ -308,7 +315,7 @@ def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
-    """Return the bytes that were published of these tables since `since`, without snapshots."""
+    """Return the bytes of data files that were published for these tables since `since`, without snapshots."""
     is_range = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(is_range & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0

@@ -1,4 +1,4 @@
-"""Write the ledger once a minute: the results of a run, and publications that earlier runs could not write."""
+"""Write the results of a run to the ledger, at most once a minute, and missing publications of earlier runs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _INTERVAL = 60.0
 class LedgerWriter:
     """Writes the results of a run, and publications before `run_started` that the ledger lacks.
 
-    Parallel runs write their own rows. Results that could not be written are written together with the next results.
+    Parallel runs write their own rows. Results that could not be written are written again with the next results.
     """
 
     session: Callable[[], SparkSession]
     location: Source
     zone: Callable[[], Store]
-    """Return the landing zone with the tables' logs."""
+    """Function that returns the landing zone with the logs of the tables."""
     table: Callable[[str], Table]
-    """Return the table with this name."""
+    """Function that returns the table with a name."""
     clock: Callable[[], float] = time.monotonic
     run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloaded_tables: set[str] = field(default_factory=set, init=False)
-    """Tables with an initial load for which the ledger already had publications."""
+    """Names of the tables with an initial load in this run, although the ledger already had publications of them."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
     _is_prepared: bool = field(default=False, init=False)
 
@@ -48,7 +48,7 @@ class LedgerWriter:
         self._written_at = self.clock()
 
     def begin(self) -> None:
-        """Create or extend the ledger before a run. Ignores errors, because the later write reports them."""
+        """Create the ledger, or add missing columns, before a run. Ignores errors, because `write` reports them."""
         self._is_prepared = True
         with suppress(MirrorfeedError):
             ledger.prepare(self.session(), self.location)
@@ -59,7 +59,7 @@ class LedgerWriter:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Write all remaining rows. Returns an error instead of raising it."""
+        """Write all results that are not written yet. Returns an error instead of raising it."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.clock()
         if error is None:
@@ -67,7 +67,10 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write results and missing rows. Starts no session if there is nothing to write. Returns errors."""
+        """Write the rows of `results`, and missing rows of earlier runs. Returns an error instead of raising it.
+
+        Starts no session if a ledger in a local folder shows that there is nothing to write.
+        """
         now = datetime.now(UTC)
         names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
@@ -90,10 +93,11 @@ class LedgerWriter:
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of these results, and missing rows of earlier runs for the same tables.
 
-        A table that recovered without a new publication also gets a row. Adds the publications to `known`.
+        If a table recovered without a new publication, it has a row too. `known` has what the ledger contains, and is
+        updated with the new rows.
         """
         rows: list[Row] = []
-        for result in results:  # a followed table may have several results
+        for result in results:  # a table that is published continuously may have several results
             earlier = known.setdefault(result.table, Known())
             own = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
             new = [row.key for row in own if row.outcome == PUBLISHED]
@@ -110,7 +114,10 @@ class LedgerWriter:
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return the rows of earlier publications that the ledger lacks. Reads the log only if it may lack any."""
+        """Return the rows of publications by earlier runs that the ledger lacks. Empty if the log cannot be read.
+
+        Reads the log of the table only if the publications in the ledger are not complete.
+        """
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
@@ -130,7 +137,7 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
-    """Return whether each publication begins where the previous one ended, up to the published version."""
+    """Return whether each publication begins at the end of the previous one, and the last ends at `published`."""
     ends = [key.to_version for key in (*known, *new)]
     starts = [*(key.from_version for key in (*known, *new)), published]
     # The ledger may lack publications before the first known one.

@@ -23,13 +23,16 @@ _SCHEMA = ".schema"
 
 
 def find_orphans(store: Store, config: Config) -> list[Target]:
-    """Return the tables that mirrorfeed published into the landing zone and that are not configured."""
+    """Return the tables in the landing zone that mirrorfeed published and that are not configured."""
     configured = {table.target.fold() for table in config.tables}
     return [target for target in _folders(store) if target.fold() not in configured and _is_published(store, target)]
 
 
 def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
-    """Return a warning about orphaned targets, or None. Ignores errors, because publishing reports them."""
+    """Return a warning about orphaned targets, or None if there are none.
+
+    Also returns None if the landing zone cannot be read, because publishing reports this error.
+    """
     with suppress(MirrorfeedError):
         if orphans := find_orphans(store, config):
             return OrphanedTables(targets=tuple(map(str, orphans)), path=config.path)
@@ -51,11 +54,11 @@ class DroppedTable(Row):
     newest: Record | None = field(repr=False)
     """Newest record, or None if no publication was completed."""
     hashes: Source | None = None
-    """Table of row hashes that is not deleted, if the table was published by comparison."""
+    """Table of row hashes, which is not deleted. None if the table was not published by comparison."""
 
     @property
     def consequences(self) -> str:
-        """Summary of the data that is lost."""
+        """Text for a confirmation: what is deleted, and how much data is lost."""
         content = "The folder contains an unfinished first load, but no data."
         if self.newest is not None:
             content = (
@@ -77,9 +80,10 @@ class DroppedTable(Row):
 
 
 def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = None) -> DroppedTable:
-    """Delete the folder of a table after calling `confirm` with the consequences.
+    """Delete the folder of a table in the landing zone, and return what was deleted.
 
-    Raises an error if the table is configured, or if mirrorfeed did not publish the table.
+    Before the deletion, calls `confirm` with the consequences. `confirm` cancels the deletion by raising an error.
+    Raises `StillConfigured` if the table is configured, and `NotPublishedHere` if mirrorfeed did not publish the table.
     """
     from mirrorfeed.publish.files.staging_area import clear_staging  # imported late: slow to import
 
@@ -112,7 +116,7 @@ def _is_of_mirrorfeed(store: Store, target: Target, view: View) -> bool:
 
 
 def _folders(store: Store) -> Iterator[Target]:
-    """Yield the folders whose names are valid for tables."""
+    """Yield the target of each folder in the landing zone whose name is valid for a table."""
     for entry in store.list(""):
         if not entry.is_folder:
             continue
@@ -126,7 +130,7 @@ def _folders(store: Store) -> Iterator[Target]:
 
 
 def _is_published(store: Store, target: Target) -> bool:
-    """Return whether the content of the folder shows that mirrorfeed wrote the folder."""
+    """Return whether mirrorfeed wrote the folder of a target. False if its log cannot be read."""
     try:
         view = TableLog(store, target.folder).read_latest()
         return view is not None and _is_of_mirrorfeed(store, target, view)

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
 EXPAND_INTERVAL = 300.0
-"""Seconds between two expansions of the patterns of followed tables."""
+"""Seconds after which continuous publishing expands the patterns of the configuration again."""
 OnStep = Callable[[str, str], None] | None
 """Called with a table and its current step, from several threads."""
 OnDone = Callable[[TableResult], None] | None
+"""Called with each new result."""
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
 """Results, notes and a summary."""
 
@@ -54,9 +55,11 @@ def publish_new(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> Published:
-    """Publish new changes. Tables that did not start before `stop` have a result too.
+    """Publish new changes of all tables or only of `names`, until `stop` returns True.
 
-    `spark` returns the session for the given sources. It is called only if there are new changes.
+    Returns results, notes and a summary. A table that did not start in time has a result with `stopped`. A paused table
+    has a note and no result. An error of a table is in its result. `spark` returns the session for the given sources,
+    and is called only if Spark is needed.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -87,9 +90,10 @@ def follow_tables(
     stop: Stop,
     on_done: OnDone = None,
 ) -> Published:
-    """Publish tables continuously until `stop`. Returns the newest result of each table.
+    """Publish tables continuously until `stop` returns True. Returns the newest result of each table, and notes.
 
-    `written` is the configuration with its patterns, which are expanded again regularly.
+    `config` is the configuration with the tables that its patterns select. `written` is the configuration with its
+    patterns, which are expanded again every 5 minutes. Raises `FeedRequired` if a table is published by comparison.
     """
     notes = dict[str, None]()
 
@@ -118,7 +122,7 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources if all of them are Delta tables, otherwise no source."""
+    """Return the sources of the tables, or no source if one of them may not be a Delta table."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
@@ -130,7 +134,7 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """Return a context that appends problems to a list, and that stops waiting when `stop` returns True."""
+    """Return the context of a run, which adds its problems to `problems` and ends when `stop` returns True."""
     stop = stop or (lambda: False)
     return RunContext(
         spark,
@@ -144,7 +148,7 @@ def run_context(
 
 
 def stop_after(minutes: float | None, stop: Stop | None, clock: Callable[[], float] = time.monotonic) -> Stop:
-    """Return a function that returns True after `minutes`, or as soon as `stop` returns True."""
+    """Return a function that returns True after `minutes` (None: no limit), or as soon as `stop` returns True."""
     end = math.inf if minutes is None else clock() + minutes * 60
     return lambda: clock() >= end or (stop is not None and stop())
 
@@ -159,10 +163,12 @@ def sleep_unless(stop: Stop, seconds: float) -> None:
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
-    Returns the newest result of each table that was started, in the order of the configuration.
+    Returns the newest result of each table that was started, in the order of the configuration. An error of a table is
+    in its result. With `context.follows`, publishes continuously, and raises `FeedRequired` if a table is published by
+    comparison.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
-    if not follows:  # a followed table reports an unreachable landing zone and tries again
+    if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again
         zone = context.zone
         try:
             write_partner_events(zone, context.config)
@@ -229,7 +235,7 @@ class _Run:
         self.expanded_at = context.clock()
 
     def set_tables(self, tables: Sequence[Table]) -> list[TableTask]:
-        """Set the tables to publish from now on. Returns the tasks of new tables."""
+        """Set the tables to publish from now on, and return the tasks of new tables."""
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
             if self.context.follows and table.changes == "compare":
@@ -262,7 +268,11 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Record results, and write them to the ledger, except repeated errors of a followed table."""
+        """Store the newest results, and pass them to `on_done` and to the ledger.
+
+        The ledger does not receive a result without a publication if the previous result of the table has the same
+        error, or if neither has an error.
+        """
         new_results: list[TableResult] = []
         for result in filter(None, results):
             before, self.newest[result.table] = self.newest.get(result.table), result

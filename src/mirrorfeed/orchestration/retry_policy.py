@@ -14,7 +14,10 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds to wait after a transient error (the pauses double), and after a terminal error of a followed table."""
+"""Seconds to wait after a transient error (first pause, doubled up to the longest), and after a terminal error.
+
+Only continuous publishing makes another attempt after a terminal error.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,11 @@ class RetryState:
 def next_state(
     state: RetryState, error: MirrorfeedError | None, *, reloads: bool = False, attempts: float = ATTEMPTS
 ) -> RetryState:
-    """Return the state after an attempt that failed with `error`, or succeeded.
+    """Return the state after an attempt that failed with `error`, or succeeded (None).
 
-    Transient errors are retried with increasing pauses. With `reloads`, a terminal error leads to a reload from a
-    snapshot. A table is reloaded at most once, and then has all its attempts again. A followed table has an infinite
-    number of attempts.
+    Transient errors are retried with increasing pauses, except for `SessionLost` and `TableTimeout`, which end the run
+    for the table. With `reloads`, a terminal error leads to a reload from a snapshot. A table is reloaded at most once,
+    and then has all its attempts again. `attempts` is infinite for continuous publishing, which retries all errors.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)

@@ -1,4 +1,4 @@
-"""Schedule tables: which table is next, how many run in parallel, and when a followed table is due."""
+"""Schedule tables: the order, the number of parallel tables, and the times of continuous publishing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 FULL_READ_INTERVAL = 600.0
-"""Seconds after which a table is read even without new commits, because its folder may have been deleted."""
+"""Seconds after which continuous publishing reads a table even without new commits, in case its folder was deleted."""
 STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
 """Seconds between two calls of `stop`, and maximum seconds of one sleep."""
 _THREADS = 1024
@@ -53,7 +53,7 @@ class Scheduler:
     """Times at which running tables exceed their limits."""
 
     def begin(self, now: float) -> list[QueuedTable]:
-        """Remove the tables that start now from the queue and return them."""
+        """Remove the tables that can start now from the queue, and return them. `now` is the time in seconds."""
         free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
         ready = sorted(
             (each for each in self.waiting if each.not_before <= now), key=lambda each: (-each.priority, each.due)
@@ -71,7 +71,7 @@ class Scheduler:
             self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
-        """Return the seconds until a pause or a limit ends."""
+        """Return the seconds until the next pause or limit of a table ends. Infinite if there is none."""
         times = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((time - now for time in times if time > now), default=math.inf)
 
@@ -89,8 +89,8 @@ def run_queue(
 ) -> None:
     """Make attempts until the queue is empty (unless `endless`) or until `stop`, and wait for running attempts.
 
-    `attempt` makes an attempt for a table, in a separate thread. `ended` receives its result, and returns the table's
-    next place in the queue, or None. The caller's thread calls `ended` and, repeatedly, `on_pass`.
+    `attempt` makes an attempt for a table, in a separate thread. `ended` receives the result, and returns a new entry
+    for the queue, or None if the table is done. The caller's thread calls `ended` and, repeatedly, `on_pass`.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -114,10 +114,11 @@ def run_queue(
 def is_due(
     limits: FollowLimits, pending: PendingCommits | None, since_publication: float | None, since_read: float
 ) -> bool:
-    """Return whether to publish a followed table now.
+    """Return whether continuous publishing starts a publication of a table now.
 
-    The times are in seconds. `since_publication` is None if this run has published nothing yet. `pending` is None if
-    the pending commits could not be read: then the publication reports the error.
+    `pending` has the size of the unpublished commits. None means that they could not be read: the result is True, so
+    that the publication reports the error. `since_publication` has the seconds since the last publication by this run,
+    or None before the first. `since_read` has the seconds since the last attempt.
     """
     if pending is None or since_read >= FULL_READ_INTERVAL:
         return True
@@ -131,7 +132,7 @@ def is_due(
 
 
 def default_max_tables() -> int:
-    """Return the default number of parallel tables: two per core of the driver, at most two per GiB of memory."""
+    """Return the default number of parallel tables: two per core of the driver, but at most two per GiB of memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -150,7 +151,10 @@ def map_parallel(
     items: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
-    """Return the results of a function for all items, in order. `report` receives new results, or none, repeatedly."""
+    """Return the results of `function` for all items, in order. Raises the error of a call that fails.
+
+    The calls run in parallel threads. At least every 0.5 seconds, `report` receives the new results, possibly none.
+    """
     with ThreadPoolExecutor(_READ_THREADS) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:

@@ -42,7 +42,8 @@ def rebuild(
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
     """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and notes.
 
-    `confirm` is called with the consequences first. Raises errors that occur before the publication.
+    `drop_timeout` is the longest wait in seconds. `confirm` is called first with the consequences, and cancels the
+    reload by raising an error. An error of the publication is in the result, and earlier errors are raised.
     """
     tables, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
@@ -64,7 +65,10 @@ def rebuild(
 
 
 def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:
-    """Delete the table's folder, and wait until Fabric has dropped the table."""
+    """Delete the table's folder, and wait until Fabric has dropped the table.
+
+    Raises an error, and deletes nothing, if no snapshot of the source could be published.
+    """
     dropping = context.dropped_by or dropping_by(context.config)
     with dropping(table):
         clear(source, context.zone, table)
@@ -74,7 +78,10 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Return a context for deleting a table's folder. With OneLake, it waits until Fabric has dropped the table."""
+    """Return a function that returns a context manager, in which the caller deletes a table's folder.
+
+    If the landing zone is in OneLake, its exit waits at most `seconds` until Fabric has dropped the table.
+    """
 
     @contextmanager
     def dropping(table: Table) -> Iterator[None]:
@@ -95,7 +102,10 @@ def dropping_by(
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish recorded publications, and delete the table's folder. Deletes nothing if no snapshot could follow.
+    """Finish recorded publications, and delete the table's folder.
+
+    Raises an error, and deletes nothing, if no snapshot of the source could be published. Also raises an error if the
+    folder still exists after several attempts.
 
     The progress of a reload is not stored. Until the folder is deleted, a run can continue to publish changes. The log
     is in the folder, so every run after the deletion starts with a snapshot. This is correct even before Fabric sees
@@ -123,7 +133,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise an error if a snapshot of the source could not be published. Reads the keys if the snapshot checks them."""
+    """Raise an error if a snapshot of the source could not be published. Reads keys if publishing validates them."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""What an attempt does, for example `publish`. Updates the result, reports its steps, and can be stopped."""
+"""Function that makes an attempt, such as `publish`. It updates the result, reports its steps, and can be stopped."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
-"""Context in which a table's folder is deleted. At its end, it waits until Fabric has dropped the table."""
+"""Context manager for the deletion of a table's folder. Its exit waits until Fabric has dropped the table."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,8 +52,8 @@ def _warn(error: MirrorfeedError) -> None:
 class RunContext:
     """Settings and resources that the tables of a run share.
 
-    `on_problem` receives problems that stop no table, for example of the ledger. After a stop, a run starts no more
-    tables, and ends the running tables between two records.
+    `on_problem` receives problems that stop no table, for example of the ledger. After `stop` returns True, a run
+    starts no more tables, and ends the running tables between two records.
     """
 
     spark: SparkSession | Callable[[], SparkSession]
@@ -63,25 +63,25 @@ class RunContext:
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
-    """How to wait until Fabric has dropped a table. None means that the configuration decides."""
+    """Context manager for the deletion of a table's folder. None means the default for the landing zone."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
     store: Store | None = None
-    """Landing zone. None means the configured landing zone."""
+    """Landing zone. None means that `zone` opens the configured landing zone."""
     work: Work = publish
     reloads: bool = True
-    """True if tables whose configuration says `reseed` may be reloaded."""
+    """True to reload a table after an error for which its configuration sets `reseed`."""
     skips_paused: bool = True
     follows: bool = False
     """True if tables are published continuously until a stop."""
     written: Config | None = None
-    """Configuration with its patterns, which are expanded again while tables are followed."""
+    """Configuration with its patterns, which continuous publishing expands again. None means no patterns."""
     renew: Callable[[SparkSession], SparkSession] = renew_session
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
-    """Reason why patterns could not be expanded. Reported once."""
+    """Last reason why the patterns could not be expanded. The same reason is reported only once."""
 
     @property
     def session(self) -> SparkSession:
@@ -98,17 +98,23 @@ class RunContext:
 
     @cached_property
     def client(self) -> WorkspaceClient:
-        """WorkspaceClient client that all tables share. Raises `ValueError` if no workspace is configured."""
+        """Databricks client that all tables share. Raises `ValueError` if no workspace is configured."""
         return self.workspace()
 
     def reconnect(self) -> None:
-        """Check the session after a failure, and open the landing zone again with its credential."""
+        """After a failure, replace an expired session, and let `zone` open the landing zone again.
+
+        Raises `SessionLost` if the session cannot be replaced.
+        """
         with self._lock:
             self.store = None
             self.spark = self.renew(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
-        """Return the commits after a version. None if they cannot be read: then the publication reports the error."""
+        """Return the size of the commits after version `published`.
+
+        Returns None if the commits cannot be read. Then the next publication reports the error.
+        """
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
@@ -116,7 +122,11 @@ class RunContext:
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Expand the patterns again. Returns no tables if there are no patterns, or if the expansion fails."""
+        """Expand the patterns again, and return all tables, or only `names`.
+
+        Returns no tables if there are no patterns, or if the expansion fails. Passes the error of a failed expansion,
+        and a warning about new orphaned targets, to `on_problem`.
+        """
         if not (self.written and self.written.patterns):
             return ()
         from mirrorfeed.orchestration.orphaned_targets import find_orphans  # imported late: only patterns need it
@@ -141,12 +151,15 @@ class RunContext:
 
 @dataclass
 class TableTask:
-    """Attempts to publish one table of a run. Its state only decides when to publish, and the log what to publish."""
+    """Attempts to publish one table of a run.
+
+    The state of the task decides only when to publish. The log of the table decides which versions to publish.
+    """
 
     context: RunContext
     table: Table
     _published_at: float | None = field(default=None, init=False)
-    """Start of the last publication of a followed table."""
+    """Start of the last attempt that published something, in continuous publishing."""
     _read_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -161,7 +174,7 @@ class TableTask:
 
     @property
     def limit(self) -> float:
-        """Seconds until the table's time limit."""
+        """Remaining seconds of `table_timeout_minutes`. Infinite if it is not set."""
         minutes = self.table.table_timeout_minutes
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
@@ -180,7 +193,11 @@ class TableTask:
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the table's next place in the queue. With `ordered`, the freshness target determines the order."""
+        """Return the entry of the table for the queue.
+
+        Continuous publishing orders tables by freshness target. Other runs do so only with `ordered`, because they must
+        then read the logs of the tables.
+        """
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
@@ -190,7 +207,10 @@ class TableTask:
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
     def attempt(self) -> TableResult | None:
-        """Make an attempt. Returns a result if the table is done, or a followed table was published or failed."""
+        """Make an attempt. Returns the result if the run of the table has ended, or None if another attempt follows.
+
+        Continuous publishing returns the result of each publication or failure, and None if no publication is due.
+        """
         context, table, result = self.context, self.table, self.result
         if context.follows and not self._is_due():
             self.state = replace(self.state, pause=table.follow.poll)
@@ -260,7 +280,7 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result after the last attempt, and report its note."""
+        """Return the result after the last attempt. Passes its `source_note` to `on_problem`."""
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)
@@ -269,7 +289,7 @@ class TableTask:
 
     @property
     def _lags(self) -> bool:
-        """Return whether the source may have versions that are not published."""
+        """True if the source may have versions that are not published."""
         return self.result.latest is None or self.result.published_version != self.result.latest
 
     def _new_result(self, **facts: Any) -> TableResult:

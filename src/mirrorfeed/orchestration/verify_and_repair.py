@@ -45,7 +45,7 @@ class Repair(Row):
 
     table: str = shown("table")
     what: str = shown("repair")
-    """Repair in words."""
+    """Result in words. Empty if nothing was repaired because of `error`."""
     upserts: int = 0
     deletes: int = 0
     files: int = 0
@@ -73,9 +73,9 @@ class Comparison(Row):
     differing: int | None = None
     """Number of keys that differ, or of distinct rows of a table without keys."""
     differences: tuple[Difference, ...] = ()
-    """First differences."""
+    """Examples of the differences."""
     repair: Repair | None = None
-    """Repair, if `auto_repair_max_keys` of the configuration allows it."""
+    """Result of the automatic repair. None if there was nothing to repair, or if `auto_repair_max_keys` is not set."""
     error: MirrorfeedError | None = None
 
     @property
@@ -84,7 +84,7 @@ class Comparison(Row):
         return self.equal is True
 
     def chart(self) -> Chart:
-        """Return a chart of the number of shown differences in each column."""
+        """Return a chart with the number of `differences` in each column."""
         from mirrorfeed.display.html import bars
 
         counts = Counter(each.column or "(whole row)" for each in self.differences)
@@ -92,7 +92,7 @@ class Comparison(Row):
         return Chart(f"{self.table}: first differences by column", bars(columns, ["differences"], "rows", "column"))
 
     def _repr_html_(self) -> str:
-        """Return the table of differences as HTML."""
+        """Return the differences as an HTML table, or the comparison if there are none."""
         if not self.differences:
             return html_of((self,))
         return html_of(self.differences, summary=f"{self.table}: {self.what}")
@@ -113,10 +113,12 @@ def verify_tables(
     shown: int = SHOWN,
     on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
 ) -> list[Comparison]:
-    """Compare tables with their mirrors below a folder, and write the results to the ledger.
+    """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
 
-    Repairs differences up to the limit of the configuration. A table that was never published has an error and no row
-    in the ledger.
+    `mirrors` is the folder with the mirrored tables, and `shown` the maximum number of differences to return for each
+    table. If `auto_repair_max_keys` is set, repairs mirrors in which at most this number of keys differ. Returns a row
+    for each table, which contains an error of the table. A table that was never published has no row in the ledger. An
+    error of the ledger is passed to `on_problem`.
     """
     rows: list[Comparison] = []
     ledger_rows: list[ledger.Row] = []
@@ -183,10 +185,10 @@ class DifferingKeys:
 def count_repairable(
     table: str, differing: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
 ) -> tuple[int, MirrorfeedError | None]:
-    """Return the number of keys to publish again, and the reason why some rows are not repaired.
+    """Return the number of keys to publish again, and an error if some rows are not repaired.
 
-    If Fabric reads files by time (`by_time`), keys that need a delete and an upsert are left out, because the two could
-    be in different files with the same time.
+    If there are more than `max_keys`, no key is repaired. If Fabric reads files by time (`by_time`), keys that need a
+    delete and an upsert are left out, because the two could be in different files with the same time.
     """
     skipped = differing.duplicated if by_time else 0
     keys, reasons = differing.keys - skipped, []
@@ -207,10 +209,14 @@ def count_repairable(
 def repair_table(
     context: RunContext, table: Table, mirrors: str | None, where: str | None = None, *, max_keys: int | None = None
 ) -> Repair:
-    """Publish again the rows that differ from the mirror below a folder, or all rows that match the condition `where`.
+    """Publish again the rows that differ from the mirror, or all rows that match the condition `where`.
 
-    The condition selects rows of the source or the mirror. Without a folder, the mirror is not read, and rows that
-    exist only in the mirror stay there.
+    `mirrors` is the folder with the mirrored tables. The condition selects rows of the source or the mirror. Without a
+    folder, the mirror is not read, and rows that exist only in the mirror stay there. Returns a repair with an error if
+    more than `max_keys` keys need a repair, or if the publication fails.
+
+    Raises `FeedRequired` if the table is published by comparison, `NothingPublished` if it was never published, and
+    `RebuildRequired` if it has no keys or different columns than its mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
@@ -261,7 +267,10 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison, or None with a condition, and the keys with their number of rows on both sides."""
+    """Return the comparison with the mirror, and the keys that differ, with the number of their rows on both sides.
+
+    With the condition `where`, returns None instead of a comparison, and the keys of the rows that match.
+    """
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
