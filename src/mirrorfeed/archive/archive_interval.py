@@ -35,9 +35,9 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Age of the youngest file that the cloud may have archived. It was `days` at the time `since`.
+    """Age of the youngest file that the cloud may have archived: `days` at the time `since`.
 
-    The lifecycle rule has `rule` days. The age grows by a day each day, but not beyond `rule`, because the rule
+    The age grows by a day each day, but not beyond `rule`, the number of days in the lifecycle rule, because the rule
     continues to archive files.
     """
 
@@ -146,8 +146,8 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the interval that is to be set at the time `now`. A job sets it daily, and may skip
-    days."""
+    """Return the policy with the interval that is to be set at the time `now`. A daily job sets this interval, and may
+    skip days."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)

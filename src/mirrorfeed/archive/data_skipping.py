@@ -186,8 +186,10 @@ def _value(literal: Any) -> int | str | date:
 
 
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
-    """Return the comparison for a column, found by its case-insensitive name. Raises `Doubt` if Delta may skip files by
-    this column in another way: the type is not supported, or the column may have no statistics."""
+    """Return the comparison of a column with `value`. The name of the column is case-insensitive.
+
+    Raises `Doubt` if the type is not supported, or if the column does not exist or may have no statistics.
+    """
     fields = json.loads(table.schema)["fields"]
     place = next((place for place, field in enumerate(fields) if field["name"].lower() == column.lower()), None)
     if place is None:

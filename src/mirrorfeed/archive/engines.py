@@ -191,8 +191,10 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the same as `needed`, from the statistics in the log. Raises `Doubt` if Delta might select other
-        files."""
+        """Return the archived files that may have rows that match `where`, from the statistics in the log.
+
+        Raises `Doubt` if Delta might select other files.
+        """
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
@@ -210,7 +212,7 @@ class ClassicEngine(Engine):
         )
 
     def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the same as `needed`, from Delta's plan of the query."""
+        """Return the archived files that may have rows that match `where`, from Delta's plan of the query."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]

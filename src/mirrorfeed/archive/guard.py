@@ -66,7 +66,8 @@ def guarded(spark: SparkSession) -> Guarded:
 
 @dataclass(frozen=True)
 class Guarded:
-    """Runs queries that read no archived file. Raises an error for all others, before anything is read."""
+    """Runs a query only if all archived files that it needs are restored. Otherwise, raises an error before anything is
+    read."""
 
     spark: SparkSession
     tiers: TiersAt = tiers_at
@@ -93,8 +94,8 @@ class Guarded:
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a DataFrame, after the same check as in `sql`. `statement` is its query in SQL, for the
-        error."""
+        """Return the rows of a DataFrame, after the same check as in `sql`. `statement` is the SQL of the query, for
+        the error."""
         refusal = partial(StatementNeedsArchivedFiles.of, statement=statement)
         return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
 

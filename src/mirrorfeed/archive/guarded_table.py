@@ -351,7 +351,7 @@ def _have_same_order(type_: DataType, source_type: DataType) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """Return a value as a SQL literal. Returns None for text that Spark might change: it replaces `${…}` also in
+    """Return a value as a SQL literal. Returns None for text that Spark might change: Spark also replaces `${…}` in
     literals."""
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"

@@ -278,8 +278,8 @@ The column is None if the source did not have the column."""
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the columns of the source at `version`, each with the columns of the history that contain its values by
-    version."""
+    """Return the columns of the source at `version`, each with the columns of the history that contain its values, by
+    span of versions."""
     last = find_record(segment, version)
     columns = []
     for column in last.columns:

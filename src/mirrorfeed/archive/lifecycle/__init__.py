@@ -133,10 +133,11 @@ class Rules:
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the exported policy with rules that archive the files of this table after `days` days.
+        """Return the exported policy with rules that archive the files of this table after `days` days. Other rules are
+        preserved.
 
-        With `take_over`, these rules replace the `foreign_rules`, which are otherwise preserved. `state` disables or
-        removes the rules. Raises `TooManyRules`.
+        With `take_over`, the new rules also replace the `foreign_rules`. `state` disables or removes the rules of this
+        table. Raises `TooManyRules`.
         """
         raise NotImplementedError
 
@@ -144,8 +145,8 @@ class Rules:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy. Raises `NoRules` (Azure) or `NoBucketRules` (S3) for another
-        content."""
+        """Return the rules of an exported policy. Raises `NoRules` (Azure) or `NoBucketRules` (S3) if the policy is not
+        valid."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
@@ -206,7 +207,7 @@ _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 
 
 def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
-    """Yield names for rules of mirrorfeed without end, except the names in `used`.
+    """Return an endless iterator of names for rules of mirrorfeed, except the names in `used`.
 
     A name contains the days and, if `on` is False, the word "paused".
     """
@@ -234,8 +235,9 @@ def merge_rules(
 ) -> Lifecycle:
     """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
 
-    The default for `days` comes from the archive interval of the table. With `take_over`, the rules replace foreign
-    rules for the table. Raises `NoJson`, `NoLifecycle`, `TooManyRules`, or `NoInterval` if `days` is needed.
+    The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace rules
+    that mirrorfeed did not write and that archive only files of this table. Raises `NoJson`, `NoLifecycle`,
+    `TooManyRules`, or `NoInterval` if the table has no interval and `days` is None.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)

@@ -76,7 +76,7 @@ class AzureRules(Rules):
                 )
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy, without `null` fields. Raises `NoRules` for another content.
+        """Return the rules of an exported policy, without `null` fields. Raises `NoRules` if the policy is not valid.
 
         Accepts the formats of the portal, of templates, of the command line, which writes `null` for unused fields, and
         of PowerShell, which capitalizes names.

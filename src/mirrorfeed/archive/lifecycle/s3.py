@@ -31,10 +31,10 @@ class S3Rules(Rules):
     apply_command = "aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE"
 
     def options(self, exported: Any) -> str:
-        """Return the option with which S3 continues to archive files below 128 KiB, if the exported configuration has
-        it set.
+        """Return the option with which S3 continues to archive files below 128 KiB, if this setting is in the exported
+        configuration.
 
-        S3 does not accept this setting as part of the configuration.
+        The setting must be an option, because S3 does not accept it as part of the configuration.
         """
         varies = "varies_by_storage_class"
         if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
@@ -87,7 +87,7 @@ class S3Rules(Rules):
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
         """Return the rules of a configuration that `aws s3api get-bucket-lifecycle-configuration` prints.
 
-        Raises `NoBucketRules` for another content.
+        Raises `NoBucketRules` if the configuration is not valid.
         """
         rules = exported.get("Rules") if isinstance(exported, Mapping) else None
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and _has_valid_form(rule) for rule in rules):
