@@ -34,7 +34,8 @@ REPLACEMENT = "\ufffd"
 _MAX_FILTER_KEYS = 1_000
 """Maximum number of keys in a filter. With more keys, planning the filter takes Spark longer than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
-"""Types by which Delta skips files correctly. It wrongly skips files whose only dates are 5 to 14 October 1582."""
+"""Types of columns for which Delta skips files correctly. With a filter on dates, it wrongly skips files whose only
+dates are 5 to 14 October 1582."""
 _LIVE = "_change_type IN ('insert', 'update_postimage')"
 _HASH = ("__hash_1__", "__hash_2__")
 """Columns with two 64-bit hashes of the values of a row."""
@@ -125,7 +126,7 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return the landing rows, with a problem in each row that contains text that is not valid UTF-8.
+    """Return the landing rows, with a problem in the column `PROBLEM` of each row with text that is not valid UTF-8.
 
     With `from_feed`, text with the replacement character is a problem too (`Problem.REPLACED_TEXT`), because open
     source Delta replaces invalid bytes in its change data feed. Then the caller must search the source.
@@ -229,8 +230,9 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
     """Return a landing row for each key and each version that changed the key.
 
-    The rows are ordered by version, and within a version, deletes come first. A key that had two rows at the same time,
-    or whose events contradict each other, has only the row of `net`, because its events do not show the remaining row.
+    The rows are ordered by version, and within a version, deletes come first. If a key had two rows at the same time,
+    or its events contradict each other, the result has only the row of the key that `net` returns, because the events
+    do not show the last row.
 
     With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces another
     row in the same version is an update. If a key had two rows, the mirror may have both, so a delete precedes the

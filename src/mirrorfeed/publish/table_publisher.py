@@ -81,8 +81,9 @@ def publish(
 
     Raises a `Finding` if the source cannot be published, and other subclasses of `MirrorfeedError`.
 
-    A repair adds a record at the published version, with the row that each key has in the source at that version. It
-    changes nothing for keys whose rows are already equal. Later changes of a key are published as usual.
+    `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A
+    repair adds a record at the published version, with the row that each key has in the source at that version. The
+    repair does not change rows that are already equal. Later changes of a key are published as usual.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
@@ -181,7 +182,10 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add the records in `result.sent` to the result if the log contains them. `view` must be from a later read."""
+        """Add the records in `result.sent` to the result if the log contains them.
+
+        `view` must be read after the records were sent.
+        """
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -301,7 +305,7 @@ class _Run:
 def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Context manager that converts errors while a range, or a snapshot's version, is published to `MirrorfeedError`.
+    """Context manager for publishing a range or the version of a snapshot. Converts errors to `MirrorfeedError`.
 
     Raises `RowsRefused` for `BadRows`, `BadCondition` for values that the condition of `selection` does not accept, and
     `Unexpected`, with the operations of the range, for unknown errors.

@@ -63,8 +63,10 @@ NO_SPARK: Any = None
 
 
 def needs_no_spark(table: Table) -> bool:
-    """Return whether the absence of new versions can be found without Spark. True for tables in a local folder, except
-    with `changes: compare`."""
+    """Return whether Spark is not needed to find out that a table has no new version.
+
+    True for tables in a local folder, except with `changes: compare`.
+    """
     return table.changes != "compare" and is_in_local_folder(table.source)
 
 

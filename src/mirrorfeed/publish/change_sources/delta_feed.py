@@ -170,7 +170,7 @@ class DeltaFeed:
         """
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
-        rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
+        rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _invalid_text_search(self, facts: Facts, job: StagingJob) -> FindInvalidText | None:

@@ -149,9 +149,9 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the view of a history and its segment with changes after version `after`.
+    """Return the view of a history and its segment, the consecutive records that contain `after` and later versions.
 
-    Returns None if there is no such segment, or if the history belongs to a table with another id than `table_id`.
+    Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()

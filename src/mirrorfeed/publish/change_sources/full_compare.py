@@ -120,9 +120,10 @@ class RowHashTable:
     def write(
         self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Commit the rows that differ and, with `all_hashes`, the hashes of all other rows.
+        """Commit the rows that differ and their hashes. Creates the table if it does not exist.
 
-        `rows` is a result of `row_diff.differences`. Returns the number of rows and bytes of the commit. Returns None,
+        `rows` is a result of `row_diff.differences`. With `all_hashes`, the commit also has the hashes of all other
+        rows, and replaces everything in the table. Returns the number of rows and bytes of the commit. Returns None,
         without a commit, if no row differs and `all_hashes` is False. Raises `RowHashesChanged` if another process made
         a commit in the meantime.
         """
@@ -173,7 +174,7 @@ class RowHashTable:
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
     def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-        """Return landing rows for the rows that the comparison at a version found to differ."""
+        """Return the rows that differed in the comparison that created a version, as landing rows."""
         return differing_rows(self._read(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
@@ -296,7 +297,7 @@ class FullCompare:
         rows. Raises `ColumnsChanged` or `RowHashesChanged` if source or hashes changed in the meantime.
         """
         now = read_full(self.spark, self.source)
-        if lost_columns(job.columns, self._columns(now)):  # the columns were read a moment ago
+        if lost_columns(job.columns, self._columns(now)):  # `job.columns` are from an earlier read
             raise errors.ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
@@ -305,7 +306,7 @@ class FullCompare:
             return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
         compared = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
         compacts = all_hashes and facts.published_at == facts.before
-        if compacts and compared.where(DIFFERS).isEmpty():  # do not rewrite all hashes for nothing
+        if compacts and compared.where(DIFFERS).isEmpty():  # without differences, do not rewrite all hashes
             return None
         return self.hashes.write(compared, facts, key, all_hashes=all_hashes)
 

@@ -170,7 +170,7 @@ class _Files:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
-        """Return whether the rows need a file with a marker column. With `upserts_by_default`, upserts do not."""
+        """Return whether the rows need a marker column. With `upserts_by_default`, rows that are all upserts do not."""
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()

@@ -176,9 +176,10 @@ class FileCheck:
 
 
 def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
-    """Count the rows of a file from Spark, and return whether the job must rewrite the file before the upload.
+    """Count the rows of a file from Spark, and compare its schema with the schema of the job's columns.
 
-    Raises an error of PyArrow if the file is damaged.
+    The result says whether the file must be rewritten for the upload. Raises an error of PyArrow if the file is
+    damaged.
     """
     # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")

@@ -47,7 +47,7 @@ _DISK_FULL = "No space left on device"
 
 @dataclass(frozen=True)
 class StagingArea:
-    """A staging area. Paths in arguments and results are absolute."""
+    """Folder in which Spark writes files before they are uploaded. Paths in arguments and results are absolute."""
 
     root: str
     """Path of the staging area."""
@@ -137,7 +137,10 @@ class StagingArea:
                     self.remove(folder)
 
     def clear_table(self, address: str) -> None:
-        """Delete all folders of the table with this folder address in the landing zone. Ignores storage errors."""
+        """Delete all files of a table in the staging area. Ignores storage errors.
+
+        `address` is the address of the table's folder in the landing zone.
+        """
         for folder, *_ in self._folders(address):
             self.remove(folder)
 

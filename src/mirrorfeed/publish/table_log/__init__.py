@@ -54,7 +54,7 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """List the log again, and return `view` as confirmed. Returns None if the log changed since `view` was read.
+        """List the log again, and return a confirmed copy of `view`. Returns None if records or log id have changed.
 
         With `data`, also lists the published files. Without `data`, the list of published files in `view` is kept, and
         None is also returned if a staged file of the newest record is empty, because a new list is needed to find out
@@ -106,7 +106,7 @@ class TableLog:
         content = json.dumps({"log_id": log_id}).encode()
         failure = try_write(self.store.create_once, f"{self.folder}/{names.LOG_ID}", content)
         if failure is None:
-            return View(log_id)  # if the response is wrong, `confirm` fails
+            return View(log_id)  # if the file was not created, `confirm` returns None
         view = self.read_latest()
         if view is None and isinstance(failure, StoreUnavailable):
             raise failure
@@ -130,7 +130,8 @@ class TableLog:
     def check(self, view: View) -> errors.LastFileMissing | None:
         """Compare the files in a confirmed view with its log. Returns a warning if the last data file is missing.
 
-        Returns None if all files match the log. Raises `FilesLost` or an error of `view.check` if they do not.
+        Returns None if all files match the log. Raises `FilesLost` or an error of `table_log.view.check` if they do
+        not.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)
@@ -208,14 +209,14 @@ class TableLog:
         for record in self.records(view):
             if record.number == sent.number + 1:
                 return record.follows is not None and record.follows.batch == sent.batch
-        return False  # the next record was pruned, so a record with this number was created too late
+        return False  # the next record was deleted as an old record, so `sent` was created too late
 
     def records(self, view: View) -> Iterator[Record]:
         """Yield the stored records, newest first. Ends at the first record that was deleted since `view` was read."""
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
-            except NotThere:  # pruned in the meantime
+            except NotThere:  # deleted as an old record in the meantime
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:

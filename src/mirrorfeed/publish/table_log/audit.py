@@ -20,6 +20,8 @@ from mirrorfeed.storage.errors import NotThere
 
 @dataclass(frozen=True, slots=True)
 class MirrorPosition:
+    """Publications of a table up to which Fabric may have applied the files."""
+
     newest: Record | None = None
     """Newest publication, or None before the first one."""
     candidates: tuple[Record, ...] = ()
@@ -29,9 +31,10 @@ class MirrorPosition:
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
-    """Return the tables `names`, or all tables, each with its mirror position. Reads only the landing zone.
+    """Return each table with its mirror position. Reads only the landing zone.
 
-    A table without a log has an empty position.
+    `names` are the targets of the tables. Without names, returns all configured tables. The position of a table without
+    a log has no records.
     """
     store, positions = zone_of(config), []
     for table in config.select(names):
@@ -90,7 +93,7 @@ class LogRecord(Row):
 
 
 def describe_publication(record: Record) -> str:
-    """Return what a record publishes, for display: `snapshot at version 3`, or `versions 4 to 7`."""
+    """Return a description of a record for display, such as `snapshot at version 3` or `versions 4 to 7`."""
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
         return f"snapshot at version {last}"

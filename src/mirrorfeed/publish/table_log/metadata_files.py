@@ -44,7 +44,7 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `_metadata.json` exists with the keys and settings in `wanted`. Returns False without keys.
+    """Return whether `_metadata.json` has the content `wanted`. Returns False if the file or only its keys are missing.
 
     Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings.
     """
@@ -82,7 +82,7 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
     except AlreadyThere:
         try:
             current = store.read(PARTNER_EVENTS)
-        except NotThere:  # deleted in between: the next run creates the file
+        except NotThere:  # deleted in the meantime
             current = b""
     if has_content(current, wanted):
         return False

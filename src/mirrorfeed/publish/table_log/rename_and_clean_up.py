@@ -44,7 +44,7 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
                 log.store.rename(f"{log_path}/{file.staged}", final)
             except WRITE_ERRORS as error:
                 failure = error
-                break  # a later file must never overtake an earlier one
+                break  # never rename a file before the files with lower numbers
         view = log.confirm(view, data=failure is not None)
     return None
 
