@@ -44,7 +44,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class PreviousRecord:
-    """Reference to the previous record. Shows whether the first records of a log are missing or have expired."""
+    """Reference to the previous record. With this reference, publishers detect that records of the log are missing."""
 
     number: _Number
     batch: str
@@ -114,7 +114,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Total bytes of the record's files."""
+        """Total size of the record's files in bytes."""
         return sum(file.bytes for file in self.files)
 
     @property

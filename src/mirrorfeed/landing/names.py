@@ -1,4 +1,4 @@
-"""Names of table folders, data files and log files, and limits of one mirrored database. Pure."""
+"""Names of table folders, data files and log files, and limits of one mirrored database. Pure functions."""
 
 from __future__ import annotations
 

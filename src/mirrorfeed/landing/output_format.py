@@ -27,7 +27,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.strict_json import is_distinct, parse_json, validate
 
 COMPRESSION: Literal["zstd"] = "zstd"
-"""zstd files are smaller than snappy files and take little more time to write."""
+"""Default compression. zstd files are smaller than snappy files and take little more time to write."""
 
 PARQUET = "parquet"
 BY_TIME = "LastUpdateTimeFileDetection"

@@ -1,4 +1,4 @@
-"""Columns of data files: types, reserved names, keys, and compatible changes between files. Pure."""
+"""Columns of data files: types, reserved names, keys, and compatible changes between files. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
 
 
 class Marker(IntEnum):
-    """Row marker: number that tells Fabric how to apply a row."""
+    """Row marker: number that defines how Fabric applies a row."""
 
     INSERT = 0
     UPDATE = 1
@@ -71,7 +71,7 @@ class Column:
 
     @property
     def form(self) -> str:
-        """Type name in Spark of the values that files contain."""
+        """Spark type of the column's values in files, such as "string" for the type `json`."""
         if is_geo_type(self.type):
             return "binary"
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
@@ -100,7 +100,7 @@ def is_text(type_: str) -> bool:
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
-    """Return the column names in `names` that cannot be published, because they are reserved in any case of letters."""
+    """Return those of `names` that no published column may have, ignoring case."""
     return [name for name in names if name.lower() in RESERVED]
 
 
@@ -146,8 +146,9 @@ def evolve(
 ) -> tuple[Column, ...]:
     """Return the columns of the next data files: the published columns first, then the added columns.
 
-    Only columns in `may_drop` may be missing: any other missing column may have been renamed, together with its values.
-    With `fixed`, no column can be added. Raises `IncompatibleSchema`.
+    `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
+    `may_drop` may be missing: any other missing column may have been renamed, together with its values. With `fixed`,
+    no column can be added. Raises `IncompatibleSchema`.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}

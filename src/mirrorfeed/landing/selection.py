@@ -1,4 +1,4 @@
-"""Selection of source columns and rows: names, types, and compatibility with published columns. Pure."""
+"""Selection of source columns and rows: names, types, and compatibility with published columns. Pure functions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Selection:
 
     @property
     def listed_names(self) -> Iterator[tuple[str, str]]:
-        """Pairs of an option and a column name in this option."""
+        """Pairs of an option, such as "cast", and a column name in this option."""
         lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
         for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
             yield from ((place, name) for name in names)

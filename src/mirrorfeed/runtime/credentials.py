@@ -41,7 +41,7 @@ MICROSOFT_HOSTS = (
 )
 """Hosts of OneLake, Fabric's REST API and Entra ID in the public cloud, the US government cloud and China.
 
-The patterns are specific, because some hosts under `fabric.microsoft.com` run code of customers.
+`*.fabric.microsoft.com` would be too general, because some hosts with this ending run code of customers.
 """
 
 

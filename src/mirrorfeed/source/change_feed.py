@@ -45,7 +45,7 @@ that change metadata."""
 
 
 class FeedKind(Enum):
-    """Source of the changes in a table's change data feed."""
+    """Kind of a table's change data feed."""
 
     RECORDED = "recorded with every commit"
     COMPUTED = "computed from row tracking when it is read"
@@ -104,8 +104,8 @@ def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
 def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
     """Return the first version from which the feed contains all changes, or None if the feed is off.
 
-    `history` has all commits in ascending order. `is_on` returns whether the feed is on at a version. It is called only
-    for commits that may turn the feed off.
+    `history` has all commits in ascending order. The function `is_on` returns whether the feed is on at a version. It
+    is called only for commits that may turn the feed off.
     """
     first: Commit | None = None
     for commit in reversed(history):
@@ -141,13 +141,13 @@ class SparkRequired(Exception):
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
-    """Return the facts from which `decide` chooses the next publication of a table.
+    """Return the facts about a table from which `decide` chooses the next publication.
 
     `after` is the published version, or None before the first publication. At most `limit` versions after this version
-    are checked for schema changes and a feed that is off.
+    are checked for schema changes and for a feed that is off.
 
-    If a table in a local folder has no new version, Spark is not used. Otherwise, raises `SparkRequired` if `spark` is
-    None.
+    If a table in a local folder has no new version, Spark is not used. In all other cases, raises `SparkRequired` if
+    `spark` is None.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):

@@ -82,7 +82,7 @@ def changes_between(
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
     """Context manager that raises `RangeUnreadable` instead of `Gap` and `FeedUnreadable`.
 
-    Its advice is for users who only read changes and do not publish.
+    The message of `RangeUnreadable` is for users who only read changes and do not publish.
     """
     try:
         with read_errors(table, range_):
@@ -105,7 +105,7 @@ def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
 
 
 def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
-    """Return the version or the time in a text. Raises `BadBound`."""
+    """Return the version or the time in a text. Raises `BadBound`. `parse_time` converts the text of a time."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():

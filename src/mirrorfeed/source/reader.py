@@ -130,7 +130,8 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 def is_only_feed_unreadable(error: Finding) -> bool:
     """Return whether the feed of a range is unreadable, but its first and last version may be readable.
 
-    Returns False if columns were dropped within the range, because they stop the table at the next version anyway.
+    Returns False if columns were dropped within the range, because dropped columns stop the publication at the next
+    version anyway.
     """
     if isinstance(error, errors.FeedUnreadable):
         return not error.lost

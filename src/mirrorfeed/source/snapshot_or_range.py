@@ -214,7 +214,7 @@ def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
 
 
 def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:
-    """Split the versions `after + 1` to `to` into ranges of at most `limit` versions.
+    """Return the versions `after + 1` to `to` as consecutive ranges of at most `limit` versions.
 
     Each version in `breaks` is a separate range, so that a later change cannot hide its effect on the columns.
     """

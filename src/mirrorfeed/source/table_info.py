@@ -84,8 +84,8 @@ def read_table_info(spark: SparkSession, source: Source, *, counted: bool = Fals
     Raises `SourceMissing`, `NoTableAtPath`, `NotDelta` (also for a view), `NoIdentity`, `UnknownFeatures` or
     `LogDamaged`.
 
-    For a local folder Spark is not used, because DESCRIBE DETAIL makes Spark count all files of every new version. Then
-    files are counted only with `counted`.
+    For a local folder Spark is not used, because DESCRIBE DETAIL makes Spark count all files of every new version. The
+    files of such a table are counted only with `counted`.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -239,7 +239,7 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """Return a warning if a retention is too short for changes that were published `waited` seconds late, otherwise
+    """Return a warning if a retention is too short for changes that waited `waited` seconds for publication, otherwise
     None."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
@@ -333,8 +333,8 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Return the number of changed rows and the number of written bytes of a commit. Each is None without metrics.
 
-    The numbers may be inexact. They decide only when and how the commit is read. Rows that an overwrite replaces are
-    counted only if the engine reports them.
+    The numbers may be inexact, so use them only to decide when and how to read the commit. Rows that an overwrite
+    replaces are counted only if the engine reports them.
     """
     if operation in CHANGES_NO_ROWS:
         return 0, 0

@@ -57,13 +57,13 @@ class Store(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """Return the whole content of a file. Raises `NotThere`, or `UnreadableFile` if the file is larger than
-        `READ_LIMIT` or is not a regular file."""
+        """Return the whole content of a file. Raises `NotThere`, or `UnreadableFile` if the path is not a regular file
+        or the file is larger than `READ_LIMIT`."""
         ...
 
     def open_read(self, path: str) -> BinaryIO:
-        """Return a seekable reader of a file. Raises `NotThere`, or `UnreadableFile` if it is not a regular file, such
-        as a named pipe."""
+        """Return a seekable reader of a file. Raises `NotThere`, or `UnreadableFile` if the path is not a regular
+        file."""
         ...
 
     def create(self, path: str, data: bytes) -> str | None:

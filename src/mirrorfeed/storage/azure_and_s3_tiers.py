@@ -50,7 +50,7 @@ class AzureTiers(TierStore):
     """Blob endpoint, such as https://account.blob.core.windows.net."""
     container: str
     root: str
-    """URI of the container, such as abfss://container@account.dfs.core.windows.net/. URIs of files start with it."""
+    """Start of the URIs of all files in the container, such as abfss://container@account.dfs.core.windows.net/."""
     credential: Credential = field(default_factory=Default)
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
@@ -123,7 +123,7 @@ class AzureTiers(TierStore):
 def tier_of(blob: BlobProperties | Any) -> Tier:
     """Return the tier of a blob, or `Tier.PENDING` if a restore of the blob is pending.
 
-    A blob without a tier has the account's default tier, which is never Archive. It counts as `Tier.HOT`.
+    A blob without a tier has the account's default tier, which is never Archive. Such a blob counts as `Tier.HOT`.
     """
     if str(blob.archive_status or "").startswith("rehydrate-pending"):  # the tier of a pending blob is still Archive
         return Tier.PENDING

@@ -288,7 +288,7 @@ def _sync(folder: Path) -> None:
 def flush_to_disk(handle: int) -> None:
     """Call `fsync` for a file descriptor, unless the file system does not support `fsync`.
 
-    Mounts that upload each file on close do not support it.
+    Mounts that upload each file on close do not support `fsync`.
     """
     try:
         os.fsync(handle)

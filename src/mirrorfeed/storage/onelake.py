@@ -33,7 +33,7 @@ from mirrorfeed.storage.request_retries import RetryLimits
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20
 _ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
-"""Options of a call that must be sent exactly once."""
+"""Options for a request that the Azure libraries must not repeat."""
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
@@ -165,7 +165,8 @@ class OneLakeStore:
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """Return the path in the workspace. Raises `PathOutside` for the root, which only Fabric may change."""
+        """Return the path of a file or folder in the workspace. Raises `PathOutside` for the root, which only Fabric
+        may change."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
@@ -245,7 +246,8 @@ class _Clients:
 
 
 class _Writer:
-    """Writer that sends each full part, and the rest on close. After a failure the file remains incomplete."""
+    """Writer that sends data whenever `part_bytes` are buffered, and the rest on close. After a failure the file
+    remains incomplete."""
 
     closed = False
 

@@ -89,7 +89,7 @@ def retry_counter() -> Counter:
 T = TypeVar("T")
 Arguments = ParamSpec("Arguments")
 WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
-"""Errors after which a write may have taken effect or not."""
+"""Errors after which a write may or may not have taken effect."""
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
