@@ -102,8 +102,10 @@ class Options(validators.ConfigModel):
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
     freshness_target_minutes: validators.Minutes = None
-    """Maximum minutes from a commit until it is published. None means `max_lag_minutes` of
-    `alerts`."""
+    """Target for the minutes from a commit until it is published.
+
+    None means `max_lag_minutes.published` of `alerts` or, with `publish --follow`, no target.
+    """
     table_timeout_minutes: validators.Minutes = None
     """Maximum minutes for a table in one run. None means no limit."""
 
