@@ -83,7 +83,7 @@ def forget_all() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with `HIDDEN` in place of remembered secrets, in any usual encoding, and of apparent tokens."""
+    """Return the text with `HIDDEN` in place of remembered secrets in any usual encoding and of likely tokens."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())

@@ -24,7 +24,7 @@ _DEFAULT_WIDTH = 160
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for standard output or standard error. Only a terminal folds lines, but no log or file."""
+    """Return a console for standard output or standard error. Lines are folded only on a terminal, not in files."""
     from rich.console import Console
 
     out = Console(highlight=False, force_jupyter=False, stderr=stderr)

@@ -230,7 +230,7 @@ class Explanation(Row):
     code: str
     name: str
     kind: str
-    """`terminal`, `transient` or `warning` for an error. For a finding, such as `lint, error`, command and severity."""
+    """`terminal`, `transient` or `warning` for an error. Command and severity for a finding, such as `lint, error`."""
     means: str
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""
@@ -281,7 +281,7 @@ def _fold(name: str) -> str:
 
 @cache
 def catalogue() -> dict[str, Explanation]:
-    """Return the explanations in `codes.json` by code. `make fmt` generates this file from the code."""
+    """Return the explanations in `codes.json` by code. `make fmt` generates this file from error classes and rules."""
     from importlib import resources
 
     listed = json.loads(resources.files(__name__).joinpath("codes.json").read_text(encoding="utf-8"))

@@ -116,7 +116,7 @@ def check_all(
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Check, list[TableFacts]]:
-    """Check all tables for alerts. Returns the problems, and the facts about each table.
+    """Check all tables for alerts. Returns the result of the check, and the facts about each table.
 
     `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors become problems. Spark is
     started only if a table needs it.
@@ -130,7 +130,10 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the problems that require an alert, without notes and without problems of paused tables."""
+    """Return the result of a check, from facts about the database and the tables.
+
+    Its problems are those that require an alert: no notes, and no problems of paused tables.
+    """
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

@@ -1,4 +1,4 @@
-"""Collect facts about tables and the mirrored database, for `status`, `doctor` and alerts. Changes nothing."""
+"""Read the sources, logs and mirrors of tables, and the mirrored database, for `status`, `doctor` and alerts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def database_facts(config: Config) -> DatabaseFacts:
 
 @dataclass(frozen=True)
 class Collector:
-    """Collects the facts about tables of one configuration. Spark is started only if a table needs it."""
+    """Reads sources, logs and mirrors of tables into `TableFacts`. Starts Spark only if a table needs it."""
 
     config: Config
     spark: Callable[[], SparkSession]

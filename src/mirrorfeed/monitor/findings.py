@@ -1,6 +1,7 @@
-"""Types of monitoring: facts about tables and the mirrored database, rules that test the facts, and findings.
+"""Types of monitoring: facts, rules and findings.
 
-The facts show whether reading failed, and contain the error. So unread facts are not confused with empty ones.
+Facts are the values that were read about a table or the mirrored database, and the errors of values that could not be
+read. A rule tests facts, and a finding is the result of a rule, of an error or of a check.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class LogFacts:
     unfinished: int = 0
     """Files of the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
-    """Staged files that no record can publish, and folders of other logs."""
+    """Names of staged files that no record can publish, and of folders of other logs."""
     lost: FilesLost | LastFileMissing | None = None
     """Error about published files that are missing, although Fabric may not have consumed them."""
 

@@ -225,7 +225,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Yield a finding each about Spark's `observe` and `inputFiles`, for files in the staging area."""
+    """Yield a finding about `observe` and one about `inputFiles`, for files that Spark writes to the staging area."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:

@@ -18,9 +18,9 @@ from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Some problems can be found only by `mirrorfeed publish`."
 _HANGING_SECONDS = 3600.0
-"""Age of the newest file at which a table that Fabric has not processed is a problem."""
+"""Age of the newest file, in seconds, from which a table that Fabric has not processed is a problem."""
 _SOON_SECONDS = 7 * 86_400.0
-"""A lag that will exceed the retention is reported this long before."""
+"""Time before a lag exceeds the retention, in seconds, from which this is reported."""
 _TEXT, _OLD_TEXT = 16 * 2**20, 8_000
 """Maximum bytes in a text column, and in a text column of a table that Fabric created before `_LONGER_SINCE`."""
 _LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
@@ -37,7 +37,10 @@ _ERROR_WORDS = {
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a test for tables whose error in Fabric matches the pattern `name` first. With "", no pattern matches."""
+    """Return a test for tables with an error in Fabric whose first matching pattern in `_ERROR_WORDS` is `name`.
+
+    With "", the test is for errors that match no pattern.
+    """
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None

@@ -196,7 +196,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Compare the bytes of changes that were published in the last day (`count`) with the limit of a database."""
+    """Return a finding that compares `count`, the bytes of changes of the last day, with the limit of a database."""
     volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, volume, SPREAD)

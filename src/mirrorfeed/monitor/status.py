@@ -62,7 +62,7 @@ class Status(Row):
     """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
     paused: str | None = None
-    """Reason and end of the table's pause."""
+    """Reason and end of the pause. None if the table is not paused."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
 
     @property

@@ -134,7 +134,7 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """State and newest publications of a table, as read from the ledger."""
+    """Newest publications of a table in the ledger, and whether the table is stopped by an error."""
 
     stopped: bool = False
     """True if the newest outcome of publishing the table is `blocked` or `failed`."""
@@ -143,7 +143,7 @@ class Known:
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return the rows of a run: for each table its publications, then the reason for a reload and the final error."""
+    """Return the rows of a run: for each table its publications, then a reload and the error of the last attempt."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
@@ -263,7 +263,7 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return the state of each table, with its newest `limit` publications and all publications since `since`."""
+    """Return for each table its newest `limit` publications, all since `since`, and whether an error stopped it."""
     state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
     newest_first = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = state_rows.withColumn("nth", row_number().over(newest_first)).where(
@@ -275,7 +275,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
 
 
 def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    """Return the state and the publications of each table, from rows of the ledger in ascending order of time."""
+    """Return a `Known` for each table, from rows of the ledger in ascending order of time."""
     tables: dict[str, Known] = {}
     for row in rows:
         known = tables.setdefault(row.pop("table"), Known())
@@ -286,7 +286,7 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return the state of each table with its newest `limit` publications, from a ledger in a local folder.
+    """Return the same as `known` with the newest `limit` publications, for a ledger in a local folder.
 
     Returns None if the ledger cannot be read without Spark, or lacks columns that only Spark can add.
     """

@@ -36,7 +36,7 @@ class LedgerWriter:
     zone: Callable[[], Store]
     """Function that returns the landing zone with the logs of the tables."""
     table: Callable[[str], Table]
-    """Function that returns the table with a name."""
+    """Function that returns a table of the run by its name."""
     clock: Callable[[], float] = time.monotonic
     run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloaded_tables: set[str] = field(default_factory=set, init=False)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 EXPAND_INTERVAL = 300.0
 """Seconds after which continuous publishing expands the patterns of the configuration again."""
 OnStep = Callable[[str, str], None] | None
-"""Called with a table and its current step, from several threads."""
+"""Function that is called with the name of a table and its current step, from several threads."""
 OnDone = Callable[[TableResult], None] | None
-"""Called with each new result."""
+"""Function that is called with each new result."""
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
 """Results, notes and a summary."""
 

@@ -40,7 +40,10 @@ Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
 """Function that makes an attempt, such as `publish`. It updates the result, reports its steps, and can be stopped."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
-"""Context manager for the deletion of a table's folder. Its exit waits until Fabric has dropped the table."""
+"""Function that returns a context manager for the deletion of a table's folder.
+
+The exit of the context manager waits until Fabric has dropped the table.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -63,7 +66,7 @@ class RunContext:
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
-    """Context manager for the deletion of a table's folder. None means the default for the landing zone."""
+    """Context in which a table's folder is deleted. None means `dropping_by` with the configuration."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
