@@ -174,6 +174,18 @@ def test_start_without_effect_is_reported_after_the_wait(
     assert time.now == 60
 
 
+def test_resume_never_starts_mirroring_that_stops_in_between(
+    onelake: OneLake, database: MirroredDatabase, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statuses = iter(["Paused"])
+    monkeypatch.setattr(MirroredDatabase, "status", lambda _: next(statuses, "Stopped"))
+    with pytest.raises(NotReached) as error:
+        database.resume(ignore_status, 60)
+
+    assert error.value.status == "Stopped"
+    assert not [verb for verb in onelake.verbs() if "startMirroring" in verb]
+
+
 # Tables
 
 

@@ -137,7 +137,7 @@ class MirroredDatabase:
         """
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
             raise errors.NotPaused(item=str(self.item), status=status)
-        self.start(on_status, seconds)
+        self._reach({"Running"}, "startMirroring", {"Paused"}, on_status, seconds)
 
     def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
         self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, on_status, seconds)
