@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.status_and_settings import Setting as Setting
     from mirrorfeed.mirror.fabric.status_and_settings import TableState as TableState
     from mirrorfeed.mirror.fabric.status_and_settings import TableSync as TableSync
-    from mirrorfeed.mirror.local_replica.table_cycle import TableReport as TableReport
+    from mirrorfeed.mirror.local_replica import TableReport as TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
     from mirrorfeed.monitor.alerts import Alert as Alert
     from mirrorfeed.monitor.findings import Finding as Finding
@@ -174,7 +174,7 @@ _HOMES = {
     "history.replay": ["Replay"],
     "lint.specification:Finding": ["LintFinding"],
     "mirror.fabric.status_and_settings": ["CreatedDatabase", "DatabaseStatus", "Setting", "TableState", "TableSync"],
-    "mirror.local_replica.table_cycle": ["TableReport"],
+    "mirror.local_replica": ["TableReport"],
     "mirror.verify.row_comparison": ["Difference"],
     "monitor.alerts": ["Alert"],
     "monitor.findings": ["Finding"],

@@ -7,20 +7,211 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 
-from mirrorfeed.errors import MirrorfeedError, Transient
-from mirrorfeed.lint.specification import SCHEMA_SUFFIX
-from mirrorfeed.mirror.errors import NotOurs, SamePlace
-from mirrorfeed.mirror.local_replica import mirrored_table
-from mirrorfeed.mirror.local_replica.landing_zone import find_table_folders
-from mirrorfeed.mirror.local_replica.table_cycle import State, TableCycle, TableReport, failed_report
-from mirrorfeed.storage import Store
+import pyarrow.compute as pc
 
-__all__ = ["Replica", "State", "TableReport", "run_passes"]
+from mirrorfeed.display.rows import Row, counted, first_names, row, shown
+from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
+from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
+from mirrorfeed.lint.specification import DELETE, SCHEMA_SUFFIX, Settings
+from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, NotOurs, SamePlace, TypeChanged
+from mirrorfeed.mirror.local_replica import landing_zone, mirrored_table
+from mirrorfeed.mirror.local_replica.file_reader import FileRows, align_columns, new_columns, read_rows, without_untyped
+from mirrorfeed.mirror.local_replica.landing_zone import Queue, TableFolder, find_table_folders
+from mirrorfeed.mirror.local_replica.mirrored_table import Mirror
+from mirrorfeed.storage import Entry, Store
+from mirrorfeed.storage.local_folder import resolve
+
+
+class State(StrEnum):
+    REPLICATING = "replicating"
+    WAITING = "waiting for a gap"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+_MARKERS = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
+
+
+def _rows_in_words(rows: Mapping[int, int]) -> str:
+    return ", ".join(counted(count, _MARKERS[marker]) for marker, count in rows.items() if count)
+
+
+@row
+class TableReport(Row):
+    """Result of one pass of `mirrorfeed replicate` over a table."""
+
+    table: str = shown("table")
+    state: State = shown("state")
+    """`replicating`, `waiting for a gap`, `failed` or `dropped`."""
+    files: int = shown("files", default=0)
+    rows: Mapping[int, int] = shown("rows", _rows_in_words, default_factory=dict)
+    """Number of applied rows by row marker."""
+    message: str = ""
+    error: MirrorfeedError | None = None
+    """Error of this pass, or None. A table that was stopped in an earlier pass has only a message."""
+
+    @property
+    def ok(self) -> bool:
+        """True if the table did not fail."""
+        return self.state is not State.FAILED
+
+    def remarks(self) -> Sequence[str]:
+        text = with_code(self.error) if self.error else self.message
+        return (f"{self.table}: {text}",) if text else ()
+
+
+def failed_report(table: str, error: MirrorfeedError) -> TableReport:
+    return TableReport(table, State.FAILED, message=str(error), error=error)
+
+
+class TableCycle:
+    """One pass over one table. Create a new instance for each pass."""
+
+    def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
+        self._zone, self._target, self._folder = zone, target, folder
+        self._files, self._rows, self._notes = 0, Counter[int](), list[str]()
+
+    def run(self, now: datetime) -> TableReport:
+        try:
+            return self._report(*self._run(now))
+        except Exception as caught:  # the engine can raise any error, and the other tables continue
+            error = wrap_error(f"Replicating {self._folder.table}", caught)
+            return self._report(State.FAILED, str(error), error)
+
+    def _run(self, now: datetime) -> tuple[State, str]:
+        place = mirrored_table.mirror_path(self._target, self._folder)
+        resolve("write", self._target, f"{place.parent.name}/{place.name}")
+        mirror = mirrored_table.open_mirror(place)
+        if mirror is not None and mirror.etag != self._folder.etag:
+            mirrored_table.drop(place, self._target)
+            mirror = None
+            self._notes.append(
+                "The folder was created again, so the mirrored table was dropped and is replicated again."
+            )
+        if mirror is not None and mirror.stopped:
+            return State.FAILED, mirror.stopped
+        settings = landing_zone.read_settings(self._zone, self._folder.path)
+        if mirror is not None:
+            if mirror.keys and mirror.keys != settings.keys:
+                raise KeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
+            if settings.keys and not mirror.keys:
+                mirror.set_keys(settings.keys)
+        files = landing_zone.data_files(self._zone.list(self._folder.path))
+        if settings.by_time:
+            processed = mirror.processed(file.name for file in files) if mirror else frozenset[str]()
+            queue = landing_zone.queue_by_time(files, processed)
+        else:
+            applied = mirror.applied() if mirror else 0
+            queue = landing_zone.queue_by_number(files, applied, self._zone.address(self._folder.path))
+        done = list(queue.done)
+        failure: MirrorfeedError | None = None
+        for file in queue.ready:
+            try:
+                mirror = self._apply(mirror, place, file, settings)
+            except MirrorfeedError as error:
+                failure = error
+                break
+            done.append(file)
+        # Files that were applied before a failure are moved as usual. If moving also fails, the first error is raised.
+        with suppress(*([MirrorfeedError] if failure else [])):
+            if mirror is not None:
+                self._confirm_folder()
+                for name in landing_zone.move_processed(self._zone, self._folder.path, done):
+                    self._notes.append(f"{name} was already applied, so it was not read again.")
+                landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
+        if failure is not None:
+            raise failure
+        if queue.missing is not None:
+            return State.WAITING, _waiting(queue)
+        return State.REPLICATING, "" if done else "No file is published yet."
+
+    def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
+        """Apply a file to the mirror and return the mirror. If `mirror` is None, creates the mirror at `place`.
+
+        Returns None if the mirror cannot be created yet, because no column has a type.
+        """
+        path = f"{self._folder.path}/{file.name}"
+        address = self._zone.address(path)
+        with self._zone.open_read(path) as source:
+            content = read_rows(source.read(), file.name, address, settings)
+        self._confirm_folder()
+        _check_keys(mirror, content, settings.keys, address)
+        schema = without_untyped(content.rows.schema)
+        if mirror is None and not schema.names and not content.rows.num_rows:
+            self._notes.append(
+                f"All values in {file.name} are NULL, so the column types are unknown. The mirrored table is not"
+                " created yet."
+            )
+            return None
+        if mirror is None:
+            mirror = mirrored_table.create_mirror(place, self._folder, schema, settings.keys)
+        else:
+            try:
+                new = new_columns(mirror.schema, content.rows.schema, self._folder.table, address)
+            except TypeChanged as error:
+                mirror.stop(str(error))
+                raise
+            if new:
+                mirror.add_columns(new)
+        rows = align_columns(mirror.schema, content.rows)
+        markers = content.markers
+        written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
+        mirrored_table.check_values(mirror.schema, written, address)
+        if markers is None:
+            mirror.append(rows, file.name, settings.by_time)
+        else:
+            change = mirrored_table.net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
+            if change.removes:
+                mirror.replace(change.remaining, change.added, file.name, settings.by_time)
+            else:
+                mirror.append(change.added, file.name, settings.by_time)
+        self._files += 1
+        self._rows.update(content.counts())
+        return mirror
+
+    def _confirm_folder(self) -> None:
+        """Raise `FolderReplaced` if the folder was deleted or created again.
+
+        The files that were read before may then belong to another table.
+        """
+        if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
+            raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
+
+    def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
+        text = " ".join(filter(None, [*self._notes, message]))
+        return TableReport(self._folder.table, state, self._files, dict(sorted(self._rows.items())), text, error)
+
+
+def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
+    """Raise `FileRefused` if the rows of a file cannot be applied to a table with these `keys`.
+
+    The file must have all key columns. Updates, deletes and upserts need keys, and a type for each key column. The
+    first rows of a table need one column with a type.
+    """
+    names = content.rows.column_names
+    if not keys and content.markers is not None:
+        raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
+    if missing := [key for key in keys if key not in names]:
+        hint = f"it has {first_names([repr(name) for name in names], 5)}"
+        raise FileRefused(finding=NO_KEY.finding(address, key=missing[0], hint=hint))
+    known = {*without_untyped(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
+    needed = keys if content.markers is not None else names[:1] if not known else ()
+    if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
+        type_ = content.rows.schema.field(typeless[0]).type
+        raise FileRefused(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
+
+
+def _waiting(queue: Queue) -> str:
+    count, first = len(queue.waiting), queue.waiting[0].name
+    later = f"{first} waits" if count == 1 else f"{count} files wait, the first is {first}"
+    return f"File {queue.missing:020} is missing; {later}."
 
 
 @dataclass(frozen=True)
