@@ -139,7 +139,7 @@ class Feed:
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
-        ends, config = stop_after(minutes, stop), self._current_config  # the time starts before Spark does
+        ends, config = stop_after(minutes, stop), self._current_config  # `minutes` include the start of Spark
         return Result(*follow_tables(self._spark(), config, tables, self._config, ends, on_done))
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
@@ -661,7 +661,7 @@ class Feed:
 
     @property
     def _current_config(self) -> Config:
-        """Configuration with the tables that its patterns match now. Lists the catalog at every access."""
+        """Configuration with the tables that match its patterns now. Every access lists the catalog or folder again."""
         from mirrorfeed.config.pattern_expansion import expand_patterns
 
         return expand_patterns(self._config, self._spark).config

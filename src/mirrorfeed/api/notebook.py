@@ -34,7 +34,7 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
     def field(name: str) -> str:
         try:
             return str(dbutils.widgets.get(name))
-        except Exception:  # the field does not exist; the class of the error differs by runtime
+        except Exception:  # the widget does not exist; the class of the error differs by runtime
             return ""
 
     folder = folder_of_notebook(dbutils)

@@ -226,7 +226,7 @@ def _find_misplaced_histories(
 
 
 def _find_shared_targets(document: Document) -> Iterator[Mistake]:
-    """Yield a mistake for each table with the target of an earlier table."""
+    """Yield a mistake for each table that has the same target as an earlier table, regardless of case."""
     first: dict[tuple[str, str], tuple[int, Target]] = {}
     for i, table in enumerate(document.tables):
         place: Place = ("tables", i, "target")

@@ -96,7 +96,7 @@ class Config(Options):
     """File with the CA certificates to trust. None means the certificates of the system."""
     credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
-    """Processes that upload the files that Spark writes."""
+    """Whether the driver or Spark's executors upload the files that Spark writes."""
     staging_path: validators.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None means a temporary folder on
     this machine."""
@@ -109,7 +109,7 @@ class Config(Options):
     history: CommonHistory = None
     """Schema or folder for the histories of all tables without a `history` of their own. None means no histories."""
     archive: ArchiveOptions | None = None
-    """Settings for tables with archived files."""
+    """Settings for tables with archived files: prices. None means no prices."""
     alerts: Alerts = Alerts()
     """Limits and channels of `mirrorfeed check-alerts`."""
     fabric: FabricOptions = FabricOptions()

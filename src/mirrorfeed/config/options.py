@@ -24,9 +24,9 @@ class FollowLimits(validators.ConfigModel):
     The new commits of a table are published as soon as one of the limits is reached.
     """
 
-    # Fabric merges at most every 15 seconds.
+    # Fabric merges at most every 15 seconds, so publishing more often has no effect.
     max_delay_seconds: validators.Seconds = 15.0
-    """Seconds since the previous publication."""
+    """Seconds after the previous publication of the table."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
     max_bytes: validators.Size | None = None
 
@@ -66,7 +66,7 @@ class Pause(validators.ConfigModel):
 
 
 class Partner(validators.ConfigModel):
-    """Content of `_partnerEvents.json`."""
+    """Description of the publisher, which is written to `_partnerEvents.json`."""
 
     name: Annotated[str, Field(min_length=1)]
     source_type: Annotated[str, Field(min_length=1)]
@@ -107,7 +107,7 @@ class Options(validators.ConfigModel):
     None means `max_lag_minutes.published` of `alerts` or, with `publish --follow`, no target.
     """
     table_timeout_minutes: validators.Minutes = None
-    """Maximum minutes for a table in one run. None means no limit."""
+    """Maximum minutes that one run spends on a table. None means no limit."""
 
     @property
     def output(self) -> Output:

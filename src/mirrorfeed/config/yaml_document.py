@@ -178,7 +178,7 @@ def read_document(path: str) -> Document:
             case yaml.reader.ReaderError():
                 line = text[: error.position].count("\n") + 1
                 reason = f"the character {chr(error.character)!r} is not allowed in YAML"
-            case _:  # from `chr`
+            case _:  # raised by `chr` for the number of an escape
                 line, reason = loader.line + 1, "it has an escape that is not a character"
         raise ConfigUnreadable(path=path, line=line, reason=reason) from error
     if not isinstance(root, MappingNode) or root.tag not in _TAGS[MappingNode]:
@@ -192,7 +192,7 @@ def read_document(path: str) -> Document:
 _OF_CREDENTIAL = {"service_principal", "service_credential", *(each.name for each in fields(ServicePrincipal))}
 _OF_ALERTS = {name for model in (Alerts, MaxLagMinutes, Mail, Webhook) for name in model.model_fields}
 _FIELDS_WITH_SECRETS = {"credential": _OF_CREDENTIAL | {*SECRET_FIELDS}, "alerts": _OF_ALERTS | {*SECRET_FIELDS}}
-"""Top-level fields whose content may be a secret, with the names of all fields below them."""
+"""Top-level fields whose content may be a secret, with the names of the fields below them that may be shown."""
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
