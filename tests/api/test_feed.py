@@ -50,7 +50,7 @@ SIGNATURES = {
     "Feed.check_alerts": "(mirror=None)",
     "Feed.enable_cdf": "(*tables)",
     "Feed.changes": "(table, start=None, end=None, past_end='error')",
-    "Feed.append_history": "(*tables, begin_again=False)",
+    "Feed.append_history": "(*tables, reseed=False)",
     "Feed.history": "(*tables)",
     "Feed.replay_history": "(table, into, at)",
     "Feed.partner": "(force=False)",

@@ -89,7 +89,7 @@ def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> No
 def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requested: list[str] = []
 
-    def append(_: object, table: Table, *, begin_again: bool, progress: AppendProgress) -> None:
+    def append(_: object, table: Table, *, reseed: bool, progress: AppendProgress) -> None:
         requested.append(str(table.target))
         if requested.count("a") == 1 and requested[-1] == "a":
             raise AppendConflict(history="h", conflicts=5)

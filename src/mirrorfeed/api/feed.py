@@ -393,17 +393,17 @@ class Feed:
         first, last = range_.from_version_exclusive, range_.to_version_inclusive
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
 
-    def append_history(self, *tables: str, begin_again: bool = False) -> Result[results.Append]:
+    def append_history(self, *tables: str, reseed: bool = False) -> Result[results.Append]:
         """Append new versions to the permanent histories of the tables. Return the appended versions of each table.
 
         If the source has lost versions that the history does not contain, the row of the table has an `error`. With
-        `begin_again`, or `on_gap: reseed` in the configuration, the history continues with a snapshot instead.
+        `reseed`, or `on_gap: reseed` in the configuration, the history continues with a snapshot instead.
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named table has none.
         """
         from mirrorfeed.orchestration.histories import append_histories
 
-        return Result(tuple(append_histories(self._spark, self._current_config, tables, begin_again=begin_again)))
+        return Result(tuple(append_histories(self._spark, self._current_config, tables, reseed=reseed)))
 
     def history(self, *tables: str) -> Result[results.History]:
         """Return the versions that the permanent histories of the tables contain, and their lag. Changes nothing.

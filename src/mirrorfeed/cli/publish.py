@@ -203,11 +203,11 @@ def history() -> None:
 @history.command()
 @tables_argument
 @click.option(
-    "--begin-again", is_flag=True, help="If versions between history and source are lost, continue with a snapshot."
+    "--reseed", is_flag=True, help="If versions between history and source are lost, continue with a snapshot."
 )
-def run(tables: tuple[str, ...], begin_again: bool) -> Result[results.Append]:
+def run(tables: tuple[str, ...], reseed: bool) -> Result[results.Append]:
     """Append new versions of all configured tables that have a history, or only of TABLES."""
-    return feed().append_history(*tables, begin_again=begin_again)
+    return feed().append_history(*tables, reseed=reseed)
 
 
 @history.command()

@@ -96,21 +96,21 @@ def append_versions(
     spark: SparkSession,
     table: Table,
     *,
-    begin_again: bool = False,
+    reseed: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     progress: AppendProgress | None = None,
 ) -> AppendProgress:
     """Append all versions of a table to its history, up to the version that is newest at the start. Returns the
     progress.
 
-    With `begin_again`, the history continues with a snapshot if versions cannot be appended, and lacks these versions.
+    With `reseed`, the history continues with a snapshot if versions cannot be appended, and lacks these versions.
     Otherwise, `HistoryInterrupted` is raised, unless the configuration allows the snapshot. `progress` is updated after
     each append, so it is also correct if a later append fails.
 
     Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict` if other runs append at the same time.
     """
     assert table.history is not None
-    append = _Append(spark, table, HistoryTable(spark, table.history.table), begin_again, now)
+    append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
     progress = progress or AppendProgress()
     view, goal, conflicts = append.history.read_view(), None, 0
     while True:
@@ -151,7 +151,7 @@ class _Append:
     spark: SparkSession
     table: Table
     history: HistoryTable
-    begin_again: bool
+    reseed: bool
     now: Callable[[], datetime]
 
     @property
@@ -174,7 +174,7 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a snapshot with which the history continues after a finding, if `begin_again` or the configuration
+        """Return a snapshot with which the history continues after a finding, if `reseed` or the configuration
         allows it.
 
         Otherwise, raises `HistoryInterrupted`. Raises `SourceReplaced` if the source is another table, and the finding
@@ -194,7 +194,7 @@ class _Append:
                 latest=finding.latest,
             ) from None
         policy = self.table.on_gap if isinstance(finding, Gap) else self.table.on_schema_change
-        if not self.begin_again and policy != "reseed":
+        if not self.reseed and policy != "reseed":
             raise HistoryInterrupted(
                 table=finding.table, history=history, version=version, finding=finding
             ) from finding

@@ -18,7 +18,7 @@ class HistoryInterrupted(Finding):
     code = "MF6002"
     what = "The history {history} ends at version {version}. {finding.problem}"
     fix = (
-        "To continue with a snapshot, run `mirrorfeed history run {table:argument} --begin-again`. The history then"
+        "To continue with a snapshot, run `mirrorfeed history run {table:argument} --reseed`. The history then"
         " lacks the versions in between. With `on_gap: reseed` (lost versions) and `on_schema_change: reseed` (changed"
         " columns) this happens automatically."
     )
@@ -71,7 +71,7 @@ class ColumnsIncompatible(Finding):
     what = (
         "The columns of {table} changed at version {version} in a way that its history cannot store: {changes:reasons}."
     )
-    fix = "Run `mirrorfeed history run {table:argument} --begin-again` to continue with a snapshot."
+    fix = "Run `mirrorfeed history run {table:argument} --reseed` to continue with a snapshot."
     version: int
 
 

@@ -75,11 +75,11 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 
 
 def append_histories(
-    spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, begin_again: bool = False
+    spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, reseed: bool = False
 ) -> list[Append]:
     """Append new versions to the histories of all tables or only of `names`. Returns a row for each table, in order.
 
-    With `begin_again`, a history continues with a snapshot if the source has lost versions. An error of a table is in
+    With `reseed`, a history continues with a snapshot if the source has lost versions. An error of a table is in
     its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
     """
     tables = {str(table.target): table for table in select_tables(config, names)}
@@ -90,7 +90,7 @@ def append_histories(
 
     def attempt(name: str) -> MirrorfeedError | None:
         try:
-            append_versions(session, tables[name], begin_again=begin_again, progress=appended[name])
+            append_versions(session, tables[name], reseed=reseed, progress=appended[name])
         except Exception as error:
             return wrap_error(f"Appending to the history of {name}", error)
         return None

@@ -56,7 +56,7 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     (failed,) = run_in(tmp_path, "history", "run", "sales.orders", status=1).rows
     assert "ends at version 4. The changes of" in failed["error"]["what"]
     assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
-    began = run(tmp_path, "history", "run", "--begin-again")
+    began = run(tmp_path, "history", "run", "--reseed")
     assert "The changes of" in began
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
     (row,) = run_in(tmp_path, "history", "status").rows
