@@ -272,6 +272,20 @@ def test_different_mirror_is_not_ok_and_lists_its_first_differences() -> None:
     assert "<svg" not in repr(chart)
 
 
+def test_arguments_that_would_have_no_effect_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
+    feed = mirrorfeed.load(file)
+    for call in (
+        lambda: feed.doctor("s.t", setup=True),
+        lambda: feed.doctor(fix=True, live=True),
+        lambda: feed.archive("s.t").plan("id = 1", feed_from=1),
+        lambda: feed.archive("s.t").plan(feed_to=2),
+    ):
+        with pytest.raises(ValueError, match=r"^(setup and live check all tables|changes are always read completely)"):
+            call()
+
+
 @pytest.mark.parametrize("severity", Severity)
 def test_finding_is_ok_up_to_severity_note(severity: Severity) -> None:
     found = Result((Finding(severity, "MF101", "NAME", "a", "What it is.", "what helps"),))

@@ -229,12 +229,15 @@ class ArchiveAwareTable(GuardedTable):
         """Return a plan to restore the archived files that a query, or a range of the change data feed, needs.
 
         `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
-        from version `feed_from` to version `feed_to` (default: the newest), and `where` has no effect. Priority `high`
-        is faster and more expensive. `prices` is a JSON file or `Prices`. `save_as` is a new file in which the plan is
-        saved. Reads no data file, and requests no files.
+        from version `feed_from` to version `feed_to` (default: the newest). Priority `high` is faster and more
+        expensive. `prices` is a JSON file or `Prices`. `save_as` is a new file in which the plan is saved. Reads no
+        data file, and requests no files.
 
-        Raises `MirrorfeedError` if the table has no archive interval.
+        Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
+        `where`, or `feed_to` is used without `feed_from`.
         """
+        if (where is not None and feed_from is not None) or (feed_to is not None and feed_from is None):
+            raise ValueError("changes are always read completely: use where, or feed_from with or without feed_to")
         if feed_from is None:
             plan = partial(plan_query, source=self.source, where=where)
         else:

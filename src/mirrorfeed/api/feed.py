@@ -331,9 +331,11 @@ class Feed:
         `setup` and `live` run other checks, for all tables. With `setup`, check the requirements of publishing
         (permissions, credential, landing zone and sources), and create the ledger. With `live`, test only how storage,
         Spark and network behave, with findings that name no table. Both write small files into the landing zone and
-        delete them.
+        delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
+            if tables or fix:
+                raise ValueError("setup and live check all tables and fix nothing, so omit tables and fix")
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
             return Result(tuple((check_live if live else check_setup)(self._spark(), self._current_config)))

@@ -23,3 +23,8 @@ def test_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> Non
     file.write_bytes(content)
     with pytest.raises(NoJson):
         read_policy(str(file))
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoJson, match="No such file or directory"):
+        read_policy(str(tmp_path / "policy.json"))

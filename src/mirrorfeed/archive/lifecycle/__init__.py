@@ -72,15 +72,15 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Return the content of an exported policy. Raises `NoJson` if the file is not valid JSON.
+    """Return the content of an exported policy. Raises `NoJson` if the file cannot be read or is not valid JSON.
 
     Also reads UTF-16, and UTF-8 with a byte order mark, because PowerShell writes these encodings.
     """
-    raw = Path(path).read_bytes()
     try:
+        raw = Path(path).read_bytes()
         return parse_json(raw.decode(json.detect_encoding(raw)))
-    except ValueError as error:
-        raise NoJson(path=path, reason=str(error)) from error
+    except (OSError, ValueError) as error:
+        raise NoJson(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
 
 class PolicyRule(NamedTuple):
