@@ -98,7 +98,7 @@ def _alerts(data: bytes) -> list[Alert]:
     found = alerts.notify(store, "alerts.json", check, {"ops": sent.append}, NOW)
     warnings = [row.error for row in found if row.error]
     assert all(isinstance(each, DamagedFile) for each in warnings)
-    assert not warnings or [each for each in sent if not each.over]
+    assert not warnings or [each for each in sent if not each.resolved_at]
     return found
 
 

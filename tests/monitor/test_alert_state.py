@@ -63,7 +63,7 @@ class AlertRun:
         self.alerts = mark_notified(self.alerts, [(to, each.key) for to, each in sent], names, self.now)
         assert parse(to_json(self.alerts), self.now) == self.alerts
         self.now += timedelta(minutes=10)
-        return [f"{to} {each.kind}{' over' if each.over else ''}" for to, each in sent]
+        return [f"{to} {each.kind}{' over' if each.resolved_at else ''}" for to, each in sent]
 
 
 def test_each_problem_and_its_resolution_are_sent_once() -> None:
@@ -169,7 +169,7 @@ class Checks:
         return [row.error for row in self.rows if row.error and not row.name]
 
     def keep(self, to: str, alert: Alert) -> None:
-        self.sent.append(f"{to} {alert.name}{' over' if alert.over else ''}")
+        self.sent.append(f"{to} {alert.name}{' over' if alert.resolved_at else ''}")
 
     @property
     def etag(self) -> str | None:
@@ -259,7 +259,13 @@ def test_unwritable_state_is_a_warning() -> None:
 
 def entry(**changes: Any) -> dict[str, Any]:
     sent_at = dict.fromkeys(BOTH, minutes(-30).isoformat())
-    return {"table": "a", "kind": "GAP", "since": minutes(-60).isoformat(), "over": None, "notified": sent_at} | changes
+    return {
+        "table": "a",
+        "kind": "GAP",
+        "since": minutes(-60).isoformat(),
+        "resolved_at": None,
+        "notified": sent_at,
+    } | changes
 
 
 @pytest.mark.parametrize(
@@ -273,7 +279,7 @@ def entry(**changes: Any) -> dict[str, Any]:
         {"format": 1, "alerts": [], "until": "9999-12-31T00:00:00+00:00"},
         {"format": 1, "alerts": [entry(), entry()]},
         {"format": 1, "alerts": [entry(since="9999-12-31T00:00:00+00:00")]},
-        {"format": 1, "alerts": [entry(over="9999-12-31T00:00:00+00:00")]},
+        {"format": 1, "alerts": [entry(resolved_at="9999-12-31T00:00:00+00:00")]},
         {"format": 1, "alerts": [entry(notified=dict.fromkeys(BOTH, "9999-12-31T00:00:00+00:00"))]},
         {"format": 1, "alerts": [entry(notified=dict.fromkeys(BOTH, minutes(-120).isoformat()))]},
         {"format": 1, "alerts": [entry(since="2026-03-14T09:00:00")]},

@@ -57,7 +57,7 @@ def test_check_alerts_sends_a_problem_once_and_writes_each_check(
     output = json.loads(project.watch("--json", code=1))  # because one message was not sent
     first, second, failed = output["rows"]
     assert sorted(each["sent_to"] for each in (first, second)) == [["output"], ["output", "team"]]
-    assert all(each["over"] for each in (first, second))
+    assert all(each["resolved_at"] for each in (first, second))
     assert (failed["name"], failed["error"]["code"]) == ("team", "MF8104")
 
     place = loader.load(project.file).ledger

@@ -67,15 +67,18 @@ def channels_of(config: Config) -> dict[str, Send]:
 
 
 def title(alert: Alert) -> str:
-    resolved = " is resolved" if alert.over else ""
+    resolved = " is resolved" if alert.resolved_at else ""
     return printable(f"{alert.table or 'The mirrored database'}: {alert.name}{resolved}", _LONGEST_TITLE)
 
 
 def lines(alert: Alert) -> list[str]:
-    """Return the lines of a message below its title: the problem, its start and the fix, or the end of the problem."""
-    if alert.over:
-        lasted = duration(max(0.0, (alert.over - (alert.since or alert.over)).total_seconds()))
-        return [f"Resolved at {utc_minute(alert.over)} UTC, after {lasted}."]
+    """Return the lines of a message below its title.
+
+    For an open problem: its text, its start time if known, and the fix. For a resolved problem: its end and duration.
+    """
+    if alert.resolved_at:
+        lasted = duration(max(0.0, (alert.resolved_at - (alert.since or alert.resolved_at)).total_seconds()))
+        return [f"Resolved at {utc_minute(alert.resolved_at)} UTC, after {lasted}."]
     since = [f"Since {utc_minute(alert.since)} UTC."] if alert.since else []
     return [printable(alert.what, _LONGEST_TEXT), *since, f"Fix: {printable(alert.fix, _LONGEST_TEXT)}"]
 
@@ -86,7 +89,7 @@ def text(alert: Alert) -> str:
 
 def teams(alert: Alert) -> dict[str, Any]:
     """Return the JSON body for a Teams webhook: an adaptive card. Its texts have no markup, so nothing is escaped."""
-    colour = "Good" if alert.over else "Attention"
+    colour = "Good" if alert.resolved_at else "Attention"
     heading = {"type": "TextRun", "text": title(alert), "weight": "Bolder", "size": "Medium", "color": colour}
     body = [heading, *({"type": "TextRun", "text": line} for line in lines(alert))]
     card = {

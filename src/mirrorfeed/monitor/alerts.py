@@ -61,7 +61,7 @@ class Alert(Row):
     """Text of the alert if this check sent it to a channel, otherwise the text of the problem."""
     fix: str = ""
     since: datetime | None = None
-    over: datetime | None = None
+    resolved_at: datetime | None = None
     """Time of the check that found the problem resolved. None for a current problem."""
     sent_to: tuple[str, ...] = ()
     """Names of the channels that this check notified. The command's own output is the channel `output`."""
@@ -71,7 +71,7 @@ class Alert(Row):
     @property
     def ok(self) -> bool:
         """False if there is an `error`, or if the check reports a current problem, for the first time or again."""
-        return self.error is None and (self.over is not None or OUTPUT not in self.sent_to)
+        return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
         if self.error:
@@ -87,7 +87,7 @@ class SentAlert:
     kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     """Name of the problem."""
     since: UtcTime
-    over: UtcTime | None = None
+    resolved_at: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
     """Time of the last alert to each channel. Channels that were notified of the end of the problem are removed."""
 
@@ -136,7 +136,7 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
     for sent in apply_check(state.alerts, check, now):
         problem, sent_to = check.problem(sent.key), list[str]()
         what, fix = (problem.what, problem.fix) if problem else ("", "")
-        alert = Alert(*sent.key, what, fix, sent.since, sent.over)
+        alert = Alert(*sent.key, what, fix, sent.since, sent.resolved_at)
         for name in due_channels(sent, check, channels, now):
             if name in failed:
                 continue
@@ -169,11 +169,11 @@ def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tup
     updated = []
     for alert in alerts:
         if problems.pop(alert.key, None) is not None:
-            updated.append(replace(alert, over=None))
-        elif alert.over is not None or check.is_unknown(alert.key):
+            updated.append(replace(alert, resolved_at=None))
+        elif alert.resolved_at is not None or check.is_unknown(alert.key):
             updated.append(alert)
         elif alert.notified:
-            updated.append(replace(alert, over=now))
+            updated.append(replace(alert, resolved_at=now))
     new = (SentAlert(*each.key, min(each.since or now, now)) for each in problems.values())
     return (*updated, *new)
 
@@ -185,7 +185,7 @@ def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now:
     notified of its end. A problem with `is_temporary` is not sent until it has lasted for `max_lag_minutes.published`.
     """
     problem, last = check.problem(alert.key), alert.notified
-    if alert.over is not None:
+    if alert.resolved_at is not None:
         return [name for name in last if name in channels]
     delay = timedelta(minutes=check.alerts.max_lag_minutes.published or 0.0)
     if problem is None or (problem.is_temporary and now - alert.since < delay):
@@ -209,7 +209,7 @@ def mark_notified(
     for alert in alerts:
         new = {name: now for name in channels if (name, alert.key) in notified}
         earlier = {name: at for name, at in alert.notified.items() if name in channels}
-        if alert.over is None:
+        if alert.resolved_at is None:
             updated.append(replace(alert, notified=earlier | new))
         elif remaining := {name: at for name, at in earlier.items() if name not in new}:
             updated.append(replace(alert, notified=remaining))
@@ -278,7 +278,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))
     for alert in alerts:
-        times = [alert.since, *alert.notified.values(), *filter(None, [alert.over])]
+        times = [alert.since, *alert.notified.values(), *filter(None, [alert.resolved_at])]
         if max(times) > now + _CLOCK_SKEW:
             raise ValueError("a time in it is in the future")
         if min(times) + _CLOCK_SKEW < alert.since:
