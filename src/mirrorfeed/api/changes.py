@@ -87,7 +87,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager for reading `rows`: keeps values exact, and raises `MirrorfeedError` if reading fails."""
+        """Context manager for reading `rows` without altered values. Raises `MirrorfeedError` if reading fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

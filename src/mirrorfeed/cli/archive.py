@@ -141,14 +141,14 @@ def restore(plan: str, once: bool, **options: Any) -> results.Restoring:
 @click.option("--analyze", is_flag=True, help="Collect statistics. Only on Databricks.")
 @click.option("--vacuum", is_flag=True, help="Run VACUUM: delete files that no retained version needs.")
 def maintain(table: str, zorder: str | None, **options: bool) -> results.Maintained:
-    """Run maintenance on the active files of TABLE."""
+    """Run OPTIMIZE and other maintenance on the files of TABLE that are not archived."""
     return feed_or_empty().archive(table).maintain(zorder=zorder.split(",") if zorder else (), **options)
 
 
 @archive.command()
 @table_argument
 def check(table: str) -> results.FileCheck:
-    """Check that all active files of TABLE exist. Exits with 1 if files are missing."""
+    """Check that all files of TABLE that are not archived exist. Exits with 1 if files are missing."""
     return feed_or_empty().archive(table).check()
 
 

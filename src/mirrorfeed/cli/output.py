@@ -45,7 +45,7 @@ class Interruption:
         return self.requested
 
     def defer(self) -> None:
-        """Request a stop at the first signal, instead of ending the command."""
+        """From now on, the first signal only requests a stop, and does not end the command."""
         self._deferred = True
 
     @contextmanager

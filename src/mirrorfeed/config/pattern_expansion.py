@@ -40,10 +40,13 @@ class Expansion:
 
 
 def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Return the configuration with the tables that match its patterns, and all candidates.
+    """Return the configuration with an entry for each selected table, and the list of candidates.
 
-    Without patterns, no catalog is read and no Spark session is started. Raises `NothingMatches` if a pattern selects
-    no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the same target or history.
+    Candidates are the configured tables and the tables that match a pattern, each with the reason why it is selected or
+    not. Without patterns, no catalog is read and no Spark session is started.
+
+    Raises `NothingMatches` if a pattern selects no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the
+    same target or history.
     """
     if not config.patterns:
         return select_matches(config, ())

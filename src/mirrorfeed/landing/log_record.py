@@ -160,9 +160,10 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the records, newest first, one of which is the newest record that Fabric has consumed.
+    """Return the candidates for the newest record whose files Fabric has all consumed, newest first.
 
-    Empty if Fabric has consumed only older records. `newest_first` has the records of the log. `in_place` has the
+    If the log has no older record, Fabric may also have consumed none of the candidates. Empty if Fabric has consumed
+    none of the records. `newest_first` has the records of the log. `in_place` has the
     numbers of the files in the table's folder: Fabric may have consumed the oldest of these files, but not the later
     ones. `by_time` means that Fabric orders files by modification time: then any file of a publication may be its last.
     """

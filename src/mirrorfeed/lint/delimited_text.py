@@ -258,10 +258,10 @@ class _Splitter:
         self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
-        """Return the values of the row that starts at `at`, the end of the row, and True.
+        """Read the row that starts at index `at` of `text`. Returns its values, the index after the row, and True.
 
-        If a value has no end, returns the values before it, the start of this value, and False. `ended` is True if no
-        text follows after `text`.
+        If a value has no end in `text`, returns the values before it, the index where it starts, and False. `ended` is
+        True if no text follows after `text`: then the last row needs no row separator.
         """
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []

@@ -25,7 +25,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Columns of a data file, and counts of its rows and values."""
+    """Columns of a data file, its number of rows, and facts about the rows for the lint rules."""
 
     columns: tuple[Column, ...]
     """Columns including the row marker, in the order of the file."""

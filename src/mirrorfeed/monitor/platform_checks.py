@@ -216,7 +216,7 @@ def _required_packages() -> list[str]:
 
 
 def check_settings(spark: SparkSession) -> Finding:
-    """Return a finding with the Spark settings that mirrorfeed must change, but cannot change in this session."""
+    """Return a finding with the settings of Spark that cannot be changed in this session, or that the check passed."""
     check = "settings of the Spark session"
     if refused := refused_settings(spark):
         settings = ", ".join(f"{name} ({value})" for name, value in refused.items())

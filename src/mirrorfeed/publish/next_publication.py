@@ -154,7 +154,7 @@ def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
 
 
 def last_version(what: Range | int | Repair) -> int:
-    """Return the last source version that `what` publishes. An int is the version of a snapshot."""
+    """Return the last source version in a publication of a range, a repair, or the version of a snapshot (an int)."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 

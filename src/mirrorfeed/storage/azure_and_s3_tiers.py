@@ -170,7 +170,8 @@ class S3Tiers(TierStore):
     ) -> dict[str, str]:
         """Request copies in the class STANDARD, which expire after `days` (by default `DEFAULT_COPY_DAYS`).
 
-        If a copy exists, only its expiry time is changed. Returns the reasons for refused files, by URI.
+        If a copy exists, only its expiry time is changed. `to` has no effect. Returns the reasons for refused files, by
+        URI.
         """
         client = self._client
         request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _RESTORE_SPEEDS[priority]}}

@@ -128,10 +128,11 @@ class TableLog:
         check(View("", data=data, processed=processed), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Compare the files in a confirmed view with its log. Returns a warning if the last data file is missing.
+        """Compare the files in a view with the records of the log. Returns None if all files match.
 
-        Returns None if all files match the log. Raises `FilesLost` or an error of `table_log.view.check` if they do
-        not.
+        Returns the warning `LastFileMissing` if files are missing that Fabric may have consumed. Raises `FilesLost` if
+        files are missing that Fabric has not consumed, and the errors of `table_log.view.check`. The view must come
+        from `confirm`.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)

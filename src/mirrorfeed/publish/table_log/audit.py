@@ -1,5 +1,5 @@
-"""Compare the files of a table's newest publication with its record, and find the publications up to which Fabric may
-have applied the files."""
+"""Compare the files of a table's newest publication with its record, and find the candidates for the last publication
+that Fabric has applied."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mirrorfeed.storage.errors import NotThere
 
 @dataclass(frozen=True, slots=True)
 class MirrorPosition:
-    """Publications of a table up to which Fabric may have applied the files."""
+    """Candidates for the last publication of a table that Fabric has applied."""
 
     newest: Record | None = None
     """Newest publication, or None before the first one."""
     candidates: tuple[Record, ...] = ()
-    """Records up to which Fabric may have applied the files, newest first."""
+    """Records of these publications, newest first."""
     waiting: int = 0
     """Number of data files in the table's folder, except the oldest, which Fabric may have consumed."""
 
