@@ -1,20 +1,24 @@
-"""What a publication through the API loads: few lines, and no room that it does not need."""
+"""What a publication through the API loads: few lines of code, and no folder of the package that it does not need."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MOST_LINES = 12_450
-"""Of the package, with the loader of the configuration. A module that few tables need is imported where it is used."""
+MOST_LINES = 10_900
+"""Of the package, with the loader of the configuration, without docstrings. A module that few tables need is imported
+where it is used."""
 OTHER_ROOMS = ("archive.", "history", "monitor", "mirror.", "lint", "cli")
 LOADED = """
-import sys
+import ast, sys
 import mirrorfeed.api.feed, mirrorfeed.config.loader, mirrorfeed.orchestration.publish_run
 import mirrorfeed.publish.change_sources.delta_feed
 modules = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "mirrorfeed"}
 for name, file in modules.items():
-    print(name, sum(1 for _ in open(file)))
+    text = open(file).read()
+    statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    strings = [node for node in statements if isinstance(node.value, ast.Constant)]
+    print(name, len(text.splitlines()) - sum(node.end_lineno - node.lineno + 1 for node in strings))
 """
 
 
