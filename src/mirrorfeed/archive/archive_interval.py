@@ -68,7 +68,7 @@ class Frontier:
 class Policy:
     """Archive interval of a table, and its last change, as stored in the table properties.
 
-    `frontier` and `exact` stay set after an increase of the interval is complete.
+    After an increase of the interval is complete, `frontier` and `exact` are not reset.
     """
 
     days: int
@@ -109,8 +109,8 @@ class Interval(Row):
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the row for a table with this policy. If `moved` is False, a note asks the user to change the
-        lifecycle rule, too."""
+        """Return the interval of a table as a row. `moved` is False if the lifecycle rule still has an older interval:
+        then a note asks the user to change the rule, too."""
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:

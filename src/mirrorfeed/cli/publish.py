@@ -90,8 +90,8 @@ def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]
     """List the tables that the configuration selects, and matching tables that are left out, with the reason.
 
     Also shows the keys of each table, and the kinds of changes that can be published. Keys that are not configured are
-    read from Unity Catalog. Sources and columns are checked if this needs no Spark. Exits with 1 if a table cannot be
-    published.
+    read from Unity Catalog. Sources and columns are checked only for tables in Unity Catalog and in local folders,
+    because other tables need Spark. Exits with 1 if a table cannot be published.
     """
     if task_value is None:
         return feed().sources()

@@ -77,9 +77,10 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path in the file of a field of entry `number`.
+        """Return the path in the file of a field of entry `number` of `tables`.
 
-        `loc` is the path of the field in the entry. A field that the entry inherits has its path at the top level.
+        `loc` is the path of the field in the entry. If the entry inherits the field from the top level of the file, the
+        path at the top level is returned.
         """
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines

@@ -278,8 +278,10 @@ The column is None if the source did not have the column."""
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the columns of the source at `version`, each with the columns of the history that contain its values, by
-    span of versions."""
+    """Return the columns of the source at `version`, and for each column where the history stores its values.
+
+    The places are spans of versions, each with a column of the history, or None if the source did not have the column.
+    """
     last = find_record(segment, version)
     columns = []
     for column in last.columns:

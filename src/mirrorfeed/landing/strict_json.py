@@ -1,6 +1,7 @@
-"""Parse JSON strictly, such as records and files with prices.
+"""Parse JSON strictly, for example records and files with prices.
 
-Models are frozen dataclasses or pydantic types with `CONFIG`. For any input bytes, parsing returns a valid value or
+A document has the type of a frozen dataclass, or of a pydantic type with `CONFIG`, which allows no type conversions and
+no unknown fields. For any input bytes, parsing returns a valid value or
 raises `ValueError` with a short reason.
 """
 

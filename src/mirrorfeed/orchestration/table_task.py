@@ -283,7 +283,11 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result after the last attempt. Passes its `source_note` to `on_problem`."""
+        """Return the result after the last attempt.
+
+        If records were published, but not from the change data feed, also passes the warning in `source_note` to
+        `on_problem`.
+        """
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)

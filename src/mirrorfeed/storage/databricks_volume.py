@@ -168,8 +168,8 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether an interrupted `rename` copied this file to its new path. If so, also delete this file and its
-        marker."""
+        """Return whether an interrupted `rename` copied this file to its new path. If so, also delete this file and the
+        marker file in which `rename` stored the new path."""
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege

@@ -280,9 +280,10 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file of the staging area to a new staged name, and return it. Both are in the landing zone.
+    """Rename a file of the staging area to a new staged name. Return the staged file with row counts, size and hash.
 
-    Raises `StagingFilesLost` if the file is missing. Not retried, because a failed request may have renamed the file.
+    The staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing. Not retried, because
+    a failed request may have renamed the file.
     """
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
