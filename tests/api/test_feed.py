@@ -146,7 +146,7 @@ VALUES = {
     "Difference": "key column source mirror",
     "DroppedTable": "table address files rows publications hashes",
     "Enabled": "table source feed error",
-    "Alert": "table name what fix since over sent_to error",
+    "Alert": "table name what fix since resolved_at sent_to error",
     "Finding": "severity code name table what fix command",
     "Explanation": "code name kind means next example",
     "History": "table history since versions newest_version lag_versions rows error",
