@@ -94,8 +94,10 @@ class Guarded:
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a DataFrame, after the same check as in `sql`. `statement` is the SQL of the query, for
-        the error."""
+        """Return the rows of a DataFrame, after the same check as in `sql`.
+
+        The error shows `statement`, the SQL of the query.
+        """
         refusal = partial(StatementNeedsArchivedFiles.of, statement=statement)
         return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
 

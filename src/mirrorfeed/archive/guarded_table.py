@@ -177,7 +177,7 @@ class GuardedTable:
         """Return the result of `select` for the rows of a version, after checking its plan for archived files of all
         tables.
 
-        If Delta answers the query from the log, the plan has no files. `operation` and `where` are for the error.
+        If Delta answers the query from the log, the plan has no files. The error shows `operation` and `where`.
         """
         at, rows = self._engine.read(self.source, version)
         refusal = partial(self._refusal, operation, where, at)

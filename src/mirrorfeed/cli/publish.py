@@ -141,7 +141,7 @@ def _show_steps() -> Iterator[Steps]:
 
 
 def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the name `shard:2/8`, which `Config.select` accepts, for the value `2/8`. None without a value.
+    """Convert the value `2/8` to the name `shard:2/8`, which `Config.select` accepts. Returns None without a value.
 
     Raises `click.BadParameter` for an invalid shard, such as `9/8`.
     """

@@ -58,7 +58,7 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the same as `expand_patterns`, for the tables in `matches` that were found for each pattern.
+    """Select tables as `expand_patterns` does. `matches` contains, for each pattern, the tables that match it.
 
     Tables with their own entry come first, then the tables of each pattern. If several patterns match a table, the
     first one selects it. Raises the same errors as `expand_patterns`.

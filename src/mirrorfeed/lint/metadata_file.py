@@ -237,7 +237,7 @@ class _Reader:
         """Return the value of a property. Returns `default` if the property is missing, null or invalid.
 
         Reports an invalid value with `rule`. `meanings` maps invalid texts in lower case to the values that they
-        clearly mean, which are returned instead. `allowed` is a sentence with the allowed values, for the finding.
+        clearly mean, which are returned instead. The finding shows `allowed`, a sentence.
         """
         value = properties.get(name, default)
         if name not in properties or is_valid(value):

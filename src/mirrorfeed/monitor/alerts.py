@@ -70,7 +70,7 @@ class Alert(Row):
 
     @property
     def ok(self) -> bool:
-        """False if there is an `error`, or if the check reports a current problem, for the first time or again."""
+        """False if there is an `error`, or if the check sent a current problem to `output`, as new or as a reminder."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:

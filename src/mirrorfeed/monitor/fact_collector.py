@@ -295,7 +295,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Return the same as `longest_text` for a table in a local folder, without Spark. None if the table is too large.
+    """Find the longest text as `longest_text` does, without Spark. Returns None if the table is too large.
 
     Raises an error if a column has a nested type, which needs Spark, or if delta-rs cannot read a file.
     """

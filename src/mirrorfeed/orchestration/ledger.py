@@ -286,7 +286,7 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return the same as `known` with the newest `limit` publications, for a ledger in a local folder.
+    """Read a ledger in a local folder as `known` does, with the newest `limit` publications of each table.
 
     Returns None if the ledger cannot be read without Spark, or lacks columns that only Spark can add.
     """

@@ -130,7 +130,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
 
 
 def _unsupported_in_spark(information: str) -> str:
-    """Return the same as `_unsupported` for a result of SHOW TABLE EXTENDED, which has lines such as `Type: VIEW`."""
+    """Return the reason as `_unsupported` does, from a result of SHOW TABLE EXTENDED (lines such as `Type: VIEW`)."""
     lines = (line.partition(": ") for line in information.splitlines())
     values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
     if values.get("Type", "") == "view":

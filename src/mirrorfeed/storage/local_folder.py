@@ -54,7 +54,7 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 def resolve(action: str, root: str, path: str) -> Path:
     """Return the full path. Raises `PathOutside`, or `SymbolicLink` if a part below the root is a link.
 
-    `action` is a verb for the error message. The root may be a link, because the configuration contains the root.
+    The error shows `action`, a verb. The root may be a link, because the configuration contains the root.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)

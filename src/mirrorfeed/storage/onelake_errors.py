@@ -166,8 +166,8 @@ def is_paused(code: str, message: str) -> bool:
 def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
     """Return, but do not raise, the error for an error response.
 
-    `action` and `address` are the verb and the object of the request, for the message. `new_address` is the address
-    that the request would have created, or None.
+    The message shows `action` and `address`, the verb and the object of the request. `new_address` is the address that
+    the request would have created, or None.
     """
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):

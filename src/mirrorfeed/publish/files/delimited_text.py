@@ -24,7 +24,7 @@ from mirrorfeed.publish.files.rolling_writer import UnwritableValue
 def _refuse_years(values: pa.Array, name: str) -> None:
     """Raise `UnwritableValue` if a date or time is outside the years 1 to 9999. Readers cannot parse other years.
 
-    `name` is the column's name, for the error.
+    The error shows `name`, the name of the column.
     """
     if not pa.types.is_temporal(values.type):
         return
