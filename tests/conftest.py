@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import socket
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -64,10 +65,12 @@ def counted(request: pytest.FixtureRequest) -> Counter[str]:
 
 
 @pytest.fixture(autouse=True)
-def _forget_secrets() -> Iterator[None]:
-    """Without this, secrets of one test would be redacted in the texts of the next one."""
+def _forget_secrets_and_clients() -> Iterator[None]:
+    """Without this, secrets of one test would be redacted in the texts of the next one, and its connections would stay
+    open."""
     yield
     redact.forget_all()
+    sys.modules.pop("_mirrorfeed_process", None)
 
 
 @pytest.fixture(scope="session", autouse=True)

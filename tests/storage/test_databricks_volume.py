@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -133,7 +132,6 @@ def test_rename_does_not_replace_an_existing_file(store: VolumeStore, other: byt
 
 
 def test_landing_zone_in_a_volume_is_never_written_to_the_disk(api: FilesApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "_mirrorfeed_process", raising=False)  # the workspace client of other tests
     monkeypatch.setenv("DATABRICKS_HOST", api.address)
     monkeypatch.setenv("DATABRICKS_TOKEN", "t")
     publish(TableFeed(two_orders()), zone_of(Config(landing_zone=api.volume, tables=())), plan())
@@ -142,7 +140,6 @@ def test_landing_zone_in_a_volume_is_never_written_to_the_disk(api: FilesApi, mo
 
 
 def test_landing_zone_in_a_volume_is_refused_without_a_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "_mirrorfeed_process", raising=False)
     for name in [each for each in os.environ if each.startswith("DATABRICKS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nowhere")
