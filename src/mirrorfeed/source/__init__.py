@@ -1,1 +1,1 @@
-"""Delta tables as sources: names, properties, versions, change data feed, and functions that read rows."""
+"""Source tables in Delta format: names, properties, versions, change data feed, and functions that read rows."""

@@ -51,8 +51,8 @@ def list_tables(
 ) -> list[FoundTable]:
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
-    Unity Catalog is read through the configured workspace. Other catalogs, and Unity Catalog without a workspace, are
-    read through Spark. Raises `CatalogRefused` or `CatalogUnavailable`.
+    Uses Spark if the pattern is not in Unity Catalog or if no workspace is configured. Raises `CatalogRefused` or
+    `CatalogUnavailable`.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
@@ -87,7 +87,7 @@ def _matching_schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> li
 
 
 def _unsupported(table: TableInfo) -> str:
-    """Return the kind of a table that has no feed, such as "a view", or an empty text if the table is supported."""
+    """Return the kind of an object that has no change data feed, such as "a view". Empty if the table is supported."""
     kind, format_ = (each.value if each else "" for each in (table.table_type, table.data_source_format))
     if kind and kind not in _TABLE_TYPES:
         return f"a {kind.lower().replace('_', ' ')}{' table' if kind == 'FOREIGN' else ''}"
@@ -130,7 +130,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
 
 
 def _unsupported_in_spark(information: str) -> str:
-    """Return the reason as `_unsupported` does, from a result of SHOW TABLE EXTENDED (lines such as `Type: VIEW`)."""
+    """Return the same text as `_unsupported`, from the `information` column of SHOW TABLE EXTENDED."""
     lines = (line.partition(": ") for line in information.splitlines())
     values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
     if values.get("Type", "") == "view":

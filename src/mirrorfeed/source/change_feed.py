@@ -1,4 +1,4 @@
-"""Check and enable the change data feed of a table, and read its commits after the published version."""
+"""Check and enable the change data feed (CDF) of a table, and read its commits after the published version."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ from mirrorfeed.source.versions import (
 )
 
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
-"""Spark configuration of a cluster or job that enables the feed for every new table."""
+"""Spark configuration that enables the change data feed for every new table."""
 _CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS"}
 _KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
 """Operations that never turn the feed on or off. After any other operation, a query checks the feed."""
 _MAX_CANDIDATES = 16
-"""Maximum number of commits whose schemas are read one by one. With more commits, the log is first searched for commits
-that change metadata."""
+"""If more commits may change the schema, a search of the log first selects those that change metadata."""
 
 
 class FeedKind(Enum):
-    """Kind of a table's change data feed."""
+    """Way in which Delta provides the change data feed of a table."""
 
     RECORDED = "recorded with every commit"
     COMPUTED = "computed from row tracking when it is read"
@@ -53,7 +52,7 @@ class FeedKind(Enum):
 
 
 def enable_feed(spark: SparkSession, source: Source) -> str:
-    """Turn on the feed of an existing table, unless the engine computes the feed. Earlier changes are not recorded.
+    """Turn on the change data feed of a table, unless the engine computes it. Earlier changes are not recorded.
 
     Returns the result as text for display. Raises `ReservedColumn` if a column has the name of a feed column.
     """
@@ -68,10 +67,7 @@ def enable_feed(spark: SparkSession, source: Source) -> str:
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
-    """Return whether the feed of a table is recorded, computed or off.
-
-    If the table has row tracking, this reads the feed, because not every engine computes a feed from row tracking.
-    """
+    """Return whether the feed of a table is recorded, computed or off. For a table with row tracking, run a query."""
     if info.records_changes:
         return FeedKind.RECORDED
     if info.tracks_rows and is_feed_on(spark, source, newest_version(spark, source)):
@@ -80,10 +76,7 @@ def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
 
 
 def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
-    """Return whether the feed was on at a version.
-
-    Reads the changes of the version, because the properties of a table show only whether the feed is on now.
-    """
+    """Return whether the feed was on when a version was committed. Reads the changes of the version."""
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", version)
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
@@ -104,8 +97,7 @@ def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
 def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
     """Return the first version from which the feed contains all changes, or None if the feed is off.
 
-    `history` has all commits in ascending order. The function `is_on` returns whether the feed is on at a version. It
-    is called only for commits that may turn the feed off.
+    `history` has all commits in ascending order. `is_on` returns whether the feed is on at a version.
     """
     first: Commit | None = None
     for commit in reversed(history):
@@ -118,10 +110,7 @@ def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> 
 
 
 def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
-    """Return whether the source still has the table id and the partition columns in `facts`.
-
-    Other partition columns count as another table, because Delta returns NULL for these columns in earlier changes.
-    """
+    """Return whether the source still has the table id and the partition columns in `facts`."""
     now = read_table_info(spark, source)
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
@@ -129,25 +118,23 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 def read_schema(
     spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the schema of a table at a version, as the JSON of a Spark `StructType`. `schemas` caches schemas by
-    version."""
+    """Return the schema of a table at a version, as the JSON of a Spark `StructType`. Uses `schemas` as a cache."""
     if version not in schemas:
         schemas[version] = read_schema_at(spark, source, version)
     return schemas[version]
 
 
 class SparkRequired(Exception):
-    """Raised by `read_facts` if it needs Spark but has no session. Callers catch the error and continue with Spark."""
+    """Raised by `read_facts` if it needs Spark but has no session. Callers catch the error and call it with Spark."""
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
     """Return the facts about a table from which `decide` chooses the next publication.
 
-    `after` is the published version, or None before the first publication. At most `limit` versions after this version
-    are checked for schema changes and for a feed that is off.
+    `after` is the published version, or None before the first publication. The next `limit` versions are checked for
+    schema changes and for a feed that is off.
 
-    If a table in a local folder has no new version, Spark is not used. In all other cases, raises `SparkRequired` if
-    `spark` is None.
+    Raises `SparkRequired` if `spark` is None, unless the table is in a local folder and has no new version.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):

@@ -33,7 +33,7 @@ from mirrorfeed.source.versions import read_commits, read_schema_at, utc_time
 Bound = int | datetime
 """Start or end of a range: a version or a time."""
 PastEnd = Literal["error", "empty"]
-"""Result if the requested range goes past the newest version: an error, or the changes that exist."""
+"""How to handle a range that ends after the newest version: raise an error, or return the changes that exist."""
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?)?")
 
 
@@ -51,12 +51,10 @@ def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
 def changes_between(
     spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
 ) -> tuple[Range, DataFrame]:
-    """Return the range between two versions or times (both included), and its rows in the columns of the last version.
+    """Return the range between two versions or times (both included), and its changes with the last version's columns.
 
-    Without `end`, the range ends at the newest version. If the range goes past the newest version, `past_end` selects
-    an error or the changes that exist. Raises `BadBound`, `BoundsCrossed`, `OutsideHistory` or `RangeUnreadable`.
-
-    Run queries on the rows within `preview_errors` and `lossless_settings`.
+    Without `end`, the range ends at the newest version. Raises `BadBound`, `BoundsCrossed`, `OutsideHistory` or
+    `RangeUnreadable`. Run queries on the changes within `preview_errors` and `lossless_settings`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history, parse_time = read_commits(spark, source), time_parser(spark)
@@ -80,10 +78,7 @@ def changes_between(
 
 @contextmanager
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
-    """Context manager that raises `RangeUnreadable` instead of `Gap` and `FeedUnreadable`.
-
-    The message of `RangeUnreadable` is for users who only read changes and do not publish.
-    """
+    """Context manager that raises `RangeUnreadable` instead of `Gap` and `FeedUnreadable`."""
     try:
         with read_errors(table, range_):
             yield
@@ -92,10 +87,7 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
 
 
 def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
-    """Return a function that converts the text of a time to a `datetime`. The default time zone is that of the session.
-
-    Spark parses the text, because Spark supports time zones that Python does not.
-    """
+    """Return a function that converts text to a time. The default time zone is that of the Spark session."""
 
     def parse_time(text: str) -> datetime:
         (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
@@ -105,7 +97,7 @@ def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
 
 
 def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
-    """Return the version or the time in a text. Raises `BadBound`. `parse_time` converts the text of a time."""
+    """Return the version number or time in a text. Raises `BadBound`. `parse_time` converts the text of a time."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -122,8 +114,8 @@ def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound
 def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
     """Return the range between two versions or times, both included. The range can be empty.
 
-    The range starts at the first commit at or after a start time, and ends at the last commit at or before an end time.
-    `history` has all commits in ascending order. Raises `OutsideHistory` or `BoundsCrossed`.
+    A time selects the commits at or after `start`, and at or before `end`. `history` has all commits in ascending
+    order. Raises `OutsideHistory` or `BoundsCrossed`.
     """
     first, last = history[0], history[-1]
 

@@ -364,5 +364,5 @@ def _commit(commit: Commit) -> str:
 
 
 def format_time(at: datetime) -> str:
-    """Return a time as text without its time zone, with milliseconds only if the time has a fraction of a second."""
+    """Return a time as text without time zone. Milliseconds are shown only if the time has a fraction of a second."""
     return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")

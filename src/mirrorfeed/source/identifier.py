@@ -1,4 +1,4 @@
-"""Names of source tables: a single table (`Source`), or a pattern for several tables (`Pattern`)."""
+"""Names of source tables: `Source` is a single table, and `Pattern` selects several tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from mirrorfeed.source.errors import BadSource
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 MAX_PARTS = 3
 _PATTERN_PARTS = 2
-"""Number of parts at the end that may contain `*`: schema and table, or the last two folders."""
+"""`*` is allowed only in the last two parts: schema and table, or the last two folders."""
 _OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 
 
 def quote(identifier: str) -> str:
-    """Return a part of a table name, or a column name, in backticks for SQL. `identifier` is the name without
-    backticks."""
+    """Return a column name, or one part of a table name, in backticks for SQL."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
@@ -46,7 +45,7 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """Return the source for a dotted name of one to three parts or, if the text contains `/`, for a path.
+        """Return the source for a table name of one to three parts, or for a path. A path contains `/`.
 
         Raises `BadSource`.
         """
@@ -63,7 +62,7 @@ class Source:
 
     @classmethod
     def parse_argument(cls, text: str) -> Source:
-        """Return the source for a name or path on the command line. A relative path starts at the current folder.
+        """Return the source for a name or path on the command line. A relative path becomes absolute.
 
         Raises `BadSource`.
         """
@@ -82,8 +81,7 @@ class Source:
         return len(self.parts) == MAX_PARTS and self.parts[0].casefold() not in _OTHER_CATALOGS
 
     def fold(self) -> tuple[str, ...]:
-        """Return a key that is equal for all spellings of a table's name. Catalogs are case-insensitive, paths are
-        not."""
+        """Return a key that is equal for all spellings of a name. Catalog names ignore case, but paths do not."""
         return tuple(fold(part) for part in self.parts) if self.path is None else ("/", self.path)
 
     def __str__(self) -> str:
@@ -92,7 +90,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table, view or other object in the listing of a catalog or folder."""
+    """Table, view or other object that was found in a catalog or folder."""
 
     source: Source
     unsupported: str = ""
@@ -103,19 +101,16 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Pattern for the names or folders of several tables.
-
-    `*` matches any characters in the schema name and the table name, or in the last two folders.
-    """
+    """Name or path with `*`, which matches any characters. `*` is allowed in the last two parts or folders."""
 
     parts: tuple[str, ...] = ()
     path: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Return the pattern for a text with `*`: a dotted name of two or three parts, or the path of a local folder.
+        """Return the pattern for a table name of two or three parts, or for the path of a local folder.
 
-        Raises `ValueError` with the reason.
+        Raises `ValueError` with the reason, also if `text` has no `*`.
         """
         if "*" not in text:
             raise ValueError(f"{text!r} contains no '*'. Name a single table with `source`")
@@ -145,7 +140,7 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Placeholders that `target` may contain: table, schema and, for a pattern with a catalog, catalog."""
+        """Placeholders that `target` may contain: table, schema and, if the pattern has a catalog, catalog."""
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:
@@ -158,7 +153,7 @@ class Pattern:
 
 
 def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
-    """Return whether the last parts of a table's name match `ending`, whose parts may contain `*`."""
+    """Return whether the last parts of the source's name match `ending`. The parts of `ending` may contain `*`."""
     parts = _parts(source)
     return len(ending) <= len(parts) and _all_match(ending, parts[len(parts) - len(ending) :], source)
 
@@ -169,7 +164,7 @@ def parts_by_name(source: Source) -> dict[str, str]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a whole name matches a pattern, in which `*` matches any characters. Case-sensitive."""
+    """Return whether `name` matches `pattern`, in which `*` stands for any characters. Case-sensitive."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 

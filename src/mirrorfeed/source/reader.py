@@ -1,7 +1,4 @@
-"""Read the rows of a source: a version, the changes of a range, or all rows without a version. Select rows and columns.
-
-A repeated read of a version or range returns the same rows.
-"""
+"""Read the rows of a source: one version, the changes of a range, or the current rows. Select rows and columns."""
 
 from __future__ import annotations
 
@@ -29,25 +26,25 @@ _ARCHIVED = "BlobArchived"
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
-"""SQL expression that converts an instant to a time without time zone, in UTC, independent of the session's time
-zone."""
+"""SQL expression for an instant as a time in UTC without time zone, independent of the session's time zone."""
 _NO_SKIPPING = "nanvl({0}, {0})"
-"""SQL expression that returns its value but prevents data skipping in file readers. With dictionaries, readers treat
--0.0 as less than 0.0, and skip rows that Spark would find."""
+"""SQL expression that returns its value but prevents data skipping. Parquet readers that use dictionaries treat -0.0 as
+less than 0.0, and skip rows that match.
+"""
 
 
 def read_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the rows of a table at a version. Texts have the collations of the table."""
+    """Return the rows of a table at a version, with the collations of its text columns."""
     return spark.read.option("versionAsOf", version).table(source.sql)
 
 
 def read_snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the rows of a table at a version, without collations."""
+    """Return the rows of a table at a version, with binary collation."""
     return without_collations(read_version(spark, source, version))
 
 
 def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """Return the change data feed of a range, without collations. Run queries on it within `lossless_settings`."""
+    """Return the change data feed of a range, with binary collation. Run queries on it within `lossless_settings`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
@@ -61,9 +58,9 @@ def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFram
 
 
 def read_full(spark: SparkSession, source: Source) -> DataFrame:
-    """Return all current rows of a table or view that Spark reads by name, or of a folder of Delta or Parquet files.
+    """Return the current rows of a table or view, or of a folder with Delta or Parquet files.
 
-    The rows are not pinned to a version: another read may return other rows. Raises `SourceMissing` or `NothingToRead`.
+    Another read may return other rows, because no version is set. Raises `SourceMissing` or `NothingToRead`.
     """
     if source.path is not None:
         return without_collations(_read_folder(spark, source.path))
@@ -79,10 +76,7 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
-    """Return the rows with binary collation: two texts are equal only if all characters are equal.
-
-    Fabric compares keys this way.
-    """
+    """Return the rows with binary collation: as in Fabric, two texts are equal only if all characters are equal."""
     texts = [field for field in rows.schema if isinstance(field.dataType, StringType)]
     collated = [field.name for field in texts if field.dataType != StringType()]
     if not collated:  # Spark Connect rejects an empty dictionary
@@ -93,11 +87,10 @@ def without_collations(rows: DataFrame) -> DataFrame:
 def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
     """Return the selected rows and columns of a snapshot or feed, followed by the columns `extra`.
 
-    `extra` are columns of `rows` that are not from the source. The condition is applied separately to the values of a
-    row before and after an update. For example, if a row no longer matches, the result has only its values before the
-    update, which are published as a delete.
+    `extra` are columns of `rows` that are not from the source. In a feed, the filter is applied to the old and the new
+    values of an update separately. If only the old values match, only they are returned, and are published as a delete.
 
-    Raises `BadCondition` if Spark does not accept the condition.
+    Raises `BadCondition` if Spark does not accept the filter.
     """
     if selection is None:
         return rows
@@ -114,8 +107,8 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
 def read_errors(table: str, what: Range | int) -> Iterator[None]:
     """Context manager that converts errors of Spark and Delta about the source to errors of mirrorfeed.
 
-    `what` is the range that is read, or the version of the snapshot. Raises `Gap`, `FeedUnreadable`, `SnapshotGone`,
-    `FileDamaged` or `FilesArchived`.
+    `what` is the range or the version that is read. Raises `Gap`, `FeedUnreadable`, `SnapshotGone`, `FileDamaged` or
+    `FilesArchived`.
     """
     try:
         yield
@@ -128,10 +121,9 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether the feed of a range is unreadable, but its first and last version may be readable.
+    """Return whether only the feed of a range is unreadable, and the snapshots of its versions may be readable.
 
-    Returns False if columns were dropped within the range, because dropped columns stop the publication at the next
-    version anyway.
+    Returns False if columns were dropped in the range.
     """
     if isinstance(error, errors.FeedUnreadable):
         return not error.lost
@@ -139,7 +131,7 @@ def is_only_feed_unreadable(error: Finding) -> bool:
 
 
 def count_cores(spark: SparkSession) -> int | None:
-    """Return the number of tasks that Spark runs in parallel, or None if unknown."""
+    """Return the number of tasks that Spark runs in parallel, or None if unknown (Spark Connect)."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # Spark Connect, for example on serverless compute, does not report cores

@@ -1,6 +1,6 @@
 """Decide the next publication of a table from its history: a snapshot, ranges of versions, nothing, or an error.
 
-Pure functions, without Spark or storage. An error that a person must fix first is returned as a `Finding`.
+Pure functions, without Spark or storage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PendingCommits:
 
 
 COMPARISON = "COMPARISON"
-"""Operation of a commit in `Facts` if changes are found by comparing rows, not by reading commits."""
+"""`Commit.operation` if changes are found by comparing rows, not by reading commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Commit:
     timestamp: datetime
     operation: str
     rows: int | None = field(default=None, compare=False)
-    """Number of inserted, updated and deleted rows in the metrics of the commit, or None. May be inexact."""
+    """Number of changed rows from the commit's metrics, which may be inexact. None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +46,32 @@ class Facts:
     latest: int
     """Newest version."""
     commits: tuple[Commit, ...]
-    """Commits after the published version, in ascending order. Missing versions are missing from the log. Before the
-    first publication, only the newest commit."""
+    """Commits after the published version, in ascending order. Versions without a log file are missing. Before the
+    first publication, only the newest commit.
+    """
     feed_off_at: int | None = None
     """First version in `commits` at which the feed is off."""
     breaks: tuple[int, ...] = ()
-    """Versions with schema changes other than added columns."""
+    """Versions that change the schema in another way than by adding columns."""
     damaged_at: int | None = None
-    """First version in `commits` that Delta cannot read, because a part of the log is missing."""
+    """First version in `commits` that Delta cannot read because log files are missing."""
     expired_at: int | None = None
-    """First version in `commits`, if Delta cannot read it because it is older than the table's retention."""
+    """First version in `commits` that Delta does not read because it is older than the table's retention."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Current table properties. `partitions` and `bytes` are also current values."""
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
-    """Size of all files, or None if unknown."""
+    """Size of all data files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of schemas by version. Each schema is the JSON of a Spark `StructType`."""
+    """Cache of schemas by version, each as the JSON of a Spark `StructType`."""
 
     @property
     def is_comparison(self) -> bool:
-        """True if changes are found by comparing rows, not by reading commits. Then all versions are one range."""
+        """True if changes are found by comparing rows. Then all versions are published as one range."""
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
-        """Return the number of rows that the commits of a range changed, from their metrics. None if unknown."""
+        """Return the number of rows that the commits of a range changed, or None if a commit does not report it."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
         return None if None in rows or len(rows) < range_.versions else sum(count or 0 for count in rows)
@@ -78,7 +79,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """Table id, version and partition columns of the source in the newest record."""
+    """Published version of the source, with its table id and partition columns, from the newest log record."""
 
     table_id: str
     version: int
@@ -94,7 +95,6 @@ class Range:
 
     @property
     def versions(self) -> int:
-        """Number of versions."""
         return max(0, self.to_version_inclusive - self.from_version_exclusive)
 
     def __str__(self) -> str:
@@ -115,8 +115,10 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PublishRanges:
-    """Decision to publish consecutive ranges. A version with a schema change other than added columns is a separate
-    range."""
+    """Decision to publish consecutive ranges.
+
+    A version that changes the schema is a separate range, unless it only adds columns.
+    """
 
     ranges: tuple[Range, ...]
 
@@ -130,12 +132,10 @@ class Repair:
 
     version: int
     keys: Any
-    """Keys, and for each key whether to delete its row first. Only the change source that created the value can read
-    it."""
+    """Keys of the rows, in the format of the change source that created the request."""
 
     @property
     def from_version_exclusive(self) -> int:
-        """Equal to `version`, because a repair publishes no new version."""
         return self.version
 
     @property
@@ -162,8 +162,8 @@ Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 def decide(table: str, published: PublishedVersion | None, facts: Facts, max_versions_per_publication: int) -> Decision:
     """Return the next publication of a table, or the `Finding` that prevents it.
 
-    `published` is None before the first publication. No range has more than `max_versions_per_publication` versions,
-    except in a comparison.
+    `published` is None before the first publication. A range has at most `max_versions_per_publication` versions,
+    except if changes are found by comparing rows.
     """
     latest = facts.latest
     if published is None:
@@ -196,10 +196,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
 
 
 def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
-    """Return `SourceRecreated` if the source is no longer the table that was published, otherwise None.
-
-    Also detects a newest version that is lower than the published version.
-    """
+    """Return an error if the source was created again or restored to an older version, otherwise None."""
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(
@@ -216,7 +213,7 @@ def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
 def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:
     """Return the versions `after + 1` to `to` as consecutive ranges of at most `limit` versions.
 
-    Each version in `breaks` is a separate range, so that a later change cannot hide its effect on the columns.
+    Each version in `breaks` becomes a separate range.
     """
     parts = []
     ends = {end for version in breaks if after < version <= to for end in (version - 1, version)} | {to}

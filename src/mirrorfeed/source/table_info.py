@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
-"""Minimum ratio of a retention to the longest time until a change was published. So one run may fail without data
-loss."""
+"""A retention must be this many times the longest delay between commit and publication, so that one run may fail."""
 MAX_DAYS = 36_500
-"""Maximum interval in days. A longer interval was probably meant in another unit."""
+"""Longest interval in days. A larger number was probably meant in another unit."""
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
 _DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -45,7 +44,7 @@ _DAYS = re.compile(r"\s*(\d+)\s+days?\s*", re.IGNORECASE)
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
 _FORMATS = ("delta", "iceberg")
-"""Supported formats. Only Databricks computes the changes of Iceberg tables. Other engines raise an error."""
+"""Supported formats. Only Databricks can compute the changes of Iceberg tables."""
 _NO_TABLE = (
     *NOT_IN_CATALOG,
     "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands do not support
@@ -67,7 +66,7 @@ class TableInfo:
     bytes: int
     format: str = "delta"
     features: tuple[str, ...] = ()
-    """Table features in the protocol. Spark adds the features that older protocol versions imply."""
+    """Table features in the protocol. Spark also returns the features that older protocol versions imply."""
 
     @property
     def records_changes(self) -> bool:
@@ -79,20 +78,17 @@ class TableInfo:
 
 
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
-    """Return id, location, properties and features of a table.
+    """Return id, location, properties and features of a table. Local files are counted only with `counted`.
 
     Raises `SourceMissing`, `NoTableAtPath`, `NotDelta` (also for a view), `NoIdentity`, `UnknownFeatures` or
     `LogDamaged`.
-
-    For a local folder Spark is not used, because DESCRIBE DETAIL makes Spark count all files of every new version. The
-    files of such a table are counted only with `counted`.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
 
 
 def open_local_table(source: Source, version: int | None = None) -> DeltaTable | None:
-    """Return a table in a local folder, opened with delta-rs at a version or the newest one.
+    """Return a table in a local folder, opened with delta-rs at `version` or the newest version.
 
     Returns None if the table is not in a local folder, delta-rs is not installed, or only Spark can read the table.
     """
@@ -116,7 +112,7 @@ def is_in_local_folder(source: Source) -> bool:
 
 
 def is_missing_locally(source: Source) -> bool:
-    """Return whether the source is the path of a local folder without a Delta table, and Spark runs on this machine."""
+    """Return whether the source is a local path without a Delta table, and Spark runs on this machine."""
     is_folder = source.path is not None and not URI.match(source.path)
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
@@ -124,8 +120,7 @@ def is_missing_locally(source: Source) -> bool:
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
     """Return the newest schema of a Delta table, as the JSON of a Spark `StructType`.
 
-    Returns None if only Spark can read the schema and `spark` is None. Raises `NoTableAtPath`, and the errors of
-    `table_errors`.
+    Returns None if Spark is needed but `spark` is None. Raises `NoTableAtPath`, and the errors of `table_errors`.
     """
     if is_missing_locally(source):
         raise NoTableAtPath(path=str(source))
@@ -141,9 +136,9 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return the information of `read_table_info` for a table that delta-rs opened, or None if delta-rs cannot read it.
+    """Return id, properties and features of a local table, or None if delta-rs cannot read them.
 
-    Without `counted`, `files` and `bytes` are 0.
+    `files` and `bytes` are 0 unless `counted` is True.
     """
     try:
         metadata = table.metadata()
@@ -165,7 +160,7 @@ def count_files(table: DeltaTable) -> tuple[int, int]:
 
 
 def count_rows(table: DeltaTable) -> int | None:
-    """Return the number of rows, or None if the log does not have the number for every file."""
+    """Return the number of rows of a table, or None if its log does not contain the row count of every file."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -178,7 +173,7 @@ def count_rows(table: DeltaTable) -> int | None:
 
 @contextmanager
 def table_errors(source: Source) -> Iterator[None]:
-    """Context manager that converts errors of Spark about a missing or unreadable table.
+    """Context manager that converts Spark errors about a missing or unreadable table.
 
     Raises `LogDamaged`, `NotDelta`, `NoTableAtPath` or `SourceMissing`.
     """
@@ -228,9 +223,9 @@ def _features(table: DeltaTable) -> tuple[str, ...]:
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
-    """Return a retention property (`FILES` or `LOG`) in seconds, or None if its value cannot be parsed.
+    """Return a retention property (`FILES` or `LOG`) in seconds, or Delta's default if the property is not set.
 
-    If the property is not set, returns Delta's default.
+    Returns None if the value cannot be parsed.
     """
     if name not in properties:
         return _DEFAULTS[name]
@@ -239,8 +234,7 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """Return a warning if a retention is too short for changes that waited `waited` seconds for publication, otherwise
-    None."""
+    """Return a warning if a retention is too short for publication `waited` seconds after a commit, otherwise None."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
     if not too_short:
@@ -263,9 +257,9 @@ _log = logging.getLogger(__name__)
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _METADATA = "metaData struct<id string>"
 _PATH_PATTERN = frozenset("*?[]{}\\")
-"""Characters that make Spark treat a path as a pattern, which could match the log of another table."""
+"""Characters that make Spark treat a path as a pattern, which could match other tables."""
 _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
-"""Metrics of a MERGE. `numOutputRows` is not used, because it also counts rows that were only copied."""
+"""Metrics of a MERGE. `numOutputRows` is not used, because it also counts copied rows."""
 _CHANGED_ROWS = ("numUpdatedRows", "numDeletedRows", "numOutputRows")
 _BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
 CHANGES_NO_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
@@ -280,12 +274,12 @@ _KNOWN_FEATURES = _EXTERNAL_COMMITS | {
 
 
 def commit_name(version: int) -> str:
-    """Return the name of the log file of a version."""
+    """Return the file name of a commit in the log."""
     return f"{version:020d}.json"
 
 
 def commit_version(name: str) -> int | None:
-    """Return the version of a log file, or None if the name is not that of a commit."""
+    """Return the version of a log file from its name, or None if the file is not a commit."""
     match = _COMMIT.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -306,10 +300,9 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 
 
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
-    """Return the versions that changed the table's metadata. No other commit changes the schema or properties.
+    """Return the versions that change the table's metadata. Only these can change the schema or properties.
 
-    `location` is the folder of the table. Returns None if a part of the log cannot be read, for example because only
-    the catalog may open the table's files.
+    `location` is the folder of the table. Returns None if the log files cannot be read directly.
     """
     from pyspark.sql import functions as F
 
@@ -331,10 +324,9 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 
 
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the number of changed rows and the number of written bytes of a commit. Each is None without metrics.
+    """Return the number of changed rows and of written bytes of a commit. Each is None if not in the metrics.
 
-    The numbers may be inexact, so use them only to decide when and how to read the commit. Rows that an overwrite
-    replaces are counted only if the engine reports them.
+    The numbers may be inexact: use them only to decide when and how to read the commit.
     """
     if operation in CHANGES_NO_ROWS:
         return 0, 0
@@ -347,13 +339,12 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
 
 
 def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the table features that mirrorfeed does not know. Such a feature may change the rows that a query
-    returns."""
+    """Return the table features that mirrorfeed does not know. These may change how rows must be read."""
     return tuple(sorted(name for name in features if _released_name(name) not in _KNOWN_FEATURES))
 
 
 def external_commit_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the table features that allow the newest commits to be outside the table's log."""
+    """Return the table features with which the newest commits can be outside the table's log folder."""
     return tuple(sorted(name for name in features if _released_name(name) in _EXTERNAL_COMMITS))
 
 

@@ -1,4 +1,4 @@
-"""Read the versions of a Delta table: commits, schemas, and the number and size of pending commits."""
+"""Read the versions of a Delta table: commits, schemas, and the number and size of unpublished commits."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ from mirrorfeed.source.table_info import (
 KEEPS_SCHEMA = frozenset(
     {"UPDATE", "DELETE", "OPTIMIZE", "TRUNCATE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "ADD CONSTRAINT"}
 )
-"""Operations that never change the schema. After any other operation, the schema is read."""
+"""Operations that never change the schema. The schema is read only after other operations."""
 _MARGIN = 16
-"""Number of commits to request in addition, because other writers may add commits in the meantime."""
+"""Number of additional commits to request, because other writers may add commits in the meantime."""
 _MAX_MEASURED = 64
-"""Maximum number of pending commits whose rows and bytes are counted. With more commits, both are unknown."""
+"""Maximum number of unpublished commits to count. With more, the numbers of rows and bytes are unknown."""
 _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. With `after`, return any version after `after`, if there is one.
+    """Return the newest version of a table, or any version after `after` if there is one.
 
-    With `after`, Spark only analyzes a query. Otherwise Spark runs a job. For a table in a local folder, Spark is not
-    used.
+    With `after`, Spark runs no job. A table in a local folder is read without Spark.
     """
     if (table := open_local_table(source)) is not None:
         return table.version()
@@ -64,7 +63,7 @@ def read_newest_commit(spark: SparkSession, source: Source) -> Commit:
 def read_commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
     """Return the commits after a version, or all commits, in ascending order.
 
-    If no commit is after the version, returns only the newest commit.
+    If there is no later commit, returns only the newest commit.
     """
     if after is None:
         return [_commit(row) for row in read_history(spark, source)]
@@ -77,10 +76,9 @@ def read_commits(spark: SparkSession, source: Source, after: int | None = None) 
 
 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
-    """Return the newest commits as rows of DESCRIBE HISTORY, in ascending order, with times in UTC.
+    """Return the newest `limit` commits, or all, as rows of DESCRIBE HISTORY in ascending order, with times in UTC.
 
-    Without `limit`, returns all commits. Raises `NoVersions` if there are none. Spark runs a job for DESCRIBE HISTORY,
-    so the log of a table in a local folder is read directly.
+    Does not use Spark for a table in a local folder. Raises `NoVersions` if there are no commits.
     """
     rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
     if not rows:
@@ -89,9 +87,9 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """Return the name of the table from which a table was cloned, or None if the history does not show a clone.
+    """Return the name of the table from which a table was cloned, or None if it is not a clone.
 
-    If the history does not contain the name, returns "another table".
+    Returns "another table" if the history does not contain the name.
     """
     with table_errors(source):
         clones = spark.sql(f"DESCRIBE HISTORY {source.sql}").where("operation = 'CLONE'")
@@ -100,8 +98,7 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
 
 
 def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
-    """Return the parameters of the operation that created a version. Empty if the history does not contain
-    parameters."""
+    """Return the `operationParameters` of a version in the history, or an empty mapping if there are none."""
     with table_errors(source):
         history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(f"version = {int(version)}")
         commit = history.select("operationParameters").first()
@@ -111,8 +108,7 @@ def operation_parameters(spark: SparkSession, source: Source, version: int) -> M
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
     """Return the number and size of the commits after a version.
 
-    Unless `measured` is True, rows and bytes are 0, and several commits may be counted as one. If the table's folder is
-    local or mounted, its log is listed without Spark.
+    Without `measured`, rows and bytes are 0, and several commits may be counted as one.
     """
     log = os.path.join(source.path or "", "_delta_log")
     if source.path is not None and not URI.match(source.path) and os.path.isdir(log):
@@ -129,8 +125,7 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 
 
 def read_schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
-    """Return the table's schema at a version, as the JSON of a Spark `StructType`. Raises `VersionExpired` or
-    `LogDamaged`."""
+    """Return the table's schema at a version as the JSON of a `StructType`. Raises `VersionExpired` or `LogDamaged`."""
     try:
         with table_errors(source):
             frame = spark.read.option("versionAsOf", version).table(source.sql)
@@ -145,14 +140,12 @@ def read_schema_at(spark: SparkSession, source: Source, version: int) -> dict[st
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], candidates: list[Commit]
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
-    """Return the versions with schema changes other than added columns, the first unreadable version, and its error.
+    """Return versions with schema changes other than added columns, the first unreadable version, and its error class.
 
-    The second and third value (a version and an error class) are None if all schemas are readable. `schema` returns the
-    schema at a version. `first` has the commit after the version `after`, and `candidates` has the commits that may
-    change the schema.
+    The last two are None if all schemas are readable. `schema` returns the schema at a version. `first` has only the
+    first commit after the version `after`, or is empty. `candidates` are the commits that may change the schema.
 
-    The search ends at the first version whose schema cannot be read. The first version counts as a change if the schema
-    at `after` can no longer be read.
+    If the schema at `after` cannot be read, the first version is returned as a schema change.
     """
     versions = sorted({commit.version for commit in (*first, *candidates)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
@@ -179,10 +172,7 @@ def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:
-    """Return the number and size of pending commits from their `commitInfo`.
-
-    If the newest version is lower than the published version, `versions` is negative. The next run reports this.
-    """
+    """Return the number and size of commits from their `commitInfo`. `versions` is negative after a restore."""
     if not measured or versions == 0:
         return PendingCommits(abs(versions))
     sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commit_infos]
@@ -196,7 +186,7 @@ def _sum(values: list[int | None]) -> int | None:
 
 
 def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any]]:
-    """Return the newest commits of a local log, or no rows if only Spark can read the log."""
+    """Return the newest commits of a table in a local folder. Empty if only Spark can read its log."""
     if source.path is None or (table := open_local_table(source)) is None:
         return []
     newest = table.version()
@@ -240,11 +230,10 @@ def _commit(row: Mapping[str, Any]) -> Commit:
 
 
 def is_ambiguous(local: datetime) -> bool:
-    """Return whether the clocks of this machine show a local time twice, because the clocks are set back in this
-    hour."""
+    """Return whether a local time occurs twice on this machine, because the clocks are set back."""
     return local.replace(fold=0).astimezone(UTC) != local.replace(fold=1).astimezone(UTC)
 
 
 def utc_time(micros: int) -> datetime:
-    """Return the time in UTC for microseconds since 1970."""
+    """Convert microseconds since 1970 to a time in UTC."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
