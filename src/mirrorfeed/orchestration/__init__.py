@@ -1,1 +1,1 @@
-"""Runs over many tables: scheduler, retries, continuous publishing, ledger, verification, orphaned targets."""
+"""Runs for many tables: scheduler, retries, continuous publishing, ledger, verification, orphaned targets."""

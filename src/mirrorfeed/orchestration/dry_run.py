@@ -1,7 +1,4 @@
-"""Find the tables that a run selects (`mirrorfeed tables`), and the next step of each (`mirrorfeed publish --dry-run`).
-
-`mirrorfeed tables` needs no Spark. So the functions for the dry run import modules that use Spark when they are called.
-"""
+"""List the selected tables (`mirrorfeed tables`) and their next steps (`mirrorfeed publish --dry-run`)."""
 
 from __future__ import annotations
 
@@ -63,11 +60,11 @@ class Listed(Row):
     keys: tuple[str, ...] | None = shown("keys", default=None)
     """Key columns. None if they are unknown."""
     takes: str | None = shown("takes", default=None)
-    """Kinds of changes that can be published, in words. None if the keys are unknown."""
+    """Change types that can be published, in words. None if the keys are unknown."""
     part: str | None = shown("part", default=None)
-    """Summary of the published rows and columns. None if the whole source is published."""
+    """Description of the filter and the selected columns. None if the whole source is published."""
     why: str = shown("why", default="")
-    """Entry that selects the table, or the reason why it is not selected."""
+    """Configuration entry that selects the table, or the reason why it is not selected."""
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -76,7 +73,7 @@ class Listed(Row):
 
 @row
 class Decision(Row):
-    """Next step for a table, as shown by a dry run."""
+    """Next step of a publication, as shown by a dry run."""
 
     table: str = shown("table")
     next: str = shown("next")
@@ -87,9 +84,9 @@ class Decision(Row):
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table, and notes. An error of a table is in its row. Starts no session.
+    """Return a row for each table, and notes. An error of a table is in its row.
 
-    Without a session, keys and columns are read only for tables in Unity Catalog and in local folders.
+    Without a Spark session, keys and columns are read only for tables in Unity Catalog and in local folders.
     """
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
     client = open_workspace(workspace) if in_catalog else None
@@ -121,7 +118,7 @@ def _row(client: WorkspaceClient | None, spark: SparkSession | None, candidate: 
 def _check_columns(
     client: WorkspaceClient | None, spark: SparkSession | None, table: Table, keys: Sequence[str]
 ) -> None:
-    """Raise an error if the source is missing, or if its columns cannot be published."""
+    """Raise an error if the source does not exist, or if its columns cannot be published."""
     name, source = str(table.source), table.source
     if source.is_in_unity_catalog:
         if client and table.keys:  # other keys come from Unity Catalog
@@ -136,7 +133,7 @@ def _check_columns(
 def check_decision(
     source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: NextStep
 ) -> None:
-    """Raise an error if the next step, `decision`, would certainly fail. Changes nothing."""
+    """Raise an error if publishing `decision` would certainly fail. Changes nothing."""
     log = TableLog(store, table.target.folder)
     if view:
         log.check(view)
@@ -163,9 +160,8 @@ def plan_next_steps(
 ) -> list[Decision]:
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
-    If publishing a table would fail, its step is `blocked`, with the error. Raises an error if the landing zone cannot
-    be reached. `spark` is a session, or a function that returns the session for the given sources and is called only if
-    a table needs Spark.
+    If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
+    reached. `spark` is a session, or a function that returns one for the given sources if Spark is needed.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext
@@ -182,7 +178,7 @@ def plan_next_steps(
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
-    """Return the next step if the table is paused, or if the step can be decided without Spark. Otherwise None."""
+    """Return the next step if the table is paused or Spark is not needed to decide it, otherwise None."""
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):

@@ -1,4 +1,4 @@
-"""Append to and read the permanent histories of many tables. A failure of one table never stops the others."""
+"""Append to and read the permanent histories of many tables. A failure of one table does not stop the others."""
 
 from __future__ import annotations
 
@@ -63,10 +63,7 @@ class History(Row):
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables with a history, or only `names`.
-
-    Raises `NoHistory` if no table has a history, or if one of `names` has none.
-    """
+    """Return all tables with a history, or only `names`. Raises `NoHistory` if there are none, or if one has none."""
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):
@@ -79,8 +76,8 @@ def append_histories(
 ) -> list[Append]:
     """Append new versions to the histories of all tables or only of `names`. Returns a row for each table, in order.
 
-    With `reseed`, a history continues with a snapshot if the source has lost versions. An error of a table is in
-    its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    With `reseed`, a history continues with a snapshot if versions are lost. An error of a table is in its row. Raises
+    `NoHistory` if no table has a history, or if one of `names` has none.
     """
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}

@@ -1,7 +1,4 @@
-"""The ledger: a Delta table with a row per publication, failure, verification and check, for people and dashboards.
-
-Publishing never depends on the ledger. Losing the ledger, or failing to write it, does no harm.
-"""
+"""The ledger: a Delta table with a row per publication, failure, verification and check. Publishing never needs it."""
 
 # `_column` returns a field:
 # ruff: noqa: RUF009
@@ -37,17 +34,17 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
 STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
-"""Outcomes that show whether a table is published or stopped. The newest row with such an outcome counts."""
+"""Outcomes of publishing. The newest row with such an outcome shows whether the table is published or stopped."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
-"""Outcomes that show whether a mirror was equal to its source. The newest row with such an outcome counts."""
+"""Outcomes of a verification. The newest row with such an outcome shows whether the mirror equals its source."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 _ALWAYS = ("time", "table", "outcome")
-"""Columns without which a table is not a ledger."""
+"""Columns that every ledger has. A table without them is not a ledger."""
 
 
 class PublicationKey(NamedTuple):
-    """Identifies a publication of a table in the ledger."""
+    """Time and version range that identify a publication of a table in the ledger."""
 
     time: datetime
     from_version: int | None
@@ -60,7 +57,7 @@ def _column(type_: str, comment: str, default: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the ledger. The fields are the columns of the table."""
+    """Row of the ledger. The fields are the columns of the Delta table."""
 
     time: datetime = _column("timestamp", "Time of the record, or of the failure", MISSING)
     table: str = _column("string", "The target; for archive the table itself", MISSING)
@@ -134,16 +131,16 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """Newest publications of a table in the ledger, and whether the table is stopped by an error."""
+    """Newest publications of a table in the ledger, and whether an error stopped the table."""
 
     stopped: bool = False
-    """True if the newest outcome of publishing the table is `blocked` or `failed`."""
+    """True if the newest outcome of publishing is `blocked` or `failed`."""
     publications: list[PublicationKey] = field(default_factory=list)
-    """Newest publications, in ascending order of time."""
+    """Newest publications, oldest first."""
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return the rows of a run: for each table its publications, then a reload and the error of the last attempt."""
+    """Return a ledger row for each publication, reload and error of the results."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
@@ -155,10 +152,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
 
 
 def comparison_row(table: str, comparison: Comparison | MirrorfeedError, now: datetime) -> Row:
-    """Return the row of a comparison with the mirror, or of its failure.
-
-    The row contains only counts, because readers of the ledger may not have access to the compared rows.
-    """
+    """Return the ledger row of a verification or of its failure, without values of the compared rows."""
     if isinstance(comparison, MirrorfeedError):
         return Row(now, table, UNVERIFIED, error=type(comparison).__name__, message=str(comparison))
     if comparison.equal:
@@ -222,10 +216,7 @@ def _publication_row(result: TableResult, record: Record) -> Row:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger, or add columns that a ledger of an older release lacks.
-
-    Raises `LedgerNotWritten` if this fails, or if the table is not a ledger.
-    """
+    """Create the ledger, or add missing columns. Raises `LedgerNotWritten` if this fails or it is another table."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
@@ -238,7 +229,7 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
 
 
 def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> LedgerNotWritten | None:
-    """Append the rows in one commit, if `ledger` is not None. Returns an error instead of raising it."""
+    """Append the rows in one commit, unless `ledger` is None. Returns an error instead of raising it."""
     if ledger is None or not new:
         return None
     try:
@@ -254,7 +245,7 @@ def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> Le
 
 
 def all_rows_query(spark: SparkSession, ledger: Source) -> str:
-    """Return a SQL query for all rows of the ledger. Columns that a ledger of an older release lacks are NULL."""
+    """Return a SQL query for all rows of the ledger. Columns that an older ledger does not have are NULL."""
     existing = spark.read.table(ledger.sql).columns
     columns = (
         quote(name) if name in existing else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
@@ -263,7 +254,7 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return for each table its newest `limit` publications, all since `since`, and whether an error stopped it."""
+    """Return for each table its newest `limit` publications and all since `since`, and whether an error stopped it."""
     state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
     newest_first = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = state_rows.withColumn("nth", row_number().over(newest_first)).where(
@@ -275,7 +266,6 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
 
 
 def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    """Return a `Known` for each table, from rows of the ledger in ascending order of time."""
     tables: dict[str, Known] = {}
     for row in rows:
         known = tables.setdefault(row.pop("table"), Known())
@@ -286,9 +276,9 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Read a ledger in a local folder as `known` does, with the newest `limit` publications of each table.
+    """Return the newest `limit` publications of each table from a ledger in a local folder.
 
-    Returns None if the ledger cannot be read without Spark, or lacks columns that only Spark can add.
+    Returns None if only Spark can read the ledger, or if columns are missing.
     """
     names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
@@ -315,7 +305,7 @@ def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
-    """Return the bytes of data files that were published for these tables since `since`, without snapshots."""
+    """Return the total bytes that were published for the tables since `since`, without snapshots."""
     is_range = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(is_range & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0

@@ -1,4 +1,4 @@
-"""Write the results of a run to the ledger, at most once a minute, and missing publications of earlier runs."""
+"""Write the results of a run, and missing publications of earlier runs, to the ledger at most once a minute."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 
 _INTERVAL = 60.0
-"""Seconds between two commits to the ledger. One commit per publication would be as many commits as data files."""
+"""Seconds between two commits to the ledger. One commit for each publication would create too many files."""
 
 
 @dataclass
 class LedgerWriter:
-    """Writes the results of a run, and publications before `run_started` that the ledger lacks.
+    """Writes the results of a run to the ledger, and earlier publications that it does not contain.
 
-    Parallel runs write their own rows. Results that could not be written are written again with the next results.
+    Results that could not be written are written again with the next results.
     """
 
     session: Callable[[], SparkSession]
     location: Source
     zone: Callable[[], Store]
-    """Function that returns the landing zone with the logs of the tables."""
+    """Function that returns the landing zone, which contains the logs of the tables."""
     table: Callable[[str], Table]
-    """Function that returns a table of the run by its name."""
+    """Function that returns a configured table by its name."""
     clock: Callable[[], float] = time.monotonic
     run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloaded_tables: set[str] = field(default_factory=set, init=False)
-    """Names of the tables with an initial load in this run, although the ledger already had publications of them."""
+    """Names of tables that were loaded from the start in this run, and had earlier publications in the ledger."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
     _is_prepared: bool = field(default=False, init=False)
 
@@ -48,7 +48,7 @@ class LedgerWriter:
         self._written_at = self.clock()
 
     def begin(self) -> None:
-        """Create the ledger, or add missing columns, before a run. Ignores errors, because `write` reports them."""
+        """Create the ledger, or add missing columns. Ignores errors, because `write` returns them."""
         self._is_prepared = True
         with suppress(MirrorfeedError):
             ledger.prepare(self.session(), self.location)
@@ -59,7 +59,7 @@ class LedgerWriter:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Write all results that are not written yet. Returns an error instead of raising it."""
+        """Write all pending results. If this fails, returns the error, and the next call writes the results again."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.clock()
         if error is None:
@@ -67,10 +67,7 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write the rows of `results`, and missing rows of earlier runs. Returns an error instead of raising it.
-
-        Starts no session if a ledger in a local folder shows that there is nothing to write.
-        """
+        """Write the rows of `results`, and missing rows of earlier runs. Returns an error instead of raising it."""
         now = datetime.now(UTC)
         names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
@@ -91,10 +88,9 @@ class LedgerWriter:
         return ledger.append(spark, self.location, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
-        """Return the rows of these results, and missing rows of earlier runs for the same tables.
+        """Return the rows of `results`, and missing rows of earlier runs for the same tables.
 
-        If a table recovered without a new publication, it has a row too. `known` has what the ledger contains, and is
-        updated with the new rows.
+        A stopped table that recovered without a publication also has a row. Updates `known`, the content of the ledger.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results
@@ -114,10 +110,7 @@ class LedgerWriter:
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return the rows of publications by earlier runs that the ledger lacks. Empty if the log cannot be read.
-
-        Reads the log of the table only if the publications in the ledger are not complete.
-        """
+        """Return rows for earlier publications that only the table's log contains. Empty if the log is unreadable."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
@@ -137,7 +130,7 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
-    """Return whether each publication begins at the end of the previous one, and the last ends at `published`."""
+    """Return whether each publication starts where the previous one ends, and the last ends at version `published`."""
     ends = [key.to_version for key in (*known, *new)]
     starts = [*(key.from_version for key in (*known, *new)), published]
     # The ledger may lack publications before the first known one.

@@ -23,16 +23,13 @@ _SCHEMA = ".schema"
 
 
 def find_orphans(store: Store, config: Config) -> list[Target]:
-    """Return the tables in the landing zone that mirrorfeed published and that are not configured."""
+    """Return the published tables in the landing zone that the configuration does not contain."""
     configured = {table.target.fold() for table in config.tables}
     return [target for target in _folders(store) if target.fold() not in configured and _is_published(store, target)]
 
 
 def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
-    """Return a warning about orphaned targets, or None if there are none.
-
-    Also returns None if the landing zone cannot be read, because publishing reports this error.
-    """
+    """Return a warning about orphaned targets, or None if there are none or the landing zone cannot be read."""
     with suppress(MirrorfeedError):
         if orphans := find_orphans(store, config):
             return OrphanedTables(targets=tuple(map(str, orphans)), path=config.path)
@@ -45,20 +42,20 @@ class DroppedTable(Row):
 
     table: str
     address: str
-    """Address of the folder."""
+    """Address of the deleted folder."""
     files: int
-    """Data files that Fabric has not consumed."""
+    """Number of data files that Fabric had not consumed."""
     rows: int
-    """Rows in the publications whose records still exist."""
+    """Number of rows in the publications that are still in the log."""
     publications: int
     newest: Record | None = field(repr=False)
-    """Newest record, or None if no publication was completed."""
+    """Newest log record, or None if no publication was completed."""
     hashes: Source | None = None
-    """Table of row hashes, which is not deleted. None if the table was not published by comparison."""
+    """Table with row hashes, which is not deleted. None if changes were not found by comparison."""
 
     @property
     def consequences(self) -> str:
-        """Text for a confirmation: what is deleted, and how much data is lost."""
+        """Text for a confirmation: the folder to delete, and how much data it contains."""
         content = "The folder contains an unfinished first load, but no data."
         if self.newest is not None:
             content = (
@@ -82,8 +79,8 @@ class DroppedTable(Row):
 def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = None) -> DroppedTable:
     """Delete the folder of a table in the landing zone, and return what was deleted.
 
-    Before the deletion, calls `confirm` with the consequences. `confirm` cancels the deletion by raising an error.
-    Raises `StillConfigured` if the table is configured, and `NotPublishedHere` if mirrorfeed did not publish the table.
+    Calls `confirm` first, which raises an error to cancel the deletion. Raises `StillConfigured` if the table is
+    configured, and `NotPublishedHere` if mirrorfeed did not publish it.
     """
     from mirrorfeed.publish.files.staging_area import clear_staging  # imported late: slow to import
 
@@ -108,15 +105,12 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
 
 
 def _is_of_mirrorfeed(store: Store, target: Target, view: View) -> bool:
-    """Return whether mirrorfeed wrote the folder with this log.
-
-    After an interrupted first load, the log has no record, and the folder contains only the log and `_metadata.json`.
-    """
+    """Return whether mirrorfeed created the folder: its log has a record, or an initial load was interrupted."""
     return view.newest is not None or {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
 def _folders(store: Store) -> Iterator[Target]:
-    """Yield the target of each folder in the landing zone whose name is valid for a table."""
+    """Yield a target for each folder in the landing zone that has a valid table name."""
     for entry in store.list(""):
         if not entry.is_folder:
             continue
@@ -130,7 +124,7 @@ def _folders(store: Store) -> Iterator[Target]:
 
 
 def _is_published(store: Store, target: Target) -> bool:
-    """Return whether mirrorfeed wrote the folder of a target. False if its log cannot be read."""
+    """Return whether mirrorfeed created the folder of a target. False if its log cannot be read."""
     try:
         view = TableLog(store, target.folder).read_latest()
         return view is not None and _is_of_mirrorfeed(store, target, view)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
 EXPAND_INTERVAL = 300.0
-"""Seconds after which continuous publishing expands the patterns of the configuration again."""
+"""Seconds between two expansions of the configured patterns in continuous publishing."""
 OnStep = Callable[[str, str], None] | None
-"""Function that is called with the name of a table and its current step, from several threads."""
+"""Function that is called with the name and the current step of a table, from several threads."""
 OnDone = Callable[[TableResult], None] | None
 """Function that is called with each new result."""
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
@@ -57,9 +57,8 @@ def publish_new(
 ) -> Published:
     """Publish new changes of all tables or only of `names`, until `stop` returns True.
 
-    Returns results, notes and a summary. A table that did not start in time has a result with `stopped`. A paused table
-    has a note and no result. An error of a table is in its result. `spark` returns the session for the given sources,
-    and is called only if Spark is needed.
+    A table that did not start in time has a result with `stopped`. A paused table has only a note. An error of a table
+    is in its result. `spark` receives sources and returns a session. It is called only if Spark is needed.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -90,10 +89,10 @@ def follow_tables(
     stop: Stop,
     on_done: OnDone = None,
 ) -> Published:
-    """Publish tables continuously until `stop` returns True. Returns the newest result of each table, and notes.
+    """Publish tables continuously until `stop` returns True. Returns the newest results, notes and a summary.
 
-    `config` is the configuration with the tables that its patterns select. `written` is the configuration with its
-    patterns, which are expanded again every 5 minutes. Raises `FeedRequired` if a table is published by comparison.
+    `written` is the configuration before its patterns were expanded. They are expanded again every 5 minutes. Raises
+    `FeedRequired` if a table is published by comparison.
     """
     notes = dict[str, None]()
 
@@ -109,7 +108,7 @@ def follow_tables(
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that publishes all configured tables, or only `names`.
 
-    The function does not read the rows of the batch. A failure fails the batch, and Spark repeats the batch.
+    It ignores the rows of the batch. If a publication fails, it raises an error, and Spark repeats the batch.
     """
 
     def publish_all(rows: DataFrame, _: int) -> None:
@@ -122,7 +121,7 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources of the tables, or no source if one of them may not be a Delta table."""
+    """Return the sources of the tables. Empty if a source may not be a Delta table."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
@@ -134,7 +133,7 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """Return the context of a run, which adds its problems to `problems` and ends when `stop` returns True."""
+    """Return the context of a run. Errors that stop no table are added to `problems`."""
     stop = stop or (lambda: False)
     return RunContext(
         spark,
@@ -148,7 +147,7 @@ def run_context(
 
 
 def stop_after(minutes: float | None, stop: Stop | None, clock: Callable[[], float] = time.monotonic) -> Stop:
-    """Return a function that returns True after `minutes` (None: no limit), or as soon as `stop` returns True."""
+    """Return a function that returns True after `minutes` (None: no limit), or when `stop` returns True."""
     end = math.inf if minutes is None else clock() + minutes * 60
     return lambda: clock() >= end or (stop is not None and stop())
 
@@ -163,9 +162,8 @@ def sleep_unless(stop: Stop, seconds: float) -> None:
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
-    Returns the newest result of each table that was started, in the order of the configuration. An error of a table is
-    in its result. With `context.follows`, publishes continuously, and raises `FeedRequired` if a table is published by
-    comparison.
+    Returns the newest result of each started table, in the order of the configuration. An error of a table is in its
+    result. For continuous publishing, raises `FeedRequired` if a table is published by comparison.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again
@@ -219,7 +217,7 @@ class _Run:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
         self.current: Sequence[str] = ()
-        """Names of the tables to publish. Tables that patterns no longer match are left unchanged."""
+        """Names of the tables to publish. They change when patterns are expanded again."""
         self.ledger: LedgerWriter | None = None
         if location := context.config.ledger:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
@@ -235,7 +233,7 @@ class _Run:
         self.expanded_at = context.clock()
 
     def set_tables(self, tables: Sequence[Table]) -> list[TableTask]:
-        """Set the tables to publish from now on, and return the tasks of new tables."""
+        """Set the tables to publish from now on, and return the tasks of the new tables."""
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
             if self.context.follows and table.changes == "compare":
@@ -268,11 +266,7 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Store the newest results, and pass them to `on_done` and to the ledger.
-
-        The ledger does not receive a result without a publication if the previous result of the table has the same
-        error, or if neither has an error.
-        """
+        """Store the results and pass them to `on_done`. Write those with a publication or a new error to the ledger."""
         new_results: list[TableResult] = []
         for result in filter(None, results):
             before, self.newest[result.table] = self.newest.get(result.table), result

@@ -1,4 +1,4 @@
-"""Retry policy: decide what follows an attempt to publish a table (another attempt, a reload, or the end)."""
+"""Retry policy: decide whether an attempt to publish a table is followed by another attempt, a reload, or the end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds to wait after a transient error (first pause, doubled up to the longest), and after a terminal error.
-
-Only continuous publishing makes another attempt after a terminal error.
+"""Seconds to wait after a transient error (first, doubled up to the longest), and after a terminal error. Only
+continuous publishing retries after a terminal error.
 """
 
 
@@ -25,21 +24,20 @@ class RetryState:
     """State of a table between two attempts."""
 
     remaining: float
-    """Remaining attempts. At 0, the run for the table ends."""
+    """Remaining attempts. At 0, no attempt follows."""
     tries: int = 0
-    """Number of attempts so far."""
     pause: float = 0.0
-    """Seconds before the next attempt."""
+    """Seconds until the next attempt."""
     reload: MirrorfeedError | None = None
-    """Reason for reloading the table from a snapshot."""
+    """Error because of which the table is reloaded from a snapshot."""
     cleared: bool = False
-    """True if the table's folder was deleted for the reload."""
+    """True if the folder of the table was deleted for the reload."""
     error: MirrorfeedError | None = None
     """Error of the last attempt. None if a reload follows."""
 
     @property
     def clears(self) -> bool:
-        """True if the next attempt deletes the table's folder first."""
+        """True if the next attempt must first delete the folder of the table."""
         return self.reload is not None and not self.cleared
 
     @property
@@ -52,9 +50,9 @@ def next_state(
 ) -> RetryState:
     """Return the state after an attempt that failed with `error`, or succeeded (None).
 
-    Transient errors are retried with increasing pauses, except for `SessionLost` and `TableTimeout`, which end the run
-    for the table. With `reloads`, a terminal error leads to a reload from a snapshot. A table is reloaded at most once,
-    and then has all its attempts again. `attempts` is infinite for continuous publishing, which retries all errors.
+    Transient errors are retried with increasing pauses, except for `SessionLost` and `TableTimeout`. With `reloads`, a
+    terminal error leads to a reload from a snapshot, once for each table and with `attempts` new attempts. For
+    continuous publishing, `attempts` is infinite, and all errors are retried.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
@@ -71,7 +69,7 @@ def next_state(
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
-    """Return whether the configuration requires a reload of the table for this error."""
+    """Return whether the table's options (`on_gap`, `on_schema_change`, …) require a reload after this error."""
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):

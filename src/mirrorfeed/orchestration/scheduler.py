@@ -1,4 +1,4 @@
-"""Schedule tables: the order, the number of parallel tables, and the times of continuous publishing."""
+"""Schedule tables: their order, how many run in parallel, and when continuous publishing starts a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 FULL_READ_INTERVAL = 600.0
-"""Seconds after which continuous publishing reads a table even without new commits, in case its folder was deleted."""
+"""Seconds after which continuous publishing processes a table without new commits, in case its folder was deleted."""
 STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
-"""Seconds between two calls of `stop`, and maximum seconds of one sleep."""
+"""Seconds between two calls of `stop`, and the maximum seconds of one sleep."""
 _THREADS = 1024
-"""Maximum number of running tables, including tables that exceeded their limits."""
+"""Maximum number of running tables, including tables that exceeded their time limits."""
 _READ_THREADS = 4
 _MIN_TABLES, _MAX_TABLES = 2, 32
 Item = TypeVar("Item")
@@ -30,30 +30,28 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class QueuedTable:
-    """A table that waits for its next attempt."""
+    """A table that waits for its next attempt. Times are seconds of the run's clock."""
 
     name: str
     priority: int = 0
-    """Tables with higher priority start first."""
     due: float = math.inf
-    """Time until which the table should be published. Tables with earlier times start first."""
+    """Time by which the table should be published. Of tables with equal priority, the earliest starts first."""
     not_before: float = -math.inf
     """Earliest time of the next attempt, for example after a transient error."""
     limit: float = math.inf
-    """Seconds after which the running table no longer counts towards `max_parallel_tables`."""
+    """Maximum seconds of the attempt. After that, the table no longer counts towards `max_parallel_tables`."""
 
 
 @dataclass
 class Scheduler:
-    """Queue of tables, and the running tables. Tables with equal priority and `due` start in the order of the queue."""
+    """Queue of waiting tables, and the running tables. Order: priority, then `due`, then the order in the queue."""
 
     max_parallel_tables: int
     waiting: list[QueuedTable]
     _ends: dict[str, float] = field(default_factory=dict, init=False)
-    """Times at which running tables exceed their limits."""
 
     def begin(self, now: float) -> list[QueuedTable]:
-        """Remove the tables that can start now from the queue, and return them. `now` is the time in seconds."""
+        """Remove the tables that can start at the time `now` from the queue, and return them."""
         free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
         ready = sorted(
             (each for each in self.waiting if each.not_before <= now), key=lambda each: (-each.priority, each.due)
@@ -65,13 +63,13 @@ class Scheduler:
         return chosen
 
     def ended(self, name: str, next_attempt: QueuedTable | None = None) -> None:
-        """Record the end of an attempt. With `next_attempt`, add the table to the queue again."""
+        """Record the end of an attempt, and add `next_attempt` to the queue, if given."""
         del self._ends[name]
         if next_attempt is not None:
             self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
-        """Return the seconds until the next pause or limit of a table ends. Infinite if there is none."""
+        """Return the seconds until a waiting table may start or a running table exceeds its limit, or infinity."""
         times = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((time - now for time in times if time > now), default=math.inf)
 
@@ -87,10 +85,10 @@ def run_queue(
     on_pass: Callable[[], None] = lambda: None,
     endless: bool = False,
 ) -> None:
-    """Make attempts until the queue is empty (unless `endless`) or until `stop`, and wait for running attempts.
+    """Run attempts until the queue is empty (unless `endless`) or `stop` returns True. Then wait for running attempts.
 
-    `attempt` makes an attempt for a table, in a separate thread. `ended` receives the result, and returns a new entry
-    for the queue, or None if the table is done. The caller's thread calls `ended` and, repeatedly, `on_pass`.
+    `attempt` runs in a separate thread for each table. `ended` receives its result, and returns the next entry for the
+    queue, or None if the table is done. `ended` and, repeatedly, `on_pass` are called in the caller's thread.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -116,9 +114,9 @@ def is_due(
 ) -> bool:
     """Return whether continuous publishing starts a publication of a table now.
 
-    `pending` has the size of the unpublished commits. None means that they could not be read: the result is True, so
-    that the publication reports the error. `since_publication` has the seconds since the last publication by this run,
-    or None before the first. `since_read` has the seconds since the last attempt.
+    `pending` is the size of the unpublished commits. If it is None, they could not be read, and the publication starts
+    and reports the error. `since_publication` is seconds since the last publication in this run, or None before the
+    first. `since_read` is seconds since the last attempt.
     """
     if pending is None or since_read >= FULL_READ_INTERVAL:
         return True
@@ -132,7 +130,7 @@ def is_due(
 
 
 def default_max_tables() -> int:
-    """Return the default number of parallel tables: two per core of the driver, but at most two per GiB of memory."""
+    """Return the default number of parallel tables: two per CPU core, but at most two per GiB of memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -151,9 +149,9 @@ def map_parallel(
     items: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
-    """Return the results of `function` for all items, in order. Raises the error of a call that fails.
+    """Call `function` for all items in parallel. Return the results in order, or raise the error of a failed call.
 
-    The calls run in parallel threads. At least every 0.5 seconds, `report` receives the new results, possibly none.
+    Calls `report` at least every 0.5 seconds with the new results, possibly none.
     """
     with ThreadPoolExecutor(_READ_THREADS) as pool:
         futures = [pool.submit(function, item) for item in items]

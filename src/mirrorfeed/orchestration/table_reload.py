@@ -40,10 +40,10 @@ def rebuild(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and notes.
+    """Delete a table's folder, wait until Fabric has dropped the table, and publish it again, even if it is paused.
 
-    `drop_timeout` is the longest wait in seconds. `confirm` is called first with the consequences, and cancels the
-    reload by raising an error. An error of the publication is in the result, and earlier errors are raised.
+    Waits at most `drop_timeout` seconds. `confirm` is called first, and raises an error to cancel. Returns results and
+    notes. An error of the publication is in the result. Earlier errors are raised.
     """
     tables, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
@@ -67,7 +67,7 @@ def rebuild(
 def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:
     """Delete the table's folder, and wait until Fabric has dropped the table.
 
-    Raises an error, and deletes nothing, if no snapshot of the source could be published.
+    Raises an error, and deletes nothing, if no snapshot of the source can be published.
     """
     dropping = context.dropped_by or dropping_by(context.config)
     with dropping(table):
@@ -78,9 +78,9 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Return a function that returns a context manager, in which the caller deletes a table's folder.
+    """Return a function whose context manager waits at its exit until Fabric has dropped the table.
 
-    If the landing zone is in OneLake, its exit waits at most `seconds` until Fabric has dropped the table.
+    The caller deletes the folder in this context. Waits at most `seconds`, and only if the landing zone is in OneLake.
     """
 
     @contextmanager
@@ -102,15 +102,13 @@ def dropping_by(
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish recorded publications, and delete the table's folder.
+    """Finish recorded publications, and delete the table's folder. Reloads store no state.
 
-    Raises an error, and deletes nothing, if no snapshot of the source could be published. Also raises an error if the
+    Raises an error, and deletes nothing, if no snapshot of the source can be published. Also raises an error if the
     folder still exists after several attempts.
 
-    The progress of a reload is not stored. Until the folder is deleted, a run can continue to publish changes. The log
-    is in the folder, so every run after the deletion starts with a snapshot. This is correct even before Fabric sees
-    the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the start. Fabric's
-    documentation recommends waiting for the deletion, and the wait shows that the reload worked.
+    The folder contains the log, so the next run starts with a snapshot. This is correct even if Fabric has not seen the
+    deletion yet: the new folder has another ETag, so Fabric drops the table and reads it from the start.
     """
     check_snapshot(source, table)
     folder = table.target.folder
@@ -133,7 +131,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise an error if a snapshot of the source could not be published. Reads keys if publishing validates them."""
+    """Raise an error if no snapshot of the source can be published. Reads the keys if publishing validates them."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision

@@ -1,4 +1,4 @@
-"""The context that all tables of a run share (`RunContext`), and the attempts to publish one table (`TableTask`)."""
+"""Context that all tables of a run share (`RunContext`), and attempts to publish one table (`TableTask`)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,9 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""Function that makes an attempt, such as `publish`. It updates the result, reports its steps, and can be stopped."""
+"""Function for one attempt, such as `publish`. Its parameters include the result to update and a callback for steps."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
-"""Function that returns a context manager for the deletion of a table's folder.
-
-The exit of the context manager waits until Fabric has dropped the table.
-"""
+"""Function that returns a context manager in which the caller deletes a table's folder. Its exit waits for Fabric."""
 _log = logging.getLogger(__name__)
 
 
@@ -55,36 +52,35 @@ def _warn(error: MirrorfeedError) -> None:
 class RunContext:
     """Settings and resources that the tables of a run share.
 
-    `on_problem` receives problems that stop no table, for example of the ledger. After `stop` returns True, a run
-    starts no more tables, and ends the running tables between two records.
+    `on_problem` receives problems that stop no table. After `stop` returns True, no table is started, and running
+    tables end after their current log record.
     """
 
     spark: SparkSession | Callable[[], SparkSession]
-    """Session, or a function that starts a session when it is needed."""
+    """Spark session, or a function that starts one when it is needed."""
     config: Config
     on_step: Callable[[TableResult], None] = lambda _: None
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
-    """Context in which a table's folder is deleted. None means `dropping_by` with the configuration."""
+    """Context manager for the deletion of a table's folder. None means `dropping_by` with the configuration."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
     store: Store | None = None
-    """Landing zone. None means that `zone` opens the configured landing zone."""
+    """Landing zone. None means that `zone` opens it from the configuration."""
     work: Work = publish
     reloads: bool = True
-    """True to reload a table after an error for which its configuration sets `reseed`."""
+    """True to reload a table after an error for which an option is set to `reseed`."""
     skips_paused: bool = True
     follows: bool = False
-    """True if tables are published continuously until a stop."""
+    """True to publish tables continuously until `stop` returns True."""
     written: Config | None = None
-    """Configuration with its patterns, which continuous publishing expands again. None means no patterns."""
+    """Configuration with patterns, which continuous publishing expands again. None if there are no patterns."""
     renew: Callable[[SparkSession], SparkSession] = renew_session
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
-    """Last reason why the patterns could not be expanded. The same reason is reported only once."""
 
     @property
     def session(self) -> SparkSession:
@@ -105,19 +101,13 @@ class RunContext:
         return self.workspace()
 
     def reconnect(self) -> None:
-        """After a failure, replace an expired session, and let `zone` open the landing zone again.
-
-        Raises `SessionLost` if the session cannot be replaced.
-        """
+        """Replace an expired Spark session, and let `zone` open the landing zone again. May raise `SessionLost`."""
         with self._lock:
             self.store = None
             self.spark = self.renew(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
-        """Return the size of the commits after version `published`.
-
-        Returns None if the commits cannot be read. Then the next publication reports the error.
-        """
+        """Return the size of the commits after version `published`, or None if they cannot be read."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
@@ -127,8 +117,8 @@ class RunContext:
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
         """Expand the patterns again, and return all tables, or only `names`.
 
-        Returns no tables if there are no patterns, or if the expansion fails. Passes the error of a failed expansion,
-        and a warning about new orphaned targets, to `on_problem`.
+        Returns no tables if there are no patterns or the expansion fails. Passes this error, and a warning about new
+        orphaned targets, to `on_problem`.
         """
         if not (self.written and self.written.patterns):
             return ()
@@ -154,15 +144,12 @@ class RunContext:
 
 @dataclass
 class TableTask:
-    """Attempts to publish one table of a run.
-
-    The state of the task decides only when to publish. The log of the table decides which versions to publish.
-    """
+    """Attempts to publish one table in a run. The table's log decides which versions to publish, not the task."""
 
     context: RunContext
     table: Table
     _published_at: float | None = field(default=None, init=False)
-    """Start of the last attempt that published something, in continuous publishing."""
+    """Start time of the last attempt that published something, in continuous publishing."""
     _read_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -182,7 +169,7 @@ class TableTask:
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def attempt_without_spark(self) -> TableResult | None:
-        """Return the result if nothing is new and this can be found out without Spark. Otherwise return None."""
+        """Return the result if the table is up to date and Spark is not needed to find this out, otherwise None."""
         context, started = self.context, self.context.clock()
         if context.stop() or not needs_no_spark(self.table):
             return None
@@ -196,11 +183,7 @@ class TableTask:
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the entry of the table for the queue.
-
-        Continuous publishing orders tables by freshness target. Other runs do so only with `ordered`, because they must
-        then read the logs of the tables.
-        """
+        """Return the queue entry of the table. With `ordered`, read its log to compute when it should be published."""
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
@@ -210,9 +193,9 @@ class TableTask:
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
     def attempt(self) -> TableResult | None:
-        """Make an attempt. Returns the result if the run of the table has ended, or None if another attempt follows.
+        """Make an attempt. Returns the result if the table is done, or None if another attempt follows.
 
-        Continuous publishing returns the result of each publication or failure, and None if no publication is due.
+        In continuous publishing, returns the result of each publication or failure, and None if no publication is due.
         """
         context, table, result = self.context, self.table, self.result
         if context.follows and not self._is_due():
@@ -283,11 +266,7 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result after the last attempt.
-
-        If records were published, but not from the change data feed, also passes the warning in `source_note` to
-        `on_problem`.
-        """
+        """Return the result after the last attempt. A warning in `source_note` is passed to `on_problem`."""
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)
@@ -296,7 +275,7 @@ class TableTask:
 
     @property
     def _lags(self) -> bool:
-        """True if the source may have versions that are not published."""
+        """True if the source may have unpublished versions."""
         return self.result.latest is None or self.result.published_version != self.result.latest
 
     def _new_result(self, **facts: Any) -> TableResult:

@@ -1,8 +1,4 @@
-"""Verify tables against their mirrors, and repair them: publish the rows again that differ.
-
-The comparison returns only the keys that differ. The publisher reads their rows from the source and converts them, so
-comparison and publisher stay independent.
-"""
+"""Verify tables against their mirrors, and repair them by publishing the differing rows again."""
 
 from __future__ import annotations
 
@@ -41,11 +37,11 @@ from mirrorfeed.source.reader import apply_selection, read_snapshot
 
 @row
 class Repair(Row):
-    """Result of publishing rows of a table again."""
+    """Result of publishing rows of a table again to repair its mirror."""
 
     table: str = shown("table")
     what: str = shown("repair")
-    """Result in words. Empty if nothing was repaired because of `error`."""
+    """Result in words. Empty if `error` prevented the repair."""
     upserts: int = 0
     deletes: int = 0
     files: int = 0
@@ -56,7 +52,7 @@ class Repair(Row):
 
 @row
 class Comparison(Row):
-    """Comparison of a source with its mirror, at the version that the mirror shows."""
+    """Comparison of a source with its mirror, at the version that the mirror contains."""
 
     table: str = shown("table")
     what: str = shown("mirror")
@@ -65,13 +61,13 @@ class Comparison(Row):
     """True if source and mirror are equal. None if the comparison was not possible."""
     version: int | None = None
     published_version: int | None = None
-    """Newest published version. The mirror may not show this version yet."""
+    """Newest published version. The mirror may not contain this version yet."""
     waiting_files: int = 0
-    """Published files that the mirror does not show yet."""
+    """Number of published files that the mirror does not contain yet."""
     source_rows: int | None = None
     mirror_rows: int | None = None
     differing: int | None = None
-    """Number of keys that differ, or of distinct rows of a table without keys."""
+    """Number of differing keys, or of differing distinct rows if the table has no keys."""
     differences: tuple[Difference, ...] = ()
     """Examples of the differences."""
     repair: Repair | None = None
@@ -84,7 +80,7 @@ class Comparison(Row):
         return self.equal is True
 
     def chart(self) -> Chart:
-        """Return a chart with the number of `differences` in each column."""
+        """Return a bar chart of `differences` by column."""
         from mirrorfeed.display.html import bars
 
         counts = Counter(each.column or "(whole row)" for each in self.differences)
@@ -92,7 +88,6 @@ class Comparison(Row):
         return Chart(f"{self.table}: first differences by column", bars(columns, ["differences"], "rows", "column"))
 
     def _repr_html_(self) -> str:
-        """Return the differences as an HTML table, or the comparison if there are none."""
         if not self.differences:
             return html_of((self,))
         return html_of(self.differences, summary=f"{self.table}: {self.what}")
@@ -115,10 +110,9 @@ def verify_tables(
 ) -> list[Comparison]:
     """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
 
-    `mirrors` is the folder with the mirrored tables, and `shown` the maximum number of differences to return for each
-    table. If `auto_repair_max_keys` is set, repairs mirrors in which at most this number of keys differ. Returns a row
-    for each table, which contains an error of the table. A table that was never published has no row in the ledger. An
-    error of the ledger is passed to `on_problem`.
+    `mirrors` is the folder of the mirrored tables. `shown` is the maximum number of differences to return for a table.
+    If `auto_repair_max_keys` is set and not exceeded, a mirror is repaired. An error of a table is in its row. An error
+    of the ledger is passed to `on_problem`.
     """
     rows: list[Comparison] = []
     ledger_rows: list[ledger.Row] = []
@@ -177,9 +171,9 @@ class DifferingKeys:
     keys: int
     """Number of keys without NULL."""
     duplicated: int = 0
-    """Number of these keys that the mirror has more than once. A repair deletes these keys first."""
+    """Number of these keys that the mirror contains more than once. A repair deletes their rows first."""
     null_keys: int = 0
-    """Number of rows with a NULL in the key. No delete or upsert can change these rows."""
+    """Number of rows with NULL in a key column. No delete or upsert can change these rows."""
 
 
 def count_repairable(
@@ -187,8 +181,8 @@ def count_repairable(
 ) -> tuple[int, MirrorfeedError | None]:
     """Return the number of keys to publish again, and an error if some rows are not repaired.
 
-    If there are more than `max_keys`, no key is repaired. If Fabric reads files by time (`by_time`), keys that need a
-    delete and an upsert are left out, because the two could be in different files with the same time.
+    With more than `max_keys` keys, none is repaired. With `by_time`, Fabric reads files by time, and a delete and an
+    upsert could have the same time. So keys that need both are not repaired.
     """
     skipped = differing.duplicated if by_time else 0
     keys, reasons = differing.keys - skipped, []
@@ -209,14 +203,12 @@ def count_repairable(
 def repair_table(
     context: RunContext, table: Table, mirrors: str | None, where: str | None = None, *, max_keys: int | None = None
 ) -> Repair:
-    """Publish again the rows that differ from the mirror, or all rows that match the condition `where`.
+    """Publish the rows again that differ from the mirror, or all rows that match the SQL filter `where`.
 
-    `mirrors` is the folder with the mirrored tables. The condition selects rows of the source or the mirror. Without a
-    folder, the mirror is not read, and rows that exist only in the mirror stay there. Returns a repair with an error if
-    more than `max_keys` keys need a repair, or if the publication fails.
-
-    Raises `FeedRequired` if the table is published by comparison, `NothingPublished` if it was never published, and
-    `RebuildRequired` if it has no keys or different columns than its mirror.
+    `mirrors` is the folder of the mirrored tables. If it is None, rows that exist only in the mirror stay. The result
+    has an error if more than `max_keys` keys need a repair, or if the publication fails. Raises `FeedRequired` if the
+    table is published by comparison, `NothingPublished` if it was never published, and `RebuildRequired` if it has no
+    keys or other columns than its mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
@@ -267,10 +259,7 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison with the mirror, and the keys that differ, with the number of their rows on both sides.
-
-    With the condition `where`, returns None instead of a comparison, and the keys of the rows that match.
-    """
+    """Return the comparison with the mirror (None with a filter `where`), and the differing or matching keys."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
