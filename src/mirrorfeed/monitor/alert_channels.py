@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 Send = Callable[["Alert"], None]
 """Function that sends an alert to one channel, or raises an error."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
-"""Limits for webhooks and mail servers. They are short, because the next run sends alerts that this run cannot send."""
+"""Timeouts for webhooks and mail servers. They are short, because the next run sends failed alerts again."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
-"""Maximum characters of the problem and of the fix in a message. Slack accepts 3,000 in a block, and Teams 28 KB."""
+"""Maximum characters of the problem, and of the fix, in a message. Slack and Teams limit the size of messages."""
 _LONGEST_TITLE = 150
-"""Maximum characters of a title in Slack."""
 _LONGEST_RESPONSE = 200
 
 
@@ -59,7 +58,7 @@ class MailRefused(Terminal):
 
 
 def channels_of(config: Config) -> dict[str, Send]:
-    """Return the functions that send an alert to a configured channel, by name of the channel."""
+    """Return for each configured channel, by name, the function that sends an alert to it."""
     channels: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
     if mail := config.alerts.mail:
         channels[MAIL] = partial(send_mail, mail)
@@ -74,7 +73,7 @@ def title(alert: Alert) -> str:
 def lines(alert: Alert) -> list[str]:
     """Return the lines of a message below its title.
 
-    For an open problem: its text, its start time if known, and the fix. For a resolved problem: its end and duration.
+    For a current problem: text, start time if known, and fix. For a resolved problem: end time and duration.
     """
     if alert.resolved_at:
         lasted = duration(max(0.0, (alert.resolved_at - (alert.since or alert.resolved_at)).total_seconds()))
@@ -88,7 +87,7 @@ def text(alert: Alert) -> str:
 
 
 def teams(alert: Alert) -> dict[str, Any]:
-    """Return the JSON body for a Teams webhook: an adaptive card. Its texts have no markup, so nothing is escaped."""
+    """Return the request body for a Teams webhook: an adaptive card as JSON."""
     colour = "Good" if alert.resolved_at else "Attention"
     heading = {"type": "TextRun", "text": title(alert), "weight": "Bolder", "size": "Medium", "color": colour}
     body = [heading, *({"type": "TextRun", "text": line} for line in lines(alert))]
@@ -104,7 +103,7 @@ def teams(alert: Alert) -> dict[str, Any]:
 
 
 def slack(alert: Alert) -> dict[str, Any]:
-    """Return the JSON body for a Slack webhook. Only `text`, the text of the notification, is escaped as markup."""
+    """Return the request body for a Slack webhook as JSON. `text` is escaped, because Slack reads it as markup."""
     escaped = text(alert).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {
         "text": escaped,
@@ -124,8 +123,8 @@ def post(
 ) -> None:
     """Send an alert to a webhook. `read` returns the value of a secret.
 
-    Raises `ChannelUnavailable` if a later attempt may succeed, otherwise `WebhookRefused`. Raises `BadProxy` if the
-    proxy setting of the environment is invalid.
+    Raises `ChannelUnavailable` if a later attempt may succeed, `BadProxy` if the proxy setting of the environment is
+    invalid, otherwise `WebhookRefused`.
     """
     try:
         address = read(webhook.url).strip()
@@ -150,7 +149,7 @@ def post(
 
 
 def _is_https(address: str) -> bool:
-    """Return whether an address is a valid HTTPS address without a user, or an HTTP address of this machine."""
+    """Return whether a URL is a valid HTTPS address without user name, or an HTTP address of this machine."""
     try:
         parts = urlsplit(address)
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
@@ -168,8 +167,8 @@ def send_mail(
 ) -> None:
     """Send an alert by mail. `read` returns the value of a secret.
 
-    Raises `ChannelUnavailable` if a later attempt may succeed, otherwise `MailRefused`. Also raises `MailRefused` if
-    the server accepts only some of the recipients.
+    Raises `ChannelUnavailable` if a later attempt may succeed, otherwise `MailRefused`, also if the server rejects only
+    some recipients.
     """
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"

@@ -1,10 +1,10 @@
-"""Check all tables, and decide which channels are notified of which problems.
+"""Check all tables, and send alerts about new, lasting and resolved problems.
 
-A channel gets one alert when a problem starts, one per interval while it lasts, and one when it ends. A JSON file
-records the alerts that were sent. By default the file is in the landing zone, where others may write. Therefore the
-file contains only names and times, a recorded alert suppresses the same alert for one interval only, and a file that is
-damaged or has times in the future is reported, ignored and replaced. The file is written after the alerts are sent. If
-writing fails, or two checks run at the same time, an alert may be sent twice, but none is lost.
+A channel receives one alert when a problem starts, one per interval while it lasts, and one when it ends. A JSON file
+records the sent alerts. By default it is in the landing zone, where others may write. So it contains only names and
+times, and a recorded alert suppresses the same alert for one interval only. If the file is damaged or has times in the
+future, this is reported, and the file is replaced. The file is written after the alerts are sent, so a failure can send
+an alert twice, but never loses one.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ class AlertsNotRecorded(Transient):
 
 @row
 class Alert(Row):
-    """Result of a check for alerts: a current or resolved problem, or a failure of a channel or of the alert file."""
+    """Result of an alert check: a current or resolved problem, or a failure of a channel or of the alert file."""
 
     table: str
     """Target of the table. Empty for the mirrored database as a whole, and for a failed channel or alert file."""
     name: str
-    """Name of the problem, or of the channel that failed. Empty for a failed alert file."""
+    """Name of the problem, or of the channel that failed. Empty if the alert file failed."""
     what: str
-    """Text of the alert if this check sent it to a channel, otherwise the text of the problem."""
+    """Text of the alert if this check sent one, otherwise the text of the problem."""
     fix: str = ""
     since: datetime | None = None
     resolved_at: datetime | None = None
     """Time of the check that found the problem resolved. None for a current problem."""
     sent_to: tuple[str, ...] = ()
-    """Names of the channels that this check notified. The command's own output is the channel `output`."""
+    """Names of the channels that this check notified. `output` is the output of the command."""
     error: MirrorfeedError | None = None
-    """Reason why a channel was not notified, or why the file of sent alerts cannot be read or written."""
+    """Reason why a channel was not notified, or why the alert file cannot be read or written."""
 
     @property
     def ok(self) -> bool:
-        """False if there is an `error`, or if the check sent a current problem to `output`, as new or as a reminder."""
+        """False if there is an `error`, or if the output of this check contains a current problem."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -81,7 +81,7 @@ class Alert(Row):
 
 @dataclass(frozen=True, slots=True)
 class SentAlert:
-    """A problem as recorded in the file of sent alerts."""
+    """A problem in the alert file, with the times of the sent alerts."""
 
     table: Annotated[str, Field(max_length=300)]
     kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
@@ -89,7 +89,7 @@ class SentAlert:
     since: UtcTime
     resolved_at: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """Time of the last alert to each channel. Channels that were notified of the end of the problem are removed."""
+    """Time of the last alert by channel. A channel is removed after it was notified that the problem is resolved."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -111,8 +111,8 @@ def check_alerts(
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
     """Check all tables, write their lags to the ledger and send alerts. Returns rows, notes and a summary.
 
-    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. If the ledger cannot be written,
-    the notes have the error. Raises an error if the file of sent alerts cannot be reached.
+    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Raises an error if the alert file
+    cannot be reached. An error of the ledger is in the notes.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
 
@@ -125,11 +125,10 @@ def check_alerts(
 
 
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
-    """Send the alerts that are due, then record them in the file at `path`.
+    """Send the alerts that are due, and record them in the alert file at `path`.
 
-    `channels` has the function that sends an alert to a channel, by name of the channel. Returns a row for each current
-    problem, for each resolved problem that a channel was notified of, for each channel that failed (the next run tries
-    again), and for each failure to read or write the file.
+    `channels` has the function that sends an alert, by channel. Returns a row for each current problem, each resolved
+    problem that was sent, and each failure of a channel or the file. The next run retries failed channels.
     """
     state = _read(store, path, now)
     rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
@@ -160,10 +159,10 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
 
 
 def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
-    """Return the recorded `alerts`, updated with the result of a check, and an alert for each new problem.
+    """Return `alerts` with the changes that a check found, and an entry for each new problem.
 
-    Problems that the check could not evaluate stay unchanged. A problem that occurs again before its end was reported
-    counts as continuing. A resolved problem of which no channel was notified is removed.
+    Problems that the check could not evaluate stay unchanged. A resolved problem is removed if no channel was notified
+    of it. If a problem occurs again before its end was sent, it counts as the same problem.
     """
     problems = {each.key: each for each in check.problems}
     updated = []
@@ -179,10 +178,10 @@ def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tup
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
-    """Return the names of the channels to notify now, of a problem or of its end.
+    """Return the names of the channels to notify now of a problem or of its end.
 
-    A lasting problem is sent again after the configured interval. Only channels that were notified of a problem are
-    notified of its end. A problem with `is_temporary` is not sent until it has lasted for `max_lag_minutes.published`.
+    A lasting problem is sent again after the configured interval. The end of a problem is sent only to channels that
+    received the problem. A problem with `is_temporary` is sent after it has lasted for `max_lag_minutes.published`.
     """
     problem, last = check.problem(alert.key), alert.notified
     if alert.resolved_at is not None:
@@ -202,8 +201,8 @@ def mark_notified(
 ) -> tuple[SentAlert, ...]:
     """Return the alerts with `now` as the time of the last alert to each channel in `notified`.
 
-    `notified` has pairs of a channel and the key of an alert. Channels that are not in `channels` are removed. A
-    resolved problem is removed after all its channels were notified of the end.
+    `notified` has pairs of a channel and an alert's key. Channels that are not in `channels` are removed, and a
+    resolved problem is removed after all its channels were notified.
     """
     updated = []
     for alert in alerts:
@@ -220,7 +219,7 @@ def mark_notified(
 class _State:
     alerts: tuple[SentAlert, ...] = ()
     etag: str | None = None
-    """ETag of the file. None if the file does not exist."""
+    """None if the file does not exist."""
     damage: DamagedFile | None = None
 
 
@@ -247,9 +246,9 @@ def _record(
     change: Callable[[Iterable[SentAlert]], tuple[SentAlert, ...]],
     now: datetime,
 ) -> AlertsNotRecorded | None:
-    """Write the result of `change` to the file. Returns an error instead of raising it.
+    """Write the result of `change` to the alert file. Returns an error instead of raising it.
 
-    `state` is the content that was read. If another check replaced the file, the change is applied to the new content.
+    `state` is the content that was read. If another process replaced the file, `change` is applied to the new content.
     """
     reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):
@@ -274,7 +273,7 @@ def to_json(alerts: tuple[SentAlert, ...]) -> bytes:
 
 
 def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
-    """Return the alerts in the content of a file. Raises `ValueError` with the reason if the content is invalid."""
+    """Return the alerts in the content of the file. Raises `ValueError` with the reason if the content is invalid."""
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))
     for alert in alerts:
@@ -287,7 +286,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return a summary, or an empty string if the check reports a problem or the end of a problem."""
+    """Return a summary of the check. Empty if an alert was sent to the output."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     lasting = sum(each.error is None for each in rows)
@@ -296,14 +295,14 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 
 def state_of(config: Config) -> tuple[Store, str]:
-    """Return the store that contains the file of sent alerts, and the path of the file in this store."""
+    """Return the store that contains the alert file, and the path of the file in this store."""
     if config.alerts.state_path is not None:
         return open_folder(config.alerts.state_path), FILE
     return zone_of(config), f"{LOG}/{FILE}"
 
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
-    """Return a ledger row with the freshness of each table whose freshness is known."""
+    """Return a ledger row for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}

@@ -1,4 +1,4 @@
-"""Find problems between the source tables and Fabric, for `doctor` and for alerts, and apply safe fixes."""
+"""Find problems between source tables and Fabric, for `doctor` and for alerts, and apply safe fixes."""
 
 from __future__ import annotations
 
@@ -72,10 +72,7 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
 
 
 def _fix(store: Store, table: Table) -> str:
-    """Apply the safe fixes to a table, and return a note with the result or the error.
-
-    The fixes are the first steps of every run: rename the files of the newest record, and delete leftover files.
-    """
+    """Rename files of the newest record and delete leftover files. Return a note with the result or the error."""
     log = TableLog(store, table.target.folder)
     try:
         view = finish_publication(log)
@@ -91,13 +88,13 @@ class Check:
 
     problems: tuple[Finding, ...] = ()
     unknown: frozenset[tuple[str, str]] = frozenset()
-    """Table and name of each problem that the check could not evaluate. An empty name means all problems of the table,
-    and an empty table and name mean all problems."""
+    """Table and name of each problem that was not evaluated. An empty name means all problems of the table. If both are
+    empty, no problem was evaluated.
+    """
     alerts: Alerts = field(default_factory=Alerts)
-    """Alerts in the configuration."""
 
     def is_unknown(self, key: tuple[str, str]) -> bool:
-        """Return whether the check could not evaluate the problem with this table and name."""
+        """Return whether the check could not evaluate a problem. `key` is its table and name."""
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})
 
@@ -106,7 +103,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Names of problems that prevent the evaluation of all other problems of the table or of the database."""
+"""Problems because of which other problems of the same table, or of the database, cannot be evaluated."""
 
 
 def check_all(
@@ -118,8 +115,7 @@ def check_all(
 ) -> tuple[Check, list[TableFacts]]:
     """Check all tables for alerts. Returns the result of the check, and the facts about each table.
 
-    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors become problems. Spark is
-    started only if a table needs it.
+    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors become problems.
     """
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
@@ -130,10 +126,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the result of a check, from facts about the database and the tables.
-
-    Its problems are those that require an alert: no notes, and no problems of paused tables.
-    """
+    """Return the result of a check from its facts. Leaves out notes, and problems of paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 LARGEST_MEASURED = 64 * 2**20
-"""Maximum bytes of a table whose text lengths and keys are checked, because both checks read all rows."""
+"""Maximum bytes of a table to check its text lengths and keys. Both checks read all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -59,7 +59,7 @@ def database_facts(config: Config) -> DatabaseFacts:
 
 @dataclass(frozen=True)
 class Collector:
-    """Reads sources, logs and mirrors of tables into `TableFacts`. Starts Spark only if a table needs it."""
+    """Reads sources, logs and mirrors of tables, and returns `TableFacts`. Starts Spark only if a table needs it."""
 
     config: Config
     spark: Callable[[], SparkSession]
@@ -68,14 +68,14 @@ class Collector:
     states: Sequence[TableState] | None = None
     """State of each table in Fabric, or None if Fabric was not read."""
     syncs: Sequence[TableSync] | str | None = None
-    """Result of `read_endpoint`, or the reason why it is missing. None if the mirror is not read at all."""
+    """Result of `read_endpoint`, or the reason why there is none. None if mirrors are not read at all."""
     mirror: str | None = None
     """Folder of the mirrored tables, or None for the mirror in Fabric."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        """Return the facts about each table, in order. An error of a table is in its facts, and is not raised."""
+        """Return the facts about each table, in order. They include errors, so none is raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in collected:
@@ -85,7 +85,7 @@ class Collector:
         return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
-        """Return the facts about a table in a local folder. None if an error occurs, or if Spark is needed."""
+        """Return the facts about a table in a local folder, or None if Spark is needed or an error occurs."""
         if table.changes == "compare" or open_local_table(table.source) is None or (self.deep and table.selection):
             return None
         if self.deep:  # without Spark, the next publication can be checked only if it does nothing
@@ -97,7 +97,7 @@ class Collector:
         return None if facts.errors else facts
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table, including errors. `spark` is a session, or None to read without Spark."""
+        """Return the facts about a table, including errors. If `spark` is None, reads without Spark."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause, published = table.pause_at(now), table.freshness_target_minutes or max_lag.published
         minutes = dict(zip(LAG_STEPS, (published, max_lag.consumed, max_lag.mirrored, max_lag.queryable), strict=True))
@@ -127,7 +127,7 @@ class Collector:
         return facts
 
     def _with_source(self, spark: Any, table: Table, facts: TableFacts, log: TableLog, view: View | None) -> TableFacts:
-        """Return `facts` with the source and the freshness added. Raises an error if the source cannot be read."""
+        """Return `facts` with source and freshness. Raises an error if the source cannot be read."""
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
@@ -201,9 +201,9 @@ class Collector:
         committed: datetime | None = None,
         unpublished: datetime | None = None,
     ) -> TableFacts:
-        """Return `facts` with the freshness added, if the log was read. Lost files count as not consumed.
+        """Return `facts` with the freshness, if the log was read. Lost files count as not consumed.
 
-        `committed` and `unpublished` are the times of the newest version and of the oldest unpublished version.
+        `committed` is the time of the newest version, and `unpublished` is that of the oldest unpublished version.
         """
         if not facts.log_facts.is_read:
             return facts
@@ -233,7 +233,7 @@ class Collector:
 
 
 def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
-    """Return the facts about the folder of a table and its log. `view` is None if there is no log."""
+    """Return the facts about a table's folder and log. `view` is None if there is no log."""
     store, folder = log.store, log.folder
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
@@ -262,16 +262,16 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 
 
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
-    """Return the longest time in seconds from the first commit of a publication to its record. 0 if no time is known.
+    """Return the longest time in seconds from a commit to its publication. 0 if no time is known.
 
-    `committed` has the times of commits by version. The oldest record is ignored, because it may be a snapshot.
+    `committed` has commit times by version. The oldest record is ignored, because it may be a snapshot.
     """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
-    """Return the selected column with the longest text, and the bytes of this text in UTF-8. None if there is no text.
+    """Return the selected column with the longest text, and its bytes in UTF-8. None if there is no text.
 
     Nested values are measured as JSON.
     """
@@ -295,9 +295,9 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Find the longest text as `longest_text` does, without Spark. Returns None if the table is too large.
+    """Return the same as `longest_text`, without Spark. None also if the table is too large.
 
-    Raises an error if a column has a nested type, which needs Spark, or if delta-rs cannot read a file.
+    Raises an error if a column is nested, or if delta-rs cannot read a file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,7 +1,7 @@
-"""Types of monitoring: facts, rules and findings.
+"""Facts, rules and findings, which `status`, `doctor` and alerts share.
 
-Facts are the values that were read about a table or the mirrored database, and the errors of values that could not be
-read. A rule tests facts, and a finding is the result of a rule, of an error or of a check.
+Facts are values that were read about a table or the database, and errors of reading them. A rule tests facts. A finding
+is the result of a rule, an error or a check.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """Facts about the folder of a table in the landing zone, and about the log in this folder."""
+    """Facts about a table's folder in the landing zone, and about the log in this folder."""
 
     is_read: bool = field(default=True, kw_only=True)
     exists: bool = False
@@ -33,132 +33,124 @@ class LogFacts:
     has_consumed: bool = False
     """True if the files in the folder show that Fabric has consumed a file."""
     empty_files: tuple[str, ...] = ()
-    """Data files of 0 bytes that Fabric has not consumed."""
+    """Addresses of data files with 0 bytes that Fabric has not consumed."""
     newest_file_age: float | None = None
-    """Seconds since the newest data file was written."""
+    """Seconds since the newest data file was written. None if there is no data file."""
     log_created: datetime | None = None
     """Creation time of the log. Fabric creates its table later."""
     published: int | None = None
-    """Published version. None if nothing is published."""
+    """Published version of the source. None if nothing is published."""
     unfinished: int = 0
-    """Files of the newest record that still have their staged names."""
+    """Number of files in the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
-    """Names of staged files that no record can publish, and of folders of other logs."""
+    """Names of staged files that belong to no record, and of folders of other logs."""
     lost: FilesLost | LastFileMissing | None = None
-    """Error about published files that are missing, although Fabric may not have consumed them."""
+    """Error about missing files that were published and that Fabric may not have consumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
     feed: str = ""
-    """Kind of change data feed that the source has, as text."""
+    """Description of the source's change data feed."""
     is_read: bool = field(default=True, kw_only=True)
     newest_version: int | None = None
     """Newest version of the source. None for a source without versions."""
     lag_seconds: float | None = None
     """Seconds since the oldest unpublished commit. 0 if all are published, None if nothing is published."""
     lag_before: tuple[float, float] | None = None
-    """Seconds since the oldest publication in the log, and the lag at that time."""
+    """Seconds since the oldest publication in the log, and the lag in seconds at that time."""
     longest_wait: float = 0.0
-    """Longest time in seconds from a commit to its publication, among the publications in the log."""
+    """Longest time in seconds from a commit to its publication, of all publications in the log."""
     retention: float | None = None
-    """Table property delta.deletedFileRetentionDuration in seconds."""
+    """Value of delta.deletedFileRetentionDuration in seconds."""
     log_retention: float | None = None
-    """Table property delta.logRetentionDuration in seconds."""
+    """Value of delta.logRetentionDuration in seconds."""
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
-    """Column with the longest text, and bytes of this text. None if there is no text, or if no text was measured."""
+    """Column with the longest text, and the bytes of this text. None if no text was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     table: str
     source: str
-    """Source as a name in SQL."""
+    """Name of the source in SQL."""
     source_name: str = ""
-    """Source as text, without SQL quoting."""
+    """Name of the source for display, without SQL quoting."""
     zone: str = "the landing zone"
     paused: str | None = None
     """End and reason of the pause. None if the table is not paused."""
     log_facts: LogFacts = LogFacts(is_read=False)
     source_facts: SourceFacts = SourceFacts(is_read=False)
     errors: tuple[MirrorfeedError, ...] = ()
-    """Errors that prevent the next publication, or that occurred while these facts were read."""
+    """Errors that prevent the next publication, or that occurred while facts were read."""
     freshness: Freshness | None = None
     service: TableState | None = None
-    """State of the table in Fabric."""
     read_service: bool = False
-    """True if Fabric was read. Then `service` is None if Fabric does not have the table."""
+    """True if Fabric was read. Then `service` is None if the table does not exist in Fabric."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """Time at which the facts were read."""
     limits: Mapping[Step, float | None] = field(default_factory=dict)
     """Seconds for which changes may wait for a step before an alert is sent. None means no limit."""
 
     @property
     def has_consumed(self) -> bool:
-        """True if the files, the mirror or the row count in Fabric show that Fabric has consumed a file of the table.
-
-        A single remaining file shows nothing, because Fabric does not remove the last file that it consumed.
-        """
+        """True if files, mirror or row count in Fabric show that Fabric has consumed a file of the table."""
         is_mirrored = self.freshness is not None and Step.MIRRORED in self.freshness.times
         return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
 
     @property
     def fix_values(self) -> Mapping[str, str]:
-        """Values for the placeholders in the fixes of rules. Table and landing zone are quoted for a shell."""
+        """Values for the placeholders in the fixes of rules, quoted for a shell, except for the source."""
         return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
 
     @property
     def is_complete(self) -> bool:
-        """True if log and source were read without an error that may be temporary."""
+        """True if log and source were read, and no error may be temporary."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """Facts about the mirrored database in Fabric."""
-
     table: ClassVar = ""
     fix_values: ClassVar[Mapping[str, str]] = {}
     status: str | None = None
-    """Status as Fabric spells it. None if the landing zone is not in Fabric, or Fabric could not be read."""
+    """Status as Fabric returns it. None if the landing zone is not in Fabric, or if Fabric could not be read."""
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
     published_tables: int = 0
-    """Number of configured tables that have a data file in the landing zone."""
+    """Number of configured tables with a data file in the landing zone."""
 
 
 class Severity(Enum):
     WRONG = "wrong"
-    """Publishing has stopped, or published changes do not arrive."""
+    """Publishing has stopped, or published changes do not reach Fabric."""
     SOON = "soon"
-    """Becomes wrong if nothing changes."""
+    """Will become `WRONG` if nothing changes."""
     NOTE = "note"
     UNKNOWN = "unknown"
-    """The check does not apply here, or only a person can make it."""
+    """The check does not apply, or only a person can make it."""
     OK = "ok"
-    """The check found no problem."""
 
 
 @row
 class Finding(Row):
-    """A problem of a table or of the mirrored database, or the result of one check of the setup."""
+    """Problem of a table or of the mirrored database, or the result of one setup check."""
 
     severity: Severity
     code: str
     """Code of the error. Empty for a check without an error."""
     name: str
-    """Name of the rule, of the error, or of the check."""
+    """Name of the rule, error or check."""
     table: str
-    """Target of the table. Empty for the mirrored database as a whole, and for a check of the setup."""
+    """Target of the table. Empty for the mirrored database as a whole, and for a setup check."""
     what: str
     fix: str = ""
     """Command or change that solves the problem."""
     command: str = ""
-    """Command of the fix that a shell can run. Empty if a person must do something else."""
+    """Shell command of the fix. Empty if the fix is not a command."""
     since: datetime | None = field(default=None, repr=False)
-    """Time when the problem started, or None if it is unknown."""
+    """Time when the problem started. None if unknown."""
     is_temporary: bool = field(default=False, repr=False)
     """True if the problem can also occur for a short time while everything works."""
 
@@ -168,7 +160,7 @@ class Finding(Row):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Table and name, which identify the problem in alerts."""
+        """Table and name, which identify a problem in alerts."""
         return self.table, self.name
 
     def remarks(self) -> Sequence[str]:
@@ -188,17 +180,14 @@ class Rule(Generic[F]):
     code: str
     name: str
     test: Callable[[F], Values | None]
-    """Returns the values for `text`, or None if the facts show no problem."""
+    """Function that returns the values for `text`, or None if there is no problem."""
     text: str
-    """Template in the syntax of `mirrorfeed.errors`."""
+    """Text of the finding, as a template in the syntax of `mirrorfeed.errors`."""
     fix: str
-    """A command that a shell can run, a SQL statement, or an instruction for a person.
-
-    In it, `{table}` stands for the target, `{source}` for the source in SQL, and `{zone}` for the landing zone.
-    """
+    """Shell command, SQL statement or instruction. Placeholders: `{table}` (target), `{source}` (SQL), `{zone}`."""
     severity: Severity = Severity.WRONG
     is_safe: bool = False
-    """True if `doctor --fix` can apply the fix, because every run does the same first."""
+    """True if `doctor --fix` can apply the fix, because every run begins with it."""
     is_temporary: bool = False
 
     def find(self, facts: F) -> Finding | None:
@@ -224,7 +213,7 @@ def error_finding(table: str, error: MirrorfeedError, severity: Severity = Sever
 
 
 def _find_command(fix: str) -> str:
-    """Return the commands in the last sentence of `fix` with commands. Empty if a shell cannot run them."""
+    """Return the shell commands in the last sentence of `fix` that has commands. Empty if a shell cannot run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:
@@ -235,7 +224,7 @@ def _find_command(fix: str) -> str:
 
 
 def runnable(fix: str) -> str:
-    """Return `fix` if a shell can run it. Empty for text, SQL, and commands with a placeholder."""
+    """Return `fix` if a shell can run it unchanged, otherwise an empty string."""
     return fix if fix.startswith("mirrorfeed ") and not re.search(r"\bNAME\b|X days", fix) else ""
 
 
@@ -252,10 +241,7 @@ def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
 
 
 def failed_with(check: str, error: Exception) -> Finding:
-    """Return the finding of a check that raised `error`.
-
-    If an error of mirrorfeed is inside an error of a Spark task, the finding has only the message of mirrorfeed.
-    """
+    """Return the finding of a check that raised `error`. Spark's text around an error of mirrorfeed is removed."""
     if isinstance(error, MirrorfeedError):
         shown = error.to_dict()
         return failed(check, shown["what"], shown["next"], error.code)
@@ -265,7 +251,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Call `action`, and return a finding with the text that `action` returns or with the error that it raises."""
+    """Call `action`, and return a finding with its text or with the error that it raised."""
     try:
         return passed(check, action() or "")
     except Exception as error:

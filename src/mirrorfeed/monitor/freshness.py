@@ -1,4 +1,4 @@
-"""Freshness of a table: when its newest changes reached the steps from commit to SQL endpoint, and which steps lag."""
+"""Freshness of a table: when changes reached each step from commit to SQL endpoint, and which steps lag."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Step(StrEnum):
-    """Step on the way of a change from the source to Fabric."""
+    """Step of a change on its way from the source to Fabric."""
 
     COMMITTED = "committed"
     PUBLISHED = "published"
@@ -36,7 +36,7 @@ class Step(StrEnum):
 
 
 LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
-"""Steps that changes can wait for."""
+"""Steps for which changes can wait."""
 NOTHING_PUBLISHED = "nothing is published yet"
 FABRIC_NOT_READ = "Fabric was not read"
 ENDPOINT_NOT_READ = "the SQL endpoint was not read"
@@ -46,16 +46,15 @@ FIRST_FILE_LEFT = "the first file still exists, and Fabric does not remove the l
 @dataclass(frozen=True, slots=True)
 class Freshness:
     times: Mapping[Step, datetime] = field(default_factory=dict)
-    """Times by step: of the newest commit, of the publication of the newest files, of the publication of the newest
-    consumed files, of the last write to the mirror, and of the last load of new changes by the SQL endpoint."""
+    """Time of the last change at each step: newest commit, newest publication, newest publication that Fabric has
+    consumed, last write to the mirror, and last load by the SQL endpoint.
+    """
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """Time since which changes wait for a step. Contains only steps that changes wait for."""
+    """Start of the wait for each step that changes wait for."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Reason why the time or the wait of a step is unknown. Contains only unknown steps."""
+    """Reason for each step whose time or wait is unknown."""
 
     def __str__(self) -> str:
-        """Return one line with the time of each step in UTC."""
-
         def shown(step: Step) -> str:
             at = self.times.get(step)
             time = "unknown" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
@@ -64,14 +63,14 @@ class Freshness:
         return ", ".join(map(shown, Step))
 
     def lag(self, step: Step, now: datetime) -> float | None:
-        """Return the seconds for which changes have waited for a step. 0 if no change waits, and None if unknown."""
+        """Return the seconds for which changes have waited for a step. 0 if none waits, None if unknown."""
         if step in self.unknown:
             return None
         since = self.since.get(step)
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values: the time of each step by name, `waiting_since` by step, and `unknown` by step."""
+        """Return JSON values: the time of each step, `waiting_since` by step, and `unknown` by step."""
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
         content: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
@@ -89,9 +88,9 @@ def mirror_freshness(
     *,
     refresh_failed: bool = False,
 ) -> Freshness:
-    """Return the freshness of the mirror and its SQL endpoint, from the times of their last updates.
+    """Return the freshness of a mirror and its SQL endpoint, from the times of their last updates.
 
-    Changes count as waiting for the SQL endpoint only if its last refresh failed.
+    Changes wait for the SQL endpoint only if its last refresh failed.
     """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
@@ -109,11 +108,11 @@ def freshness_of(
     has_consumed: bool = False,
     mirror: Freshness = NOT_READ,
 ) -> Freshness:
-    """Return the freshness of a table. Reads no more records from `newest_first` than necessary.
+    """Return the freshness of a table. Reads only as many records from `newest_first` as necessary.
 
-    `file_numbers` has the numbers of the data files in the landing zone. `committed` is the time of the newest version,
-    and `unpublished` the time of the oldest unpublished version. `unfinished` is True if files of the newest record are
-    not renamed yet. `has_consumed` is True if anything but `file_numbers` shows that Fabric has consumed a file.
+    `file_numbers` are the data files in the landing zone. `committed` is the time of the newest version, and
+    `unpublished` is that of the oldest unpublished version. `unfinished` is True if files of the newest record are not
+    renamed. `has_consumed` is True if other facts than `file_numbers` show that Fabric has consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
@@ -153,12 +152,12 @@ def freshness_of(
 
 
 def is_consumption_visible(file_numbers: Sequence[int]) -> bool:
-    """Return whether the first file is missing. Fabric removes a file only after it has consumed a later one."""
+    """Return whether the first file is missing. Fabric removes a file after it has consumed a later file."""
     return 1 not in file_numbers
 
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:
-    """Refresh the SQL endpoint. Returns the result for each table, or the reason why the refresh failed."""
+    """Refresh the SQL endpoint. Returns the result for each table, or the reason for a failure."""
     from mirrorfeed.mirror.fabric import database_of
 
     try:
@@ -174,10 +173,10 @@ def read_mirror(
     syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
     mirror: str | None = None,
 ) -> Freshness:
-    """Return the freshness of the mirror of a table. Times that cannot be read are unknown, and no error is raised.
+    """Return the freshness of a table's mirror. Times that cannot be read are unknown. Raises no error.
 
-    Reads the Delta log of the mirror, in the folder `mirror` or next to the landing zone. `state` is the state of the
-    table in Fabric, or None if it is unknown. `syncs` is the result of `read_endpoint`, or the reason for its absence.
+    Reads the Delta log of the mirror, in the folder `mirror` or in OneLake. `state` is the state of the table in
+    Fabric. `syncs` is the result of `read_endpoint`, or the reason why there is none.
     """
     unknown: dict[Step, str] = {}
     mirrored = queryable = None

@@ -1,4 +1,4 @@
-"""Checks of the platform: privileges in Unity Catalog, hosts behind a firewall, and differences between workspaces."""
+"""Checks of privileges in Unity Catalog, of hosts behind a firewall, and of features of a workspace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECONDS = 10.0
 _EVERYBODY = "account users"
 _PRIVILEGES = "privileges in Unity Catalog"
 Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
-"""Privileges by securable in Unity Catalog: kind (such as CATALOG or VOLUME) and name."""
+"""Privileges by object in Unity Catalog. The key is its type (such as CATALOG or VOLUME) and name."""
 _ROWS = 3
 _OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
@@ -70,7 +70,7 @@ def required_rights(config: Config) -> Rights:
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Yield a finding for each privilege: whether this identity or one of its direct groups has it."""
+    """Yield a finding for each privilege: whether the current identity or one of its direct groups has it."""
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
@@ -117,7 +117,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[dict[str, Any]]:
-    """Yield the effective grants on a securable, from all pages. Older releases of the client return only one page."""
+    """Yield the effective grants on an object of Unity Catalog, from all pages of the response."""
     query: dict[str, Any] = {"max_results": 0}
     while True:
         page = _get(workspace, f"effective-permissions/{kind}/{full_name}", query)
@@ -134,7 +134,7 @@ def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = N
 
 
 def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Return the addresses of the services that a configuration needs besides the Databricks workspace, with purposes.
+    """Return the addresses of services that a configuration needs in addition to Databricks, with their purposes.
 
     Empty if the landing zone is not in OneLake.
     """
@@ -157,7 +157,7 @@ def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) 
 
 
 def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
-    """Return a finding: whether the host responds. Any status passes, because other checks find missing permissions."""
+    """Return a finding: whether the host responds. Any HTTP status passes."""
     check = f"response of {address}"
     try:
         check_proxy()
@@ -207,7 +207,7 @@ def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.e
 
 
 def _required_packages() -> list[str]:
-    """Return the packages that mirrorfeed requires. Empty if mirrorfeed is imported from files without installation."""
+    """Return the packages that mirrorfeed requires. Empty if mirrorfeed is not installed as a package."""
     try:
         lines = importlib.metadata.requires("mirrorfeed") or []
     except importlib.metadata.PackageNotFoundError:
@@ -216,7 +216,7 @@ def _required_packages() -> list[str]:
 
 
 def check_settings(spark: SparkSession) -> Finding:
-    """Return a finding with the settings of Spark that cannot be changed in this session, or that the check passed."""
+    """Return a finding with the required Spark settings that cannot be changed in this session."""
     check = "settings of the Spark session"
     if refused := refused_settings(spark):
         settings = ", ".join(f"{name} ({value})" for name, value in refused.items())
@@ -225,7 +225,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Yield a finding about `observe` and one about `inputFiles`, for files that Spark writes to the staging area."""
+    """Yield findings about `observe` and `inputFiles`, for files that Spark writes to the staging area."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:
@@ -247,9 +247,9 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
 
 
 def check_mount(check: str, volume: str) -> Finding:
-    """Return a finding with the operations that the mount of a volume refuses.
+    """Return a finding with the file operations that the mount of a volume does not support.
 
-    Refused operations are not a problem, because mirrorfeed only reads through the mount.
+    This is not a problem, because mirrorfeed only reads through the mount.
     """
     if not os.path.isdir(volume):
         return not_checked(check, "it is not mounted here, so mirrorfeed uses the Files API")
@@ -273,7 +273,7 @@ def check_mount(check: str, volume: str) -> Finding:
 
 
 def _refusal(action: Callable[[Path], object], file: Path) -> str:
-    """Return the code of the error with which the mount refuses an action, such as EPERM. Empty if it succeeds."""
+    """Return the error code of a refused file operation, such as EPERM. Empty if it succeeds."""
     try:
         action(file)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Rules that find problems in the facts about tables and the mirrored database. They read nothing else.
+"""Rules that find problems in the facts about tables and the mirrored database.
 
-An error that occurred while the facts were collected is a finding with its own code, text and fix. Rules find the
-problems that no error reports. Facts that could not be read lead to no finding of a rule.
+Errors of collecting facts are findings with their own text. Rules find problems for which there is no error. If facts
+could not be read, their rules return no finding.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Some problems can be found only by `mirrorfeed publish`."
 _HANGING_SECONDS = 3600.0
-"""Age of the newest file, in seconds, from which a table that Fabric has not processed is a problem."""
+"""Age of the newest file in seconds. A table that Fabric has not processed by then is a problem."""
 _SOON_SECONDS = 7 * 86_400.0
-"""Time before a lag exceeds the retention, in seconds, from which this is reported."""
+"""A lag is reported if it will exceed the retention within this number of seconds."""
 _TEXT, _OLD_TEXT = 16 * 2**20, 8_000
-"""Maximum bytes in a text column, and in a text column of a table that Fabric created before `_LONGER_SINCE`."""
+"""Maximum bytes of a text in Fabric, and the maximum in tables that Fabric created before `_LONGER_SINCE`."""
 _LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
 _IGNORED_SHARE = 0.05
-"""Share of the retention below which a growing lag is ignored."""
+"""A growing lag below this share of the retention is ignored."""
 _ERROR_WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
@@ -33,14 +33,11 @@ _ERROR_WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Patterns that identify error messages of Fabric, by name of the problem. Microsoft documents only "throttled"."""
+"""Patterns for error messages of Fabric, by name of the problem. Microsoft documents only "throttled"."""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a test for tables with an error in Fabric whose first matching pattern in `_ERROR_WORDS` is `name`.
-
-    With "", the test is for errors that match no pattern.
-    """
+    """Return a test: whether Fabric reports an error of the type `name`, or of an unknown type if `name` is empty."""
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
@@ -91,10 +88,10 @@ def _retention_rules(code: str, name: str, fact: str, option: str, days: int) ->
 
 
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
-    """Return the seconds until a growing lag reaches the retention, or None if the lag does not grow.
+    """Return the seconds until a growing lag exceeds the retention, or None if the lag does not grow.
 
-    `before` contains the seconds since an earlier publication and the lag at that time. Without `before`, the lag
-    is assumed to grow by one second per second, because nothing is published.
+    `before` is the seconds since an earlier publication, and the lag at that time. Without it, the lag is assumed to
+    grow by one second per second.
     """
     ago, lag_then = before or (lag, 0.0)
     if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
@@ -114,9 +111,9 @@ def _falls_behind(facts: TableFacts) -> Values | None:
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """Return a test for tables that still have `status` in Fabric long after their newest file was written.
+    """Return a test: whether a table still has `status` in Fabric long after its newest file was written.
 
-    With None, the test is for tables that Fabric does not have.
+    None means that Fabric does not have the table.
     """
 
     def test(facts: TableFacts) -> Values | None:
@@ -316,7 +313,7 @@ ALERT_RULES = tuple(
         ),
     )
 )
-"""Rules for changes that wait longer than `alerts.max_lag_minutes` or the freshness target of the table."""
+"""Rules for changes that wait longer than `alerts.max_lag_minutes` or the table's freshness target."""
 DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
@@ -324,7 +321,7 @@ SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] = TABLE_RULES) -> list[Finding]:
-    """Return the findings of a table: first its errors, then the findings of `rules`, in order."""
+    """Return the findings of a table: its errors, then the findings of `rules`."""
     findings = [error_finding(facts.table, error) for error in facts.errors]
     lost = facts.log_facts.lost
     if lost and type(lost) not in map(type, facts.errors):

@@ -1,4 +1,4 @@
-"""Report on the ledger: figures that Spark aggregates, shown as tables, as JSON, or as an HTML page with charts."""
+"""Report on the ledger: figures that Spark computes, as tables, as JSON, or as an HTML page with charts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from mirrorfeed.source.identifier import Source
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Rows of each query, by the query's name."""
+"""Rows of each query, by name of the query."""
 Series = Mapping[str, Mapping[date, float]]
-"""Values of a chart, first by name of the series, then by time."""
+"""Values of a chart, by name of the series and then by time."""
 
 
 class NoLedger(Terminal):
@@ -41,15 +41,15 @@ class NoLedger(Terminal):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Report on the ledger as of one time. A notebook shows it with charts and tables."""
+    """Report on the ledger at one time. A notebook shows it with charts and tables."""
 
     as_of: datetime
     figures: Figures
-    """Rows of each query, from which charts are drawn."""
+    """Result rows of each query, by name of the query."""
 
     @property
     def sections(self) -> Mapping[str, Sequence[Row]]:
-        """Rows of each section that is not empty, by name. For archives, only the newest day."""
+        """Rows of each section by name, without empty sections. The section on archives has only the newest day."""
         archive = self.figures["archive"]
         newest = {"archive": [each for each in archive if each["day"] == archive[-1]["day"]]}
         figures = {**self.figures, **newest}
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:
-        """Notes by section, for example about failures that are not listed."""
+        """Notes by section, for example the number of failures that are not listed."""
         failures = self.figures["failures"]
         older = failures[0]["total"] - len(failures) if failures else 0
         return {"failures": (f"{older:,} older failures are not listed.",)} if older else {}
@@ -68,7 +68,7 @@ class Report:
         return {"as_of": as_json(self.as_of), **sections}
 
     def page(self) -> str:
-        """Return the report as a single HTML file, without scripts and without links to other files."""
+        """Return the report as one HTML file without scripts or links to other files."""
         return page_of("mirrorfeed", body(self))
 
     def draw(self, out: Console) -> None:
@@ -85,9 +85,9 @@ class Report:
 
 
 def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
-    """Return the report on the ledger of the configuration.
+    """Return the report on the configured ledger.
 
-    Raises `NoLedger` if the configuration has no ledger, and `LedgerUnreadable` if the ledger cannot be read.
+    Raises `NoLedger` if the configuration has no ledger, and `LedgerUnreadable` if it cannot be read.
     """
     if config.ledger is None:
         raise NoLedger(path=config.path)
@@ -97,9 +97,7 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Return a report with the results of the queries `names` (default: all queries of the report), as of `now`.
-
-    Raises `LedgerUnreadable` if a query fails.
+    """Return a report from the queries `names` (default: all of the report) as of `now`. May raise `LedgerUnreadable`.
     """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
@@ -115,7 +113,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
 
 @contextmanager
 def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
-    """Context manager that yields the name of a temporary view of the ledger, cached if the compute has a cache."""
+    """Context manager that yields the name of a temporary view of the ledger. The view is cached if possible."""
     frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
     with suppress(Exception):  # serverless compute has no cache
         frame.persist()
@@ -129,10 +127,7 @@ def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
 
 
 def body(report: Report) -> str:
-    """Return the report as HTML: totals, charts, then a table for each section.
-
-    If a section has many rows without a problem, they are hidden until a click.
-    """
+    """Return the report as HTML: totals, charts and tables. Many rows without a problem are collapsed."""
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
@@ -152,7 +147,7 @@ def body(report: Report) -> str:
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield the title and the HTML of each chart. Charts of archives are left out if no table has an archive."""
+    """Yield title and HTML of each chart. Charts of archives are left out if no table has an archive."""
     yield from publication_charts(figures)
     mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
     by_size = sorted(mib, key=lambda table: (-sum(mib[table].values()), table))
@@ -183,10 +178,7 @@ def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
-    """Return the charts of publication lag and of rows per day. Without a ledger, they have no data.
-
-    Raises `LedgerUnreadable` if the ledger cannot be read.
-    """
+    """Return charts of publication lag and rows per day, empty without a ledger. May raise `LedgerUnreadable`."""
     names = ("lag", "days")
     figures: Figures = dict.fromkeys(names, ())
     if ledger:
@@ -196,10 +188,10 @@ def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) 
 
 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
-    """Return the series of a chart: for each series and time, the sum of a column over `rows`.
+    """Return the series of a chart: the sum of a column of `rows` at each time.
 
-    `time` is the column with the time. `values` has the name of each series and the column with its values. With the
-    name "", each table has its own series, named after the table.
+    `time` is the column with the time. `values` has a value column for each series name. An empty name means one series
+    for each table.
     """
     series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:
@@ -211,7 +203,7 @@ def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, s
 
 
 def _by_day(series: Series, unit: str) -> str:
-    """Return a chart with a bar for each day from the first to the last, including days without values."""
+    """Return a bar chart with a bar for each day from the first to the last, including days without values."""
     days_with_values, columns = sorted({day for days in series.values() for day in days}), []
     for count in range((days_with_values[-1] - days_with_values[0]).days + 1 if days_with_values else 0):
         day = days_with_values[0] + timedelta(days=count)
@@ -221,7 +213,7 @@ def _by_day(series: Series, unit: str) -> str:
 
 
 def _line_chart(series: Series, unit: str) -> str:
-    """Return a line chart over time. The value of a day is at the start of the day in UTC."""
+    """Return a line chart over time. Days start at midnight UTC."""
 
     def start(time: date) -> datetime:
         return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)

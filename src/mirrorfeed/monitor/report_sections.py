@@ -1,8 +1,7 @@
-"""Sections of the report: SQL queries over the ledger, and the types of their rows.
+"""SQL queries of the report over the ledger, and the types of their rows.
 
 `make fmt` copies the queries into the dashboard `resources/ledger.lvdash.json`. The report runs all queries as of the
-same time, the dashboard as of the current time. Days are in UTC: the report sets the time zone of the session, and UTC
-is the default of a SQL warehouse.
+same time, the dashboard as of the current time. Days are in UTC.
 """
 
 from __future__ import annotations
@@ -180,7 +179,7 @@ class TableState(Row):
 
     table: str = shown("Table")
     state: str | None = shown("State")
-    """Outcome `published`, `recovered`, `blocked` or `failed`. None without a publication or failure."""
+    """`published`, `recovered`, `blocked` or `failed`. None if there is no publication or failure."""
     error: str | None = shown("Error")
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")
@@ -206,7 +205,7 @@ class TableState(Row):
 
 @row
 class TableFreshness(Row):
-    """Freshness of a table at its last check: minutes since each step, and minutes for which changes wait for a step.
+    """Freshness of a table at its last check: minutes since each step, and minutes for which changes wait for it.
 
     The wait is 0 if no change waits. None means unknown.
     """
@@ -244,7 +243,7 @@ class TableFreshness(Row):
 
 @row
 class DayOnTime(Row):
-    """Publications of a table on one day, and how many of them met its freshness target."""
+    """Publications of a table on one day, and how many met its freshness target."""
 
     QUIET = "{rows} other days of tables: every publication was on time."
 
@@ -279,7 +278,7 @@ class DayTotals(Row):
 
 @row
 class ArchiveState(Row):
-    """Archived files of a table, or of all tables whose prices have the same currency, at the end of a day."""
+    """Archived files of a table, or of all tables with the same currency, at the end of a day."""
 
     ALL = "all tables"
     QUIET = "{tables} with archived files: only the total is listed."
@@ -312,7 +311,7 @@ class Failure(Row):
     error: str | None = shown("Error")
     message: str | None = shown("Message")
     total: int
-    """Number of failures in the last 30 days, of which the report lists the newest 50."""
+    """Number of failures in the last 30 days. The report lists the newest 50."""
 
     @property
     def ok(self) -> bool:

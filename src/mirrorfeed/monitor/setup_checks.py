@@ -1,6 +1,6 @@
-"""Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger, sources, services.
+"""Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger and sources.
 
-The checks write small files into the landing zone and remove them. `check_setup` creates the ledger.
+The checks write small files to the landing zone and remove them. `check_setup` creates the ledger.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _TOKEN_SCOPE = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
 MANUAL_CHECKS = "docs/go-live-checklist.md"
-"""List of checks that only a person can make."""
+"""Page with the checks that only a person can make."""
 _SAMPLE = {
     "id": ("long", "1L"),
     "price": ("decimal(9,2)", "1.5BD"),
@@ -78,17 +78,14 @@ class NotAsExpected(Terminal):
 
 
 def new_folder() -> str:
-    """Return a unique folder name for the files of one run of the checks. Readers of the landing zone ignore it."""
+    """Return a unique name of a folder for test files, which readers of the landing zone ignore."""
     return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
 
 
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """Yield the findings of `doctor --setup`, in the order in which a publication needs the checked parts.
-
-    Errors become findings. Creates the ledger if it does not exist.
-    """
+    """Yield the findings of `doctor --setup`. Errors become findings. Creates the ledger if it does not exist."""
     progress.info("Checking the setup")
     location = config.ledger
     yield from check_rights(workspace, required_rights(config))
@@ -123,7 +120,7 @@ def check_credential(config: Config) -> Finding:
 
 
 def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Yield findings: whether the driver, Spark, and executors (if they upload files) can write."""
+    """Yield findings: whether the driver, Spark, and (if they upload files) executors can write."""
     store, folder = zone_of(config), new_folder()
 
     def from_driver() -> str:
@@ -179,7 +176,7 @@ def check_staging_area(
 
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
-    """Write a file with Spark, and return how its schema differs from published files. Empty if it does not differ."""
+    """Write a test file with Spark, and return how its schema differs from published files. Empty if it does not."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
@@ -196,7 +193,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Return a finding that compares `count`, the bytes of changes of the last day, with the limit of a database."""
+    """Return a finding that compares the bytes that changed in the last day (`count`) with the limit of a database."""
     volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, volume, SPREAD)
@@ -204,7 +201,7 @@ def check_changes(count: int) -> Finding:
 
 
 def check_source(facts: TableFacts) -> Finding:
-    """Return a finding: whether changes of a source can be published. Ignores errors of the landing zone."""
+    """Return a finding: whether changes of a source can be published. Errors of the landing zone are ignored."""
     check, errors = f"changes of {facts.source_name}", facts.errors
     if not facts.source_facts.is_read or (errors and facts.log_facts.is_read):
         return failed_with(check, errors[-1])
@@ -214,7 +211,7 @@ def check_source(facts: TableFacts) -> Finding:
 def check_days(spark: SparkSession) -> Finding:
     """Return a finding: whether change feeds return dates from 1582-10-05 to 1582-10-14 unchanged.
 
-    The calendar of older Spark versions lacks these days. Snapshots always return them.
+    The calendar of older Spark versions does not have these days. Snapshots always return them.
     """
     check = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:
@@ -230,10 +227,7 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Yield the findings of `doctor --live` about storage, Spark and network.
-
-    The findings can be shared, because they contain no names of tables, locations or people.
-    """
+    """Yield the findings of `doctor --live`, without names of tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_live(spark, config, store, environment):
@@ -260,7 +254,7 @@ def _check_live(spark: SparkSession, config: Config, store: Store, environment: 
 
 
 def _anonymize(text: str, config: Config, store: Store) -> str:
-    """Return the text with placeholders for locations in the configuration, names of volumes, and mail addresses."""
+    """Replace configured locations, names of volumes and mail addresses in a text by placeholders."""
     for path, placeholder in (
         (store.address(""), "<landing zone>"),
         (config.landing_zone, "<landing zone>"),

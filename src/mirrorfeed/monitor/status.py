@@ -1,4 +1,4 @@
-"""Status of each table: how far it is published, consumed and mirrored."""
+"""Status of each table: which versions are published, consumed and mirrored."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
-"""States in which no unpublished version is known."""
+"""States of tables without a known unpublished version."""
 _HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at"}
 
 
 @row
 class Status(Row):
-    """How far a table is published, consumed and mirrored."""
+    """Published version and lag of a table, and how far Fabric has consumed and mirrored it."""
 
     QUIET = "{tables}: nothing to publish."
 
@@ -51,13 +51,13 @@ class Status(Row):
     newest_version: int | None = shown("newest")
     lag_versions: int | None
     lag_seconds: float | None = shown("lag", lambda seconds: duration(seconds) if seconds else None, right=True)
-    """Seconds since the commit of the oldest unpublished version. 0 if there is none, and None if unknown."""
+    """Seconds since the commit of the oldest unpublished version. 0 if there is none, None if unknown."""
     not_renamed: int = shown("not renamed", nonzero)
-    """Number of published files that still have staged names. The next run renames these files."""
+    """Number of published files that still have staged names. The next run renames them."""
     not_consumed: int = shown("not consumed", nonzero)
     """Number of files that Fabric has not consumed. Fabric keeps the last consumed file, which is not counted."""
     has_consumed: bool
-    """True if it is certain that Fabric has consumed a file. If False, `not_consumed` can be one too high."""
+    """True if Fabric has certainly consumed a file. If False, `not_consumed` can be one too high."""
     freshness: Freshness | None
     """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
@@ -88,7 +88,7 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return, in words, how long changes have waited for a step or how long ago the step was. None if unknown."""
+        """Return, in words, how long changes have waited for a step, or how long ago it was. None if unknown."""
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)
@@ -141,9 +141,9 @@ def read_status(
 ) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
     """Return the status of all tables or only of `names` (most urgent first), notes and a summary.
 
-    With `behind`, the rows omit tables that are `up to date` or `compared`. With `fabric`, also reads the status of the
-    tables in Fabric, and refreshes the SQL endpoint. `mirror` is a folder with copies of the mirrored tables, which are
-    read instead of the tables in Fabric. An error of a table is in its row.
+    With `behind`, tables that are `up to date` or `compared` are left out. With `fabric`, also reads the status in
+    Fabric, and refreshes the SQL endpoint. `mirror` is a folder with copies of the mirrored tables, which replace those
+    in Fabric. An error of a table is in its row.
     """
     progress.info("Reading the newest versions")
     collector = Collector(config, spark, syncs=ENDPOINT_NOT_READ if mirror else None, mirror=mirror)
@@ -163,9 +163,9 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note that counts the tables with files of which nothing shows that Fabric has consumed one.
+    """Return a note that counts the tables from which Fabric may not have consumed any file. Empty if there are none.
 
-    Counts only tables that the output does not list. Empty if there is no such table.
+    Counts only tables that the output does not list.
     """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
