@@ -1,8 +1,7 @@
-"""Append new versions of a table to its permanent history, until all are appended.
+"""Append new versions of a table to its permanent history.
 
-Each append is one commit with rows and a record, and Delta accepts each record number once. A run reads the newest
-record before and after each append. This record shows what was appended, whatever this run or a concurrent run did
-before it stopped. The response of an append is never trusted.
+Each append is one commit with rows and a record. Delta accepts each record number only once. The response of an append
+is never trusted: a run reads the newest record before and after each append, which shows what was appended by any run.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ from mirrorfeed.source.versions import operation_parameters
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
 _REPEAT_FACTOR = 2
-"""The newest record is repeated when its age reaches the archive interval of the history, divided by this number."""
+"""The newest record is repeated when its age reaches the history's archive interval divided by this number."""
 
 
 @dataclass
@@ -73,9 +72,9 @@ class AppendProgress:
 
     records: list[HistoryRecord] = field(default_factory=list)
     newest_version: int | None = None
-    """Newest version of the table in the history. None if the history is empty."""
+    """Newest version of the source that the history contains. None if the history is empty."""
     restarts: list[Terminal] = field(default_factory=list)
-    """Findings after which the history continued with a snapshot."""
+    """Errors because of which the history continued with a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,9 @@ class _Step:
     """Range, version of a snapshot, or None if there are no new versions."""
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
-    """Rows to append, as the feed returns them. None if the versions change no rows."""
+    """Rows to append, in the form of the change data feed. None if the versions change no rows."""
     reason: Terminal | None = None
-    """Finding after which the history continues with this snapshot. None for the first snapshot, and for ranges."""
+    """Error because of which the history continues with this snapshot. None for the first snapshot and for ranges."""
 
 
 def append_versions(
@@ -100,14 +99,12 @@ def append_versions(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     progress: AppendProgress | None = None,
 ) -> AppendProgress:
-    """Append all versions of a table to its history, up to the version that is newest at the start. Returns the
-    progress.
+    """Append versions to the history of a table, up to the version that is newest at the start. Returns the progress.
 
-    With `reseed`, the history continues with a snapshot if versions cannot be appended, and lacks these versions.
-    Otherwise, `HistoryInterrupted` is raised, unless the configuration allows the snapshot. `progress` is updated after
-    each append, so it is also correct if a later append fails.
-
-    Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict` if other runs append at the same time.
+    With `reseed`, or if the configuration allows it, the history continues with a snapshot if versions cannot be
+    appended, and these versions are lost. Otherwise raises `HistoryInterrupted`. Updates `progress` after each append,
+    so that it is correct if a later append fails. Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict`
+    if other runs append at the same time.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
@@ -174,11 +171,10 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a snapshot with which the history continues after a finding, if `reseed` or the configuration
-        allows it.
+        """Return a snapshot to continue the history after an error, if `reseed` or the configuration allows it.
 
-        Otherwise, raises `HistoryInterrupted`. Raises `SourceReplaced` if the source is another table, and the finding
-        itself if the history is empty.
+        Otherwise raises `HistoryInterrupted`. Raises `SourceReplaced` if the source is another table, and `finding` if
+        the history is empty.
         """
         if view is None or view.newest is None:
             raise finding
@@ -217,7 +213,7 @@ class _Append:
             archive_interval.set_first(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
-        """Return whether the newest record must be appended again, before its file is archived."""
+        """Return whether the newest record must be appended again, because its file will be archived."""
         if view.newest is None or view.archive_days is None:
             return False
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
@@ -226,7 +222,7 @@ class _Append:
         """Append a record and the rows of `step`. Returns the record, and whether Delta reported no error.
 
         Only the next read shows whether the record was appended. Returns None instead of the record, and appends
-        nothing, if the source was replaced or now has other partition columns.
+        nothing, if the source was replaced or its partition columns changed.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
@@ -292,7 +288,7 @@ class _Append:
         return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """Return the next append for a range: its first versions, up to the version before the columns change."""
+        """Return the next append for a range, which ends before a version that changes the columns."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
@@ -316,10 +312,9 @@ class _Append:
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
-    """Return the last version, from `first` to `last`, that equals the version `first`. Uses a binary search.
+    """Return the last version of `first` to `last` that equals version `first`, by binary search.
 
-    `is_equal` compares a version with the version `first`. After the first different version, all versions must be
-    different.
+    `is_equal` compares a version with `first`. All versions after the first different version must be different.
     """
     if is_equal(last):
         return last

@@ -1,8 +1,7 @@
-"""Records of a permanent history: parse and check records, find versions, and map columns of the source to columns of
-the history.
+"""Records of a permanent history, and the mapping of source columns to columns of the history. Pure functions.
 
 Each append commits its rows and one record. A record is complete without older records, and the newest record describes
-the newest version in the history. All functions are pure.
+the newest version in the history.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ class HistoryColumn:
     """Column of the source at the versions of a record."""
 
     name: str
-    """Name in the source."""
+    """Name of the column in the source."""
     type: Annotated[str, AfterValidator(_type)]
-    """Type in Spark's JSON form."""
+    """Data type as Spark's JSON."""
     nullable: bool
     stored_as: str
-    """Column of the history that contains the values."""
+    """Name of the column in the history that contains the values."""
     origin: str
     """Id of the column, which stays the same when the column is renamed."""
 
@@ -70,31 +69,30 @@ class HistoryRecord:
     __pydantic_config__: ClassVar = CONFIG
     number: Annotated[int, Field(ge=1)]
     batch: str
-    """Random id of the append, so that a run recognizes its own record."""
+    """Random id of the append, by which a run recognizes its own record."""
     time: UtcTime
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """Last version before the appended range. None for a snapshot.
-
-    Equal to `to_version_inclusive` if the record only repeats the previous one, without rows.
+    """Last version before the appended range. None for a snapshot. Equal to `to_version_inclusive` if the record
+    repeats the previous record without rows.
     """
     to_version_inclusive: Count
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
-    """Commits of the source in the range of the record. For a snapshot, the commit of its version."""
+    """Commits of the source in the range. For a snapshot, the commit of its version."""
     columns: tuple[HistoryColumn, ...]
-    """Columns of the source, which are the same for all versions of the record."""
+    """Columns of the source, equal for all versions of the record."""
     partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
-    """Number of rows in the history after this append, including records."""
+    """Number of rows in the history after this append. Each record is also a row."""
     base: Count
-    """Version of the history's Delta table that was read before the append."""
+    """Version of the history table that was read before the append."""
     build: str
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Schema of the source in Spark's JSON form."""
+        """Schema of the source as Spark's JSON."""
         return {
             "fields": [
                 {"name": each.name, "type": json.loads(each.type), "nullable": each.nullable, "metadata": {}}
@@ -112,8 +110,7 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Return a record from its JSON text. `history` is the name for errors. Raises `DamagedFile` if the text is
-    invalid."""
+    """Return a record from its JSON. `history` is a name for errors. Raises `DamagedFile` if the text is invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:
@@ -138,8 +135,7 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """Return the newest segment that contains a version of the source. Returns None if no segment contains the
-    version."""
+    """Return the newest segment that contains a version of the source, or None if there is none."""
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
@@ -147,7 +143,7 @@ def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | No
 
 
 def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None:
-    """Return the version of the source that was the newest at `time`. Returns None if no segment contains this time."""
+    """Return the version of the source that was the newest at `time`, or None if no segment contains this time."""
     for segment in reversed(split_segments(records)):
         first, last = first_and_last_commit(segment)
         if first.timestamp <= time <= last.timestamp:
@@ -157,12 +153,12 @@ def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None
 
 
 def find_record(segment: Segment, version: int) -> HistoryRecord:
-    """Return the record whose snapshot or range contains a version. The segment must contain the version."""
+    """Return the record whose snapshot or range contains `version`. The segment must contain it."""
     return next(record for record in segment if version <= record.to_version_inclusive)
 
 
 def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
-    """Return a description of missing or inconsistent records, or None if all records are complete and in order."""
+    """Return a description of missing or inconsistent records, or None if there are none."""
     if [record.number for record in records] != list(range(1, len(records) + 1)):
         return f"its records have the numbers {', '.join(str(record.number) for record in records)}"
     if records and records[0].from_version_exclusive is not None:
@@ -179,9 +175,9 @@ def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
 
 
 def snapshot_columns(schema: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> tuple[HistoryColumn, ...]:
-    """Return the columns for the record of a snapshot at `version`, where the source has the schema `schema`.
+    """Return the columns for the record of a snapshot, from the schema of the source at `version`.
 
-    `existing` has the types of the history's columns by name. Schemas and types are in Spark's JSON form.
+    `existing` has the types of the history's columns by name. Schemas and types are Spark's JSON.
     """
     return tuple(_new_column(field, version, existing) for field in _fields(schema))
 
@@ -198,10 +194,9 @@ def next_columns(
 ) -> tuple[HistoryColumn, ...]:
     """Return the columns for a record that starts at `version`, from the columns `before` of the previous version.
 
-    `schema` is the schema of the source at `version`. `existing` has the types of the history's columns by name.
-    Schemas and types are in Spark's JSON form. `renamed` maps old to new names of columns.
-
-    Raises `ColumnsIncompatible` if a column is missing but not in `dropped`, or if its new type is not wider.
+    `schema` is that of the source at `version`. `existing` has the types of the history's columns by name. Schemas and
+    types are Spark's JSON. `renamed` maps old to new column names. Raises `ColumnsIncompatible` if a column is missing
+    and not in `dropped`, or if its new type is not wider.
     """
     known = {fold(renamed.get(column.name, column.name)): column for column in before if column.name not in dropped}
     fields = _fields(schema)
@@ -224,8 +219,7 @@ def next_columns(
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
-    """Return a description of each column that a read with this schema cannot return: missing, or of an incompatible
-    type."""
+    """Return a description of each column that is missing in `schema` or has an incompatible type there."""
     types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
     other = [each for each in columns if not can_widen(types.get(each.name, each.type), each.type)]
@@ -233,7 +227,7 @@ def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, An
 
 
 def can_widen(wide: str, narrow: str) -> bool:
-    """Return whether the types, in JSON form, are equal or Delta can widen `narrow` to `wide`."""
+    """Return whether two types (as JSON) are equal, or Delta can widen `narrow` to `wide`."""
     if wide == narrow:
         return True
     wide, narrow = json.loads(wide), json.loads(narrow)
@@ -249,16 +243,15 @@ def can_widen(wide: str, narrow: str) -> bool:
 
 
 def may_widen(type_: str) -> bool:
-    """Return whether Delta can widen a type, in JSON form, to another type, or another type to this one."""
+    """Return whether Delta supports type widening from or to a type, given as JSON."""
     parsed = json.loads(type_)
     return isinstance(parsed, str) and (parsed in _NUMBERS or _DECIMAL.fullmatch(parsed) is not None)
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the old name and the new name of the top-level column that a commit renamed. Returns an empty mapping if
-    none.
+    """Return old and new name of the top-level column that a commit renamed. Empty if it renamed none.
 
-    `operation` and `parameters` are the columns of DESCRIBE HISTORY.
+    `operation` and `parameters` are columns of DESCRIBE HISTORY.
     """
     if operation != RENAME:
         return {}
@@ -267,21 +260,20 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
 
 
 def dropped_columns(operation: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the top-level columns that a commit dropped. Returns an empty tuple if the commit dropped none."""
+    """Return the top-level columns that a commit dropped, possibly none."""
     paths = json.loads(parameters["columns"]) if operation == DROP else []
     return tuple(path[0] for path in map(split_name, paths) if len(path) == 1)
 
 
 Spans = Sequence[tuple[int, str | None]]
-"""Spans of versions, in ascending order: the last version of each span, and the column of the history with the values.
-The column is None if the source did not have the column."""
+"""Columns of a history that contain the values of one source column, in ascending order of versions.
+
+Each entry has the last version to which it applies, and the column, or None if the source did not have the column.
+"""
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the columns of the source at `version`, and for each column where the history stores its values.
-
-    The places are spans of versions, each with a column of the history, or None if the source did not have the column.
-    """
+    """Return the columns of the source at `version`, and for each the columns of the history with its values."""
     last = find_record(segment, version)
     columns = []
     for column in last.columns:
@@ -301,7 +293,7 @@ def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the fields of a schema except those of type `void`, which contain only NULL."""
+    """Return the fields of a schema, except those of type `void`, which contain only NULL."""
     return [field for field in schema["fields"] if field["type"] != "void"]
 
 
@@ -313,8 +305,7 @@ def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, s
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
-    """Return the name of the history's column for values of this type: `name`, or a new name if `name` has another
-    type."""
+    """Return the history column for values of a type: `name`, or a new name if `name` has another type."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
     stored, stored_type = by_name.get(fold(name), (name, type_))
     return stored if stored_type == type_ else f"{name}__v{version}"

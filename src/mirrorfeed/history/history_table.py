@@ -1,5 +1,4 @@
-"""The Delta table of a permanent history: read its rows and records, append to it, and detect writes of other
-processes."""
+"""The Delta table of a permanent history: read rows and records, append, and detect writes of other processes."""
 
 from __future__ import annotations
 
@@ -43,15 +42,16 @@ _OWN_COLUMNS = {
     "_record_time": "timestamp",
     "_record": "string",
 }
-"""Columns that a history has in addition to the columns of its source. Rows have values in the first four columns,
-records in the last three. Records have no date, so they are in a separate partition and can be read without rows."""
+"""Columns of a history in addition to those of its source. Rows have values in the first four columns, records in the
+last three. Records have no date, so they are in a separate partition and can be read without rows.
+"""
 _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
-"""Value of `txnAppId`. Delta accepts each record number only once with this value, from any writer."""
+"""Value of `txnAppId`. With this value, Delta accepts each record number only once, from any writer."""
 _MAPPING = "delta.columnMapping.mode"
 _SECONDS_PER_DAY = 86_400
 _MARGIN = 16
-"""Number of commits to read at once. Usually sufficient to reach the newest record, even if other commits follow it."""
+"""Number of commits to read at once. The newest record is usually among them."""
 _CHANGES_ROWS = (
     *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
     *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
@@ -61,14 +61,13 @@ _CHANGES_ROWS = (
 
 @dataclass(frozen=True)
 class HistoryView:
-    """State of a permanent history, read at one version of the Delta table that stores it."""
+    """State of a permanent history at one version of its Delta table."""
 
     version: int
     records: tuple[HistoryRecord, ...]
-    """Records in order. If the history has archived files, only the records in active files, or all records if there
-    are none."""
+    """Records in ascending order. If files are archived, only the records in active files, or all if there are none."""
     columns: Mapping[str, str]
-    """Types of the columns by name, in JSON form."""
+    """Types of the history's columns as JSON, by name."""
     archive_days: int | None
     """Age in days at which files count as archived. None means never."""
     maps_columns: bool
@@ -85,7 +84,7 @@ class HistoryTable:
     table: Source
 
     def read_view(self) -> HistoryView | None:
-        """Return a view of the newest version, or None if the history does not exist.
+        """Return the newest state of the history, or None if it does not exist.
 
         Raises `HistoryChanged` if another process changed rows, and `NotAHistory` if the table is not a history.
         """
@@ -131,10 +130,9 @@ class HistoryTable:
         return all_records
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
-        """Append a record and its rows, as `to_stored_rows` returns them, in one commit. `rows` is None if there are no
-        rows.
+        """Append a record and its rows in one commit. `rows` come from `to_stored_rows`, or are None if there are none.
 
-        If Delta has already accepted the number of the record, it appends nothing and reports no error.
+        If Delta has already accepted the record's number, this appends nothing and raises no error.
         """
         record_row = self.spark.range(1).select(
             F.lit(record.number).cast("bigint").alias("_record_number"),
@@ -149,8 +147,8 @@ class HistoryTable:
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
         """Return the rows of the versions `after + 1` to `to` of a segment, in the form of the change data feed.
 
-        The rows have the columns of the version `to`. Raises `HistoryChanged` if the number of rows differs from the
-        records, and `ArchivedFilesNeeded` if archived files are needed that are not restored.
+        The rows have the columns of version `to`. Raises `HistoryChanged` if records and rows do not match, and
+        `ArchivedFilesNeeded` if archived files are needed that are not restored.
         """
         needed = [
             each
@@ -177,8 +175,7 @@ class HistoryTable:
         return policy.days if policy else None
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
-        """Return the rows of consecutive records, as they are stored. Raises `ArchivedFilesNeeded` before any row is
-        read."""
+        """Return the rows of consecutive records as stored. Raises `ArchivedFilesNeeded` before any row is read."""
         commits = [commit for record in records for commit in record.commits]
         # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
         days = [commit.timestamp.astimezone(UTC).date() for commit in commits] or [date.min]
@@ -199,10 +196,9 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """Return the number of rows and the records at a version, as in `HistoryView.records`.
+        """Return the number of rows at a version, and the records as in `HistoryView.records`.
 
-        Spark runs two jobs for these results, so delta-rs is used if possible: without column mapping and archived
-        files.
+        Uses delta-rs if possible, because Spark runs two jobs.
         """
         local = None if is_mapped or archive_days is not None else open_local_table(self.table, version)
         if local is not None and (count := count_rows(local)) is not None:
@@ -227,9 +223,9 @@ class HistoryTable:
         return tuple(records.parse_record(text, str(self.table)) for _, text in sorted(numbered))
 
     def _check_commits(self, commits: Sequence[Mapping[str, Any]], version: int, newest: HistoryRecord) -> None:
-        """Raise `HistoryChanged` if another process changed rows of the history since the newest record.
+        """Raise `HistoryChanged` if another process has changed rows since the newest record.
 
-        `commits` are the last commits of the history, up to `version`.
+        `commits` are the newest commits of the history, up to `version`.
         """
         if commits[0]["version"] > newest.base + 1:
             commits = read_history(self.spark, self.table, version - newest.base + _MARGIN)
@@ -242,10 +238,10 @@ class HistoryTable:
 
 
 def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapping[str, Any] | None:
-    """Return the first commit that changed rows and is not the append of this batch. Returns None if there is none.
+    """Return the first commit that changed rows and is not the append `batch`, or None if there is none.
 
-    `commits` are rows of DESCRIBE HISTORY in ascending order. An append has its batch in `userMetadata`. Commits that a
-    RESTORE reverted do not count. After log cleanup, DESCRIBE HISTORY has fewer commits, so callers also count rows.
+    `commits` are rows of DESCRIBE HISTORY in ascending order. Commits that a RESTORE reverted do not count. Log cleanup
+    removes commits from DESCRIBE HISTORY, so callers also count rows.
     """
     foreign: list[Mapping[str, Any]] = []
     for commit in commits:
@@ -258,7 +254,7 @@ def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapp
 
 
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:
-    """Return rows of the change data feed with the columns in which a history stores them."""
+    """Return rows of a change data feed with the columns in which a history stores them."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
     day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / _SECONDS_PER_DAY).cast("int"))
     values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
@@ -266,7 +262,7 @@ def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFra
 
 
 def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
-    """Return the rows of a snapshot as the change data feed would return them if `commit` had inserted all of them."""
+    """Return the rows of a snapshot in the form of a change data feed, as if `commit` had inserted all of them."""
     return snapshot.select(
         "*",
         F.lit("insert").alias("_change_type"),
@@ -276,13 +272,12 @@ def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
 
 
 def maps_columns(table: TableInfo | Facts) -> bool:
-    """Return whether the table has column mapping, so that its columns can have names that Delta otherwise rejects."""
+    """Return whether the table has column mapping, so that its columns can have any name."""
     return table.properties.get(_MAPPING, "none") != "none"
 
 
 def check_names(table: str, schema: Mapping[str, Any]) -> None:
-    """Raise `ReservedHistoryNames` if a column of the source has a name that is reserved for the history's own
-    columns."""
+    """Raise `ReservedHistoryNames` if a source column has the name of one of the history's own columns."""
     reserved = {fold(name) for name in _OWN_COLUMNS}
     if conflicts := [field["name"] for field in schema["fields"] if fold(field["name"]) in reserved]:
         raise ReservedHistoryNames(table=table, columns=conflicts)
@@ -294,14 +289,12 @@ def _timestamp(at: datetime) -> Column:
 
 
 def _as_type(value: Column, column: HistoryColumn) -> Column:
-    """Return the value, cast to the type of its column if Delta can widen this type, because the value may then have
-    another type."""
+    """Cast a value to the type of its column, if the type may have been widened."""
     return value.cast(json.loads(column.type)) if may_widen(column.type) else value
 
 
 def _value(spans: Spans) -> Column:
-    """Return the values of a source column from the columns of the history that store them, depending on the row's
-    version."""
+    """Return the value of a source column from the history columns that store it, by the row's version."""
     *earlier, (_, value) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
     for to, earlier_value in reversed(earlier):
         value = F.when(F.col("_commit_version") <= to, earlier_value).otherwise(value)

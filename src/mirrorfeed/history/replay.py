@@ -28,7 +28,7 @@ _NEVER_ADDED = "it has a delete of a row that was never inserted"
 
 @row
 class Replay(Row):
-    """A table that was rebuilt from a history."""
+    """Table that was created from a permanent history, with the rows of one version."""
 
     into: str = shown("table")
     history: str = shown("from the history")
@@ -40,13 +40,11 @@ class Replay(Row):
 
 
 def replay(spark: SparkSession, history: Source, into: Source, at: str | int) -> Replay:
-    """Create the table `into` in one commit, with the rows and columns that the source had at `at`. Returns the result.
+    """Create the table `into` in one commit, with the rows and columns that the source had at `at`.
 
-    `at` is a version of the source, or a time in the session's time zone. If an earlier run created the same table, the
-    table is not changed.
-
-    Raises `HistoryEmpty`, `BadBound` if `at` is invalid, `NotInHistory`, `HistoryChanged`, `ArchivedFilesNeeded`, or
-    `TargetExists` if `into` is another table.
+    `at` is a version of the source, or a time in the session's time zone. A table that an earlier run created in the
+    same way is not changed. Raises `HistoryEmpty`, `BadBound` if `at` is invalid, `NotInHistory`, `HistoryChanged`,
+    `ArchivedFilesNeeded`, or `TargetExists` if `into` is another table.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
@@ -78,10 +76,9 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
 
 
 def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) -> int:
-    """Return the version of the source for `at`, which is a version or a time. For a time, this is the version that was
-    the newest at that time.
+    """Return the version of the source for `at`: a version, or the version that was the newest at a time.
 
-    Raises `NotInHistory` if no segment contains the version or time. `history` is the name for this error.
+    Raises `NotInHistory` if no segment contains it. `history` is the name for this error.
     """
     if isinstance(at, datetime):
         version = segments.find_version(records, at)
@@ -97,13 +94,11 @@ def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) 
 
 
 def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
-    """Return the rows that remain after all changes in `changes`, which start with the rows of a snapshot as inserts.
+    """Return the rows that remain after all changes in `changes`, which start with a snapshot as inserts.
 
-    Rows without a key may occur several times, and the feed identifies rows only by their values. So equal rows are
-    counted: the number of inserts minus the number of deletes remains. When the result is read, Spark raises an error
-    if a row has more deletes than inserts.
-
-    `record` has the columns of the result.
+    A feed identifies rows only by their values, and equal rows can occur several times. So each row is returned as
+    often as its number of inserts minus its number of deletes. If this is negative, Spark raises an error when the
+    result is read. `record` has the columns of the result.
     """
     names = [column.name for column in record.columns]
     step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
@@ -127,8 +122,7 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 
 
 def _groupable(value: Column, type_: object) -> Column:
-    """Return a value by which rows can be grouped exactly. Spark groups 0.0 and -0.0 together, and cannot group by a
-    variant."""
+    """Return a value for exact grouping. Spark groups 0.0 and -0.0 together, and cannot group by a variant."""
     if type_ in ("float", "double"):
         return value.cast("string")
     return F.to_json(F.struct(value)) if '"variant"' in json.dumps(type_) else value
