@@ -97,7 +97,9 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Return a report from the queries `names` (default: all of the report) as of `now`. May raise `LedgerUnreadable`.
+    """Return a report from the queries `names` (default: all of the report) as of `now`.
+
+    Raises `LedgerUnreadable` if a query fails.
     """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
