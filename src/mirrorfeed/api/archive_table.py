@@ -39,10 +39,10 @@ class ArchiveAwareTable(GuardedTable):
     """Delta table, by name or path, whose old files are in an archive tier.
 
     A query that needs archived files raises `MirrorfeedError` before any data file is read. The error names the files
-    and the command that restores them. Every other result is complete, except the rows that `recent` returns.
+    and the command that restores them. Only `recent` returns a result without the rows in archived files.
 
-    Files that are older than the archive interval count as archived, also after they were restored. So if the storage
-    has access tiers, the tier of each of these files is read, and queries can read restored files.
+    Files older than the archive interval count as archived, even after a restore. If the storage has access tiers, the
+    tier of each of these files is read, so that queries can use restored files.
 
     `prices` and `ledger` are the defaults of the methods with these parameters.
     """
@@ -60,27 +60,21 @@ class ArchiveAwareTable(GuardedTable):
 
     @property
     def interval_days(self) -> int:
-        """Archive interval: age in days from which files count as archived.
-
-        Raises `MirrorfeedError` if the table has no interval.
-        """
+        """Age in days from which files count as archived. Raises `MirrorfeedError` if the table has no interval."""
         return intervals.required(self._spark, self.source).days
 
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
         """Return up to `count` rows that match the SQL condition `where`, as JSON values.
 
-        By default, all rows match, and all columns are returned. Raises `MirrorfeedError` if the query needs archived
-        files.
+        By default, all rows match, and all columns are returned. Raises `MirrorfeedError` if archived files are needed.
         """
         return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
 
     def files(self, where: str | None = None, version: int | None = None, *, tiers: bool = False) -> Result[DataFile]:
         """Return the archived files that a query with the SQL condition `where` needs, including restored files.
 
-        By default, the query reads all rows of the newest version. Reads no data file. With `tiers`, each row contains
-        the access tier of its file, which is read from the storage.
-
-        Raises `MirrorfeedError` with `tiers` if the storage has no access tiers.
+        The default is a query of all rows of the newest version. No data file is read. With `tiers`, each row contains
+        the access tier of its file. Raises `MirrorfeedError` if `tiers` is set, but the storage has no access tiers.
         """
         needed = self._needed(where, version)
         if tiers and self._tiers is None:
@@ -94,38 +88,34 @@ class ArchiveAwareTable(GuardedTable):
         return Result(tuple(rows), summary=f"{self.name} at version {needed.version}: {len(rows):,} archived{active}")
 
     def interval(self) -> Interval:
-        """Return the archive interval of the table, and the number of days that its lifecycle rule must have.
-
-        Raises `MirrorfeedError` if the table has no interval.
-        """
+        """Return the archive interval of the table. Raises `MirrorfeedError` if the table has none."""
         return Interval.of(self.source, intervals.required(self._spark, self.source))
 
     def set_interval(self, interval: str | int) -> Interval:
         """Set the archive interval, or shorten it, and return it.
 
-        `interval` is a number of days, or text such as "60 days". The method moves no files: set the lifecycle rule of
-        the storage to the same number of days.
-
-        Raises `MirrorfeedError` if the table has a shorter interval. Use `change_interval` to increase it.
+        `interval` is a number of days, or text such as "60 days". No files are moved: set the lifecycle rule of the
+        storage to the same number of days. If the table has a shorter interval, the method raises `MirrorfeedError`:
+        use `change_interval`.
         """
         days = days_of(interval)
         policy = intervals.set_first(self._spark, self.source, days, self._now())
         return Interval.of(self.source, policy, moved=False)
 
     def change_interval(self, interval: str | int, *, exact: bool = False, rule_changed: bool = False) -> Interval:
-        """Change the archive interval: shorten it immediately, or start to increase it. Return the changed interval.
+        """Shorten the archive interval immediately, or start to increase it. Return the changed interval.
 
         To increase the interval, change the lifecycle rule first, confirm that with `rule_changed`, and then call
-        `step` daily. With `exact`, `step` adds a day each day. Otherwise the interval stays unchanged until the new
-        value is safe, and until then some active files count as archived.
+        `step` daily. With `exact`, `step` adds a day each day. Otherwise the interval changes when the new value is
+        safe, and until then some active files count as archived.
 
-        Raises `MirrorfeedError` for a longer interval without `rule_changed`, or if the table has no interval.
+        Raises `MirrorfeedError` if the table has no interval, or for a longer interval without `rule_changed`.
         """
         days = days_of(interval)
         return intervals.change_interval(self._spark, self.source, days, exact, self._now(), rule_changed=rule_changed)
 
     def unset_interval(self, *, nothing_archived: bool = False) -> Interval:
-        """Remove the archive interval, so that no file counts as archived. Return a row without an interval.
+        """Remove the archive interval, so that no file counts as archived. Return an `Interval` without days.
 
         `nothing_archived=True` confirms that there is no lifecycle rule and that all files are restored. Without it,
         the method raises `MirrorfeedError` and changes nothing.
@@ -136,12 +126,11 @@ class ArchiveAwareTable(GuardedTable):
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
-        """Continue an increase of the archive interval, as far as is safe now. Call the method daily.
+        """Increase the archive interval as far as is safe now. Call this method daily after `change_interval`.
 
-        Also writes the archived share of the table to `ledger`, a name or path. Returns one row: the interval, with the
-        share in `archived`. If the ledger cannot be written, a note says so. `prices` is a JSON file or `Prices`.
-
-        Raises `MirrorfeedError` if the table has no interval.
+        Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
+        `ledger`, the name or path of a table. If this fails, the result has a note. `prices` is `Prices` or a JSON
+        file. Raises `MirrorfeedError` if the table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -160,13 +149,12 @@ class ArchiveAwareTable(GuardedTable):
         """Return a lifecycle policy for the storage account or bucket, with the rules that archive this table's files.
 
         The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Its other
-        rules are preserved. With `state="paused"`, the rules of this table are disabled, so that restored files are not
-        archived again. With `"gone"`, the policy has no rules of this table. With `take_over`, rules for this table
-        that mirrorfeed did not write are replaced. `interval` is the age at which the rules archive files, by default
-        that of the table.
+        rules are preserved. `state="paused"` disables the rules of this table, so that restored files are not archived
+        again, and `"gone"` removes them. With `take_over`, rules for this table that mirrorfeed did not write are
+        replaced. `interval` is the age at which the rules archive files. The default is the interval of the table.
 
-        Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if the table has
-        no archive interval and `interval` is not set.
+        Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if neither
+        `interval` nor an interval of the table is set.
         """
         days = None if interval is None else days_of(interval)
         return merge_rules(self._spark, self.source, exported, RuleState(state), take_over, days)
@@ -186,9 +174,8 @@ class ArchiveAwareTable(GuardedTable):
     def chart(self) -> Chart:
         """Return a chart of active and archived bytes by age of the files.
 
-        The chart is empty on Databricks, which does not return the ages of files.
-
-        Raises `MirrorfeedError` if the table has no archive interval.
+        The chart is empty on Databricks, which does not return file ages. Raises `MirrorfeedError` if the table has no
+        interval.
         """
         return archive_report.chart(self._spark, self.source, self._now())
 
@@ -200,11 +187,11 @@ class ArchiveAwareTable(GuardedTable):
         history_days: int | None = None,
         prices: str | Prices | None = None,
     ) -> Result[Simulation]:
-        """Return the effect of each of `intervals`: archived bytes, costs per month, and queries that would fail.
+        """Return the effect of each archive interval: archived bytes, costs per month, and queries that would fail.
 
-        Changes nothing. The queries are the conditions in `where` and in the file `predicates`, one per line. With
-        `history_days`, the queries of the last days in the query history of Databricks are added. The notes name
-        queries that cannot be planned. Without `prices`, a JSON file or `Prices`, costs are None.
+        Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. With
+        `history_days`, the queries of the last days in the query history of Databricks are added. Notes list queries
+        that cannot be planned. `prices` is `Prices` or a JSON file. Without prices, costs are None.
 
         Raises `MirrorfeedError` if Spark does not show which files a query reads, or if `predicates` or the query
         history cannot be read.
@@ -226,12 +213,12 @@ class ArchiveAwareTable(GuardedTable):
         prices: str | Prices | None = None,
         save_as: str | None = None,
     ) -> RestorePlan:
-        """Return a plan to restore the archived files that a query, or a range of the change data feed, needs.
+        """Return a plan to restore the archived files that a query of the table or its change data feed needs.
 
         `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
         from version `feed_from` to version `feed_to` (default: the newest). Priority `high` is faster and more
-        expensive. `prices` is a JSON file or `Prices`. `save_as` is a new file in which the plan is saved. Reads no
-        data file, and requests no files.
+        expensive. `prices` is `Prices` or a JSON file. The plan is saved in `save_as`, a new file. No data file is read
+        or requested.
 
         Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
         `where`, or `feed_to` is used without `feed_from`.
@@ -247,9 +234,8 @@ class ArchiveAwareTable(GuardedTable):
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the archived files of a restore plan, and return the progress without waiting.
 
-        Files that were already requested are not requested again. Call the method again until the result is `done`.
-
-        Raises `MirrorfeedError` if the storage has no access tiers or rejects a request.
+        Call the method again until the result is `done`. Pending files are not requested twice. Raises
+        `MirrorfeedError` if the storage has no access tiers or rejects a request.
         """
         return restore.restore(self._spark, plan, Terms())
 
@@ -265,9 +251,9 @@ class ArchiveAwareTable(GuardedTable):
         """Run OPTIMIZE, REORG, ANALYZE and VACUUM without reading archived files, and return the statements.
 
         `optimize` compacts small files, `zorder` sorts rows by columns, and `purge` rewrites files that have deletion
-        vectors. `analyze` collects statistics, only on Databricks. `vacuum` deletes files that no retained version
-        needs. Outside Databricks, partitions that contain archived files are not rewritten, and are listed in
-        `left_out` of the result.
+        vectors. `analyze` collects statistics (only on Databricks). `vacuum` deletes files that no retained version
+        needs. Outside Databricks, partitions with archived files are not rewritten. The result lists them in
+        `left_out`.
         """
         return table_maintenance.maintain(
             self._spark,
@@ -283,8 +269,7 @@ class ArchiveAwareTable(GuardedTable):
     def check(self) -> FileCheck:
         """Return the active files that do not exist. The result is `ok` if there are none.
 
-        Raises `MirrorfeedError` outside Databricks if the files are neither on this machine nor in a storage with
-        access tiers.
+        Raises `MirrorfeedError` outside Databricks if the files are neither local nor in a storage with access tiers.
         """
         return table_maintenance.check_files(self._spark, self.source, self._now(), self._tiers)
 
@@ -316,8 +301,8 @@ def report_shares(
 ) -> Result[Share]:
     """Return the archived share of each table, and write the shares to the ledger.
 
-    `rates` adds monthly costs. A table that cannot be read has a row with an `error`. If the ledger cannot be written,
-    a note says so. With `with_archive_only`, tables without an archive interval are left out.
+    `rates` adds monthly costs. A table that cannot be read has a row with an `error`. A note reports a ledger that
+    cannot be written. With `with_archive_only`, tables without an archive interval are left out.
     """
     rows, notes = [], []
     for source in sources:

@@ -33,7 +33,7 @@ class VersionChanges(Row):
 
 @dataclass(frozen=True, repr=False)
 class Changes:
-    """Changes of a table from the version after `from_version_exclusive` up to `to_version_inclusive`.
+    """Changes of a table in the versions after `from_version_exclusive`, up to `to_version_inclusive`.
 
     Later commits do not change the two versions. If they are equal, there are no changes.
     """
@@ -42,11 +42,8 @@ class Changes:
     from_version_exclusive: int
     to_version_inclusive: int
     rows: DataFrame
-    """Rows of the change data feed, sorted by version, with the columns `_change_type`, `_commit_version` and
-    `_commit_timestamp`.
-
-    An update has two rows: the row before the update and the row after it.
-    """
+    """Rows of the change data feed, sorted by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
+    An update has two rows: the row before the update and the row after it."""
 
     def first(self, count: int = 20) -> Result[DataRow]:
         """Return up to `count` changed rows as JSON values. The summary has the total number of changes by type.
@@ -60,7 +57,7 @@ class Changes:
         return Result(tuple(map(DataRow, rows)), summary=f"{repr(self)[1:-1]}: {', '.join(totals)}")
 
     def counts(self) -> Result[VersionChanges]:
-        """Return the number of rows that each version changed, in ascending order, without versions without changes.
+        """Return the number of changed rows for each version with changes, in ascending order of version.
 
         Raises `MirrorfeedError` if the changes can no longer be read.
         """
@@ -87,7 +84,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager for reading `rows` without altered values. Raises `MirrorfeedError` if reading fails."""
+        """Context manager in which Spark does not alter values. Raises `MirrorfeedError` if reading `rows` fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

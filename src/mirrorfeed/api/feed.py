@@ -39,7 +39,7 @@ def load(
 
     `spark` is the session to use. By default, the active session is used, or a session is started when it is first
     needed. `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the
-    Databricks secret scope of the secrets for which the file has only a key. So several deployments can share one file.
+    Databricks secret scope of the secrets for which the file has only a key.
 
     Raises `MirrorfeedError` with all mistakes in the file and their lines.
     """
@@ -59,14 +59,14 @@ class Feed:
     all configured tables. A table that fails does not stop the others: its row in the result has an `error`, and
     `check` of the result raises an error for all failed rows.
 
-    Methods raise `MirrorfeedError` for a table that is not configured, unless they accept any table. They also raise it
-    if a service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
+    Methods that do not accept every table raise `MirrorfeedError` for a table that is not configured. All methods raise
+    it if a service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
     """
 
     _config: Config
     """Configuration whose patterns are not expanded."""
     _session: SparkSession | Callable[..., SparkSession] | None = None
-    """Session, or a function that returns a session for the sources in its arguments. None: see `_spark`."""
+    """Session, or a function that returns one for given sources. None means the active session or a new one."""
     _mirror: str | None = None
     """Folder of the mirrored tables, if the deployment of a notebook sets one."""
     _archived_table: str | None = None
@@ -74,10 +74,7 @@ class Feed:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Targets of all configured tables, followed by the targets of tables that match patterns.
-
-        If the configuration has patterns, every access lists the catalog or folder.
-        """
+        """Targets of configured tables, then of tables that match patterns, which every access lists again."""
         return tuple(str(table.target) for table in self._current_config.tables)
 
     @property
@@ -86,14 +83,14 @@ class Feed:
         return self._config.landing_zone
 
     def sources(self) -> Result[results.Listed]:
-        """Return each table that has an entry in the configuration or matches a pattern.
+        """Return a row for each table that has an entry in the configuration or matches a pattern.
 
-        A row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
-        Unity Catalog is read for patterns, and for keys that are not configured. A row has an `error` if its source is
-        missing, or has columns that cannot be published as configured. If `load` got no Spark session, only sources in
+        The row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
+        It has an `error` if the source is missing, or has columns that cannot be published as configured. Unity Catalog
+        is read for patterns, and for keys that are not configured. If `load` got no Spark session, only sources in
         Unity Catalog and in local folders are checked.
 
-        Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
+        Raises `MirrorfeedError` if a pattern selects no table, or if two tables have the same target or history.
         """
         from mirrorfeed.config.pattern_expansion import expand_patterns
         from mirrorfeed.orchestration.dry_run import list_configured_tables
@@ -111,8 +108,8 @@ class Feed:
         """Publish new changes of all configured tables, or only of `tables`. Return the result of each table.
 
         Safe to call at any time, also after a failure: unfinished work of earlier runs is completed first, and nothing
-        is published twice. Transient errors are retried. The row of a table that fails has an `error`. Paused tables
-        have a note and no row. If `load` got no Spark session, Spark starts only if there are new changes.
+        is published twice. Transient errors are retried. Paused tables have a note and no row. If `load` got no Spark
+        session, Spark starts only if there are new changes.
 
         `on_step` is called with the name of a table and its current step, from several threads. `on_done` is called
         with the result of each finished table. When `stop` returns True, each running table stops after its current
@@ -133,9 +130,7 @@ class Feed:
 
         Runs until `minutes` have passed or `stop` returns True, by default forever, and finishes the current files.
         `on_done` is called with the result of each publication and of each failed attempt. Returns the newest result of
-        each table.
-
-        Raises `MirrorfeedError` if a table is published by comparison (`changes: compare`).
+        each table. Raises `MirrorfeedError` if a table is published by comparison (`changes: compare`).
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
@@ -153,10 +148,7 @@ class Feed:
         return publisher(self._config, *tables)
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
-        """Return the next step that `publish` would take for each table. Changes nothing.
-
-        If publishing a table would fail, its row has an `error`.
-        """
+        """Return the next step of `publish` for each table, with an `error` if it would fail. Changes nothing."""
         from mirrorfeed.orchestration.dry_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark, self._current_config, tables)))
@@ -167,9 +159,9 @@ class Feed:
         """Return how far each table is published, consumed and mirrored, most urgent tables first. Publishes nothing.
 
         With `behind`, only tables that are failing, behind, never published or paused are returned. With `fabric`, each
-        row also has the status of its table in Fabric, and the SQL endpoint is refreshed, so that it loads new changes.
-        This uses capacity. With `mirror`, the folder of the replicated tables, each row also has the time when its
-        replica was last updated.
+        row also has the status of its table in Fabric, and the SQL endpoint loads new changes, which uses capacity.
+        With `mirror`, the folder of the replicated tables, each row also has the time of the last update of its
+        replica.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -183,9 +175,8 @@ class Feed:
         sets, or else the tables of the mirrored database in OneLake. A row contains up to `shown` differences.
 
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, their rows are
-        published again, and the table is still not `ok`. A table that was never published has an `error`.
-
-        Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
+        published again, but the table is not `ok`. A table that was never published has an `error`. Raises
+        `MirrorfeedError` if there is neither a folder nor a mirrored database.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
@@ -210,7 +201,7 @@ class Feed:
         With the SQL condition `where`, all matching rows are published again, whether they differ or not. The table
         remains available in Fabric. `mirror` is the same as in `verify`. With `source_only`, which requires `where`,
         the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows cannot be repaired,
-        the row of the result has an `error`.
+        the result has an `error`.
 
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
@@ -243,7 +234,7 @@ class Feed:
 
         Waits up to `minutes`. Fabric does not have the table until it is published. After a failure, call the method
         again. Before anything is deleted, `confirm` is called with a description of the consequences, and can raise an
-        error to prevent the deletion. `on_step`, `on_done`, `stop` and the result are the same as in `publish`.
+        error to stop. `on_step`, `on_done`, `stop` and the result are the same as in `publish`.
 
         Raises `MirrorfeedError` if no snapshot of the source can be read (then nothing is deleted), or if Fabric does
         not drop the table in time.
@@ -256,7 +247,7 @@ class Feed:
     def log(self, table: str) -> Result[results.LogRecord]:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
-        Reads the files of the newest publication completely. If a file differs from the record or is missing, the first
+        Reads the files of the newest publication completely. If a file is missing or differs from the record, the first
         row has an `error`. Changes nothing, and needs no Spark.
 
         Raises `MirrorfeedError` if nothing was published, and the configuration has neither the table nor patterns.
@@ -295,8 +286,7 @@ class Feed:
         """Apply the landing zone to Delta tables below `folder`, as Fabric would. For tests without Fabric.
 
         Makes one pass over all tables or, with `poll_seconds`, a pass every `poll_seconds` seconds until `stop` returns
-        True. `on_pass` is called with the result of each pass. Returns the result of the last pass: a row for each
-        table.
+        True. `on_pass` is called with the result of each pass. Returns a row for each table, from the last pass.
 
         Raises `MirrorfeedError` if a required Python package is not installed.
         """
@@ -331,7 +321,7 @@ class Feed:
         `setup` and `live` run other checks, for all tables. With `setup`, check the requirements of publishing
         (permissions, credential, landing zone and sources), and create the ledger. With `live`, test only how storage,
         Spark and network behave, with findings that name no table. Both write small files into the landing zone and
-        delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
+        delete them, and raise `ValueError` if they are combined with `tables` or `fix`.
         """
         if setup or live:
             if tables or fix:
@@ -346,8 +336,8 @@ class Feed:
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
 
-        Returns a row for each current problem and for each problem that this check found resolved. A row is not `ok` if
-        the problem is new or due for a reminder. A channel that cannot be notified has a row with an `error`. With
+        Returns a row for each current problem and for each problem that is now resolved. A row is not `ok` if the
+        problem is new or due for a reminder. A channel that cannot be notified has a row with an `error`. With
         `mirror`, the folder of the replicated tables, the check includes when each replica was last updated.
         """
         from mirrorfeed.monitor.alerts import check_alerts
@@ -399,9 +389,8 @@ class Feed:
         """Append new versions to the permanent histories of the tables. Return the appended versions of each table.
 
         If the source has lost versions that the history does not contain, the row of the table has an `error`. With
-        `reseed`, or `on_gap: reseed` in the configuration, the history continues with a snapshot instead.
-
-        Raises `MirrorfeedError` if none of the tables has a history, or a named table has none.
+        `reseed`, or `on_gap: reseed` in the configuration, the history continues with a snapshot instead. Raises
+        `MirrorfeedError` if none of the tables has a history, or a named table has none.
         """
         from mirrorfeed.orchestration.histories import append_histories
 
@@ -417,11 +406,10 @@ class Feed:
         return Result(tuple(read_histories(self._spark, self._current_config, tables)))
 
     def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
-        """Create the table `into` with the rows that a table had at a version or time.
+        """Create the table `into` with the rows that a table had at a version or time, from its permanent history.
 
-        `at` is a version, or a time in the session's time zone. Reads only the permanent history of the table. Returns
-        the version, and whether `into` was created: if an earlier call created `into` for the same version, nothing is
-        written.
+        `at` is a version, or a time in the session's time zone. Returns the version, and whether `into` was created: if
+        an earlier call created `into` for the same version, nothing is written.
 
         Raises `MirrorfeedError` if the table has no history, if the history does not contain the version, or if another
         table has the name `into`.
@@ -441,9 +429,8 @@ class Feed:
         """Write the setting `partner`, which describes the publisher, to `_partnerEvents.json` in the landing zone.
 
         `publish` also writes this file if it does not exist. Returns the address of the file, and whether it was
-        written. Returns no row if the configuration does not set `partner`.
-
-        Raises `MirrorfeedError` if the file has other content, unless `force` is set. Then the file is overwritten.
+        written. Returns no row if the configuration does not set `partner`. With `force`, a file with other content is
+        overwritten. Otherwise such a file raises `MirrorfeedError`.
         """
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.table_log.metadata_files import write_partner_events
@@ -457,9 +444,8 @@ class Feed:
         """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
 
         `table` is the target. Before anything is deleted, `confirm` is called with a description of the consequences,
-        and can raise an error to prevent the deletion. Returns the address and the content of the deleted folder.
-
-        Raises `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
+        and can raise an error to stop. Returns the address and the content of the deleted folder. Raises
+        `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
         """
         from mirrorfeed.orchestration.orphaned_targets import drop_table
 
@@ -475,10 +461,7 @@ class Feed:
         return report_of(self._spark, self._config)
 
     def chart(self) -> Chart:
-        """Return the charts of the report for lag from commit to publication, and for rows per day by operation.
-
-        Both charts are empty if the configuration has no ledger.
-        """
+        """Return charts of the lag from commit to publication, and of rows per day. Both are empty without a ledger."""
         from mirrorfeed.monitor.report import publication_chart
 
         return publication_chart(self._spark, self._config.ledger)
@@ -486,9 +469,8 @@ class Feed:
     def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
         """Create the open mirrored database `name` in the workspace of the landing zone, if it does not exist.
 
-        Returns the address of its landing zone, and whether the database was created. Needs no Spark.
-
-        Raises `MirrorfeedError` if the landing zone is not in OneLake.
+        Returns the address of its landing zone, and whether the database was created. Needs no Spark. Raises
+        `MirrorfeedError` if the landing zone is not in OneLake.
         """
         from mirrorfeed.mirror.fabric import create_configured
 
@@ -497,8 +479,8 @@ class Feed:
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring, and wait up to `minutes` until it is running. Return the status of the mirrored database.
 
-        Raises `MirrorfeedError` if a table has no file in the landing zone yet, unless `force` is set, or if mirroring
-        is not running in time.
+        Raises `MirrorfeedError` if mirroring is not running in time or, without `force`, if a table has no file in the
+        landing zone yet.
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.model import without_files
@@ -511,19 +493,17 @@ class Feed:
     def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Stop mirroring, and wait up to `minutes` until it has stopped. Return the status of the mirrored database.
 
-        After the next start of mirroring, Fabric replicates every table from the beginning.
-
-        Raises `MirrorfeedError` if mirroring has not stopped in time.
+        After the next start, Fabric replicates every table from the beginning. Raises `MirrorfeedError` if mirroring
+        has not stopped in time.
         """
         database = self._database
         return _switch_mirroring(database, database.stop, minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring that has the status Paused because its capacity was paused, and wait until it is running.
+        """Start mirroring that is Paused because its capacity was paused. Return the status of the mirrored database.
 
-        Waits up to `minutes`. Returns the status of the mirrored database.
-
-        Raises `MirrorfeedError` if mirroring is stopped, or is not running in time.
+        Waits up to `minutes` until mirroring is running. Raises `MirrorfeedError` if it is stopped, or not running in
+        time.
         """
         database = self._database
         return _switch_mirroring(database, database.resume, minutes)
@@ -536,10 +516,7 @@ class Feed:
         return Result(rows, (note,), summary)
 
     def fabric_plan(self) -> Result[results.Setting]:
-        """Return the settings of the mirrored database that differ from `fabric` in the configuration.
-
-        Changes nothing, and needs no Spark.
-        """
+        """Return settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
         from mirrorfeed.mirror.fabric import plan_settings
 
         return Result(*plan_settings(self._config))
@@ -547,8 +524,8 @@ class Feed:
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
         """Change the settings of the mirrored database that `fabric_plan` returns. Return the changed settings.
 
-        The notes list the settings that cannot be changed now. Before anything is changed, `confirm` is called with the
-        changes, and can raise an error to prevent them.
+        Notes list settings that cannot be changed now. Before anything is changed, `confirm` is called with the
+        changes, and can raise an error to stop.
         """
         from mirrorfeed.mirror.fabric import apply_settings
 
@@ -564,9 +541,8 @@ class Feed:
         """Return the operations on a table whose old files are in an archive tier.
 
         `table` is a configured target or source, or the name or path of any Delta table. The default is the table in
-        the widget `table` of a notebook, or else the first table with an archive in its deployment.
-
-        Raises `MirrorfeedError` if there is no default table.
+        the widget `table` of a notebook, or else the first table with an archive in its deployment. Raises
+        `MirrorfeedError` if there is no default table.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
@@ -586,9 +562,9 @@ class Feed:
     ) -> results.RestorePlan:
         """Return a plan to restore the archived files that a SQL query on any number of tables needs.
 
-        Priority `high` is faster and more expensive. `prices` is a JSON file or `Prices`; the default is the prices in
-        the configuration. `save_as` is a new file in which the plan is saved. Reads no data file, and requests no
-        files: call `archive_restore` with the plan.
+        Priority `high` is faster and more expensive. `prices` is `Prices` or a JSON file. The default is the prices in
+        the configuration. The plan is saved in `save_as`, a new file. No data file is read or requested: pass the plan
+        to `archive_restore`.
 
         Raises `MirrorfeedError` if `save_as` exists, or if the query or its archived files cannot be determined.
         """
@@ -613,14 +589,14 @@ class Feed:
     ) -> results.Restoring:
         """Request the archived files of a restore plan, wait until all are restored, and return the progress.
 
-        `plan` is a plan or the path of its file. With `wait=False`, the method does not wait. Otherwise it checks the
-        files every `poll_seconds`. When all files are restored, the rows of the plan's query are copied into the new
+        `plan` is a plan or the path of its file. The method checks the files every `poll_seconds` or, with
+        `wait=False`, does not wait. When all files are restored, the rows of the plan's query are copied into the new
         table `into`, or up to `rows` of them are in `rows` of the result. Without `into` and `rows`, the query does not
         run. You can stop the method at any time and call it again: pending files are not requested twice.
 
         `tier` is the tier to restore to (S3 supports only `hot`), and `keep_days` is the number of days that restored
-        copies stay (only S3). `on_step` is called with text: the costs, if `prices` or the configuration contains
-        prices, and the progress after each check. `prices` is a JSON file or `Prices`.
+        copies stay (only S3). `on_step` is called with text: the costs, if there are prices, and the progress after
+        each check. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
 
         Raises `MirrorfeedError` if a table was replaced after the plan was made, if files are missing, or if another
         table has the name `into`. Also if the storage has no access tiers or rejects a request.
@@ -637,7 +613,7 @@ class Feed:
         """Return the archived share of each table, with monthly costs, and write the shares to the ledger.
 
         `tables` can be configured tables, or names or paths of any Delta tables. The default is all configured tables
-        with an archive. `prices` is a JSON file or `Prices`; the default is the prices in the configuration. Without
+        with an archive. `prices` is `Prices` or a JSON file. The default is the prices in the configuration. Without
         prices, costs are None.
         """
         from mirrorfeed.api.archive_table import report_shares
@@ -681,7 +657,7 @@ class Feed:
         return database_of(self._config)
 
     def _spark(self, *sources: Source) -> SparkSession:
-        """Return the given session, the active session, or a new one.
+        """Return the session that `load` got, the active session, or a new one.
 
         In a command, raises `NoTableAtPath` instead of starting a session if none of `sources` exists.
         """

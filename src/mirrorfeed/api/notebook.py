@@ -24,9 +24,9 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
     deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and tables with an
-    archive. The widgets `landing_zone`, `mirror` (folder of the mirrored tables) and `table` (default table of
-    `Feed.archive`) override these settings, unless the widget is empty. Prints the version, the path of the file and
-    the landing zone.
+    archive. Other widgets override these settings if they are not empty: `landing_zone`, `mirror` (folder of the
+    mirrored tables) and `table` (default table of `Feed.archive`). Prints the version, the path of the file and the
+    landing zone.
 
     Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
     """
@@ -50,7 +50,7 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
-    """Return the folder that contains the notebook. It can differ from the working directory."""
+    """Return the folder of the notebook, which can differ from the working directory."""
     context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
     path = Path(context.notebookPath().get())
     folder = Path("/Workspace") / path.parent.relative_to("/")

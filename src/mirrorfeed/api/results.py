@@ -66,7 +66,7 @@ class Result(Sequence[R], Generic[R]):
     summary: str = ""
     """Sentence about the whole result, or the reason why there are no rows. Can be empty."""
     every: bool = field(default=False, repr=False)
-    """True to show all rows. False to show only the number of rows that need no attention, if there are many."""
+    """True to list all rows. False to replace more than 20 rows that need no attention by a line with their number."""
 
     @property
     def ok(self) -> bool:
@@ -74,10 +74,7 @@ class Result(Sequence[R], Generic[R]):
         return all(row.ok for row in self.rows)
 
     def check(self) -> None:
-        """Raise `Failed`, which describes all rows that are not `ok`, so that a job or notebook fails.
-
-        Does nothing if all rows are `ok`.
-        """
+        """Raise `Failed` with a description of each row that is not `ok`. Does nothing if all rows are `ok`."""
         if bad := tuple(row for row in self.rows if not row.ok):
             raise Failed(failed=[line for row in bad for line in row.remarks() or [_to_line(row)]])
 

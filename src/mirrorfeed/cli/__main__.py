@@ -9,9 +9,9 @@ from mirrorfeed.cli import main
 
 
 def task() -> None:
-    """Run the command in the parameters of the task.
+    """Run the command in the parameters of a wheel task. Raises `TaskFailed` if the command fails.
 
-    Returns on success, because a wheel task fails on any exit code, even 0. Raises `TaskFailed` otherwise.
+    Returns on success instead of exiting, because a wheel task fails on any exit code, even 0.
     """
     try:
         main(prog_name="mirrorfeed")

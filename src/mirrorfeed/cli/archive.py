@@ -85,7 +85,7 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
 def plan(
     table: str | None, where: str | None, sql: str | None, feed_from: int | None, feed_to: int | None, **options: Any
 ) -> results.RestorePlan:
-    """Plan the restore of the archived files that a query needs, on TABLE, its change data feed, or any tables."""
+    """Plan the restore of archived files, for a query or the change data feed of TABLE, or for --sql."""
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
     if feed_to is not None and feed_from is None:
@@ -156,14 +156,14 @@ def check(table: str) -> results.FileCheck:
 @table_argument
 @click.argument("interval")
 def set_(table: str, interval: str) -> results.Interval:
-    """Set or shorten the INTERVAL of TABLE, such as '60 days'. Files that are older count as archived."""
+    """Set or shorten the archive INTERVAL of TABLE, such as '60 days'. Older files count as archived."""
     return feed_or_empty().archive(table).set_interval(interval)
 
 
 @archive.command("show")
 @table_argument
 def show_interval(table: str) -> results.Interval:
-    """Show the interval of TABLE, and the number of days that its lifecycle rule must have."""
+    """Show the archive interval of TABLE, and the number of days that its lifecycle rule must have."""
     return feed_or_empty().archive(table).interval()
 
 
@@ -173,7 +173,7 @@ def show_interval(table: str) -> results.Interval:
     "--nothing-archived", is_flag=True, help="Confirm that you removed the lifecycle rule and restored all files."
 )
 def unset(table: str, nothing_archived: bool) -> results.Interval:
-    """Remove the interval of TABLE. Then no file counts as archived."""
+    """Remove the archive interval of TABLE. Then no file counts as archived."""
     return feed_or_empty().archive(table).unset_interval(nothing_archived=nothing_archived)
 
 
@@ -190,20 +190,14 @@ def unset(table: str, nothing_archived: bool) -> results.Interval:
 )
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule already has this interval.")
 def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> results.Interval:
-    """Change the interval of TABLE. A shorter interval applies at once, a longer one in safe steps.
-
-    For a longer interval, run `mirrorfeed archive step` daily until the change is complete.
-    """
+    """Change the archive interval of TABLE. To increase it, also run `mirrorfeed archive step` daily."""
     return feed_or_empty().archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
 @archive.command()
 @table_argument
 def step(table: str) -> Result[results.Interval]:
-    """Continue to increase the interval of TABLE, as far as is safe now. Run this daily.
-
-    Also writes to the ledger how much of TABLE is archived.
-    """
+    """Continue to increase the archive interval of TABLE. Run daily. Also writes the archived share to the ledger."""
     return feed_or_empty().archive(table).step()
 
 
@@ -225,7 +219,7 @@ def rule(
 ) -> results.Lifecycle | None:
     """Print a lifecycle policy with the rules of TABLE and, with --merge, all other rules of an exported policy.
 
-    Does not apply the policy: the command for that is printed to standard error. Exits with 1 if the policy has a
+    Does not apply the policy, but prints the command for that to standard error. Exits with 1 if the policy has a
     problem for TABLE, such as a wrong number of days.
     """
     if paused and remove:
@@ -245,10 +239,7 @@ def rule(
 @click.argument("file", type=exported_file)
 @click.option("--table", required=True, help="Table whose interval is compared with the rules.")
 def lifecycle_check(file: str, table: str) -> results.Lifecycle:
-    """Compare the lifecycle policy in FILE, exported from Azure or S3, with the interval of a table.
-
-    Exits with 1 if policy and interval differ.
-    """
+    """Compare an exported lifecycle policy, FILE, with the archive interval of a table. Exits with 1 if they differ."""
     return feed_or_empty().archive(table).check_lifecycle(file)
 
 

@@ -76,9 +76,9 @@ def check_alerts(mirror: str | None) -> Result[results.Alert]:
 def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
-    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup,
-    it writes small files into the landing zone and deletes them. Without --live, it also creates the ledger. Exits with
-    1 if it finds a problem.
+    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup, it
+    writes small files into the landing zone and deletes them. Without --live, it also creates the ledger. Exits with 1
+    if it finds a problem.
     """
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
@@ -107,10 +107,7 @@ def report(file: str | None) -> None:
 @main.command(reads_config=False)
 @click.argument("code")
 def explain(code: str) -> Result[results.Explanation]:
-    """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. Needs no Spark.
-
-    CODE can also be a name, such as Gap. If several codes have this name, all of them are explained.
-    """
+    """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. CODE can also be a name."""
     from mirrorfeed.api.results import Result
     from mirrorfeed.errors import explain
 
@@ -171,10 +168,9 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 
 
 def _feed_of_zone(landing_zone: str) -> Feed:
-    """Return a feed without tables of its own for a landing zone: a folder or an address in OneLake.
+    """Return a feed for a landing zone: a folder or an address in OneLake.
 
-    OneLake is read with the credential of the configuration file, if the file exists. Raises `BadAddress` or
-    `NoLandingZone`.
+    OneLake is read with the credential of the configuration file, if it exists. Raises `BadAddress` or `NoLandingZone`.
     """
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
@@ -191,10 +187,7 @@ def _feed_of_zone(landing_zone: str) -> Feed:
 
 @main.group()
 def fabric() -> None:
-    """Create, configure, start, stop and monitor the mirrored database in Fabric.
-
-    Requires a landing zone in OneLake and a credential in the configuration, but not Spark.
-    """
+    """Manage the mirrored database in Fabric. Requires a landing zone in OneLake and a credential, but not Spark."""
 
 
 @fabric.command()
@@ -246,8 +239,7 @@ def apply(yes: bool) -> Result[results.Setting]:
 def refresh() -> Result[results.TableSync]:
     """Refresh the SQL endpoint of the mirrored database, and show the result for each table.
 
-    Refreshing uses capacity. Run this command after a rebuild, or when a new column is missing. Exits with 1 if a table
-    fails.
+    Refreshing uses capacity. Run this after a rebuild, or when a column is missing. Exits with 1 if a table fails.
     """
     return feed().fabric_refresh()
 

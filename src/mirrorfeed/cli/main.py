@@ -56,14 +56,13 @@ _SECTIONS = {
     "Operate": ("fabric", "history", "partner", "replicate"),
     "Archive": ("archive",),
 }
-"""Commands in the order of `mirrorfeed --help`."""
+"""Commands by section, in the order of `mirrorfeed --help`."""
 
 
 class _Command(click.Command):
-    """A command with the options --json and, unless it reads no configuration, --config.
+    """Command with the option --json and, if it reads a configuration, --config.
 
-    Prints the `Result` or the single row that the function of the command returns, and exits. The exit code is 0 if all
-    rows are ok, otherwise 1.
+    Prints the `Result` or row that the function of the command returns. Exits with 0 if all rows are ok, otherwise 1.
     """
 
     def __init__(self, *args: Any, reads_config: bool = True, **options: Any) -> None:
@@ -98,15 +97,14 @@ def print_result(result: Result[Any]) -> None:
 
 
 def stoppable() -> Callable[[], bool]:
-    """Return a function that returns True after Ctrl-C or SIGTERM. After this call, the first signal does not end the
-    command."""
+    """Make the first Ctrl-C or SIGTERM a request to stop. Return a function that returns True after this request."""
     interruption: Interruption = click.get_current_context().meta[_STOP]
     interruption.defer()
     return interruption
 
 
 class _Commands(click.Group):
-    """A group of commands. Shows errors without a traceback, and lists commands with their complete summaries."""
+    """Group of commands. Shows errors without a traceback, and lists commands with their complete summaries."""
 
     group_class = type
     command_class = _Command
@@ -160,7 +158,7 @@ class _Commands(click.Group):
 
 
 def confirmation(yes: bool) -> Callable[..., None]:
-    """Return a function that prints the consequences of a deletion or change, and asks for confirmation unless `yes`.
+    """Return a function that prints the consequences of a change and, unless `yes`, asks the user for confirmation.
 
     The function raises `NotConfirmed` if the user does not confirm.
     """
@@ -223,10 +221,7 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_or_empty() -> Feed:
-    """Return the feed of the configuration file. If the default file does not exist, return a feed without tables.
-
-    A feed without tables has the ledger of the option --ledger.
-    """
+    """Return the configured feed, or a feed with only the ledger of --ledger if the default file is missing."""
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
@@ -252,7 +247,7 @@ def load_config_if_exists() -> Config | None:
 
 
 def spark_session(*sources: Source) -> Any:
-    """Return the session of this command. The first call starts the session.
+    """Return the Spark session of this command. The first call starts the session.
 
     Raises `NoTableAtPath` without starting the session if none of `sources` exists. Suppresses Spark's own messages
     about failed queries, because the command reports the failures.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SHOW_CURSOR = b"\x1b[?25h"
-"""Sequence that shows the cursor. rich hides the cursor while it shows progress."""
+"""Terminal sequence that shows the cursor, which rich hides while it shows progress."""
 _CLEAR_LINE = b"\r\x1b[K"
 
 
@@ -33,8 +33,8 @@ class Interruption:
     """Records whether a signal requested this command to stop. Calling the object returns True after a request.
 
     A command that can stop between two steps calls `defer`: the first signal then requests a stop, and a second Ctrl-C
-    ends the command immediately. Other commands end at the first signal. A signal handler takes no lock, because it can
-    interrupt the main thread while the main thread has the lock.
+    ends the command immediately. Other commands end at the first signal. The signal handler takes no lock, because the
+    interrupted thread may hold it.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -45,7 +45,7 @@ class Interruption:
         return self.requested
 
     def defer(self) -> None:
-        """From now on, the first signal only requests a stop, and does not end the command."""
+        """Make the first signal only request a stop, without ending the command."""
         self._deferred = True
 
     @contextmanager
@@ -61,10 +61,7 @@ class Interruption:
 
     @contextmanager
     def handle_signals(self) -> Iterator[Interruption]:
-        """Context manager that handles Ctrl-C and SIGTERM, and returns this object.
-
-        Handles no signals outside the main thread, because Python does not allow it.
-        """
+        """Context manager that handles Ctrl-C and SIGTERM if it is entered in the main thread. Yields this object."""
         is_main = threading.current_thread() is threading.main_thread()
         self._stderr = os.dup(2)  # standard error itself is redirected while Spark starts
         previous = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}
@@ -101,11 +98,11 @@ class Interruption:
 _SPINNER_AND_TIME = 12
 """Number of terminal columns for the spinner and the time next to a step."""
 _FREE_LINES = 4
-"""Number of terminal lines that no steps use."""
+"""Number of terminal lines to keep free of steps."""
 
 
 class Steps:
-    """Shows the current step of each table. Can be called by several threads.
+    """Display of the current step of each table. Can be called by several threads.
 
     On a terminal, `progress` draws a line for each running table that fits, and `on_start` is called before the first
     line. If `progress` is None, each step is printed once.
@@ -150,7 +147,7 @@ class Steps:
 
 @contextmanager
 def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:
-    """Context manager that yields a `Steps` object for the console. See `Steps` for `on_start`."""
+    """Context manager that yields a `Steps` for the console. `on_start` is called before the first progress line."""
     if not console.is_terminal:
         yield Steps(console, None, on_start)
         return
@@ -166,7 +163,7 @@ def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) ->
 
 
 class FollowLog:
-    """Prints a line for each publication, error and recovery of a table. A repeated error is printed only once."""
+    """Log that prints each publication, error and recovery of a table. A repeated error is printed only once."""
 
     def __init__(self, echo: Callable[..., Any], now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()

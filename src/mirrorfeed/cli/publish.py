@@ -61,7 +61,7 @@ class Example(Row):
 
 @row
 class TaskInput(Row):
-    """Input of one iteration of a later task: the target of a table, or an option such as `--shard=2/8`."""
+    """Input of one iteration of a For each task: the target of a table, or an option such as `--shard=2/8`."""
 
     input: str = shown("input")
 
@@ -90,8 +90,8 @@ def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]
     """List the tables that the configuration selects, and matching tables that are left out, with the reason.
 
     Also shows the keys of each table, and the kinds of changes that can be published. Keys that are not configured are
-    read from Unity Catalog. Sources and columns are checked only for tables in Unity Catalog and in local folders,
-    because other tables need Spark. Exits with 1 if a table cannot be published.
+    read from Unity Catalog. Only sources in Unity Catalog and in local folders are checked, because others need Spark.
+    Exits with 1 if a table cannot be published.
     """
     if task_value is None:
         return feed().sources()
@@ -132,7 +132,7 @@ def changes(
 
 @contextmanager
 def _show_steps() -> Iterator[Steps]:
-    """Context manager that yields the display of steps: on standard output, or on standard error with --json."""
+    """Context manager that shows steps on standard output or, with --json, on standard error."""
     from mirrorfeed.cli.output import show_steps
     from mirrorfeed.display.terminal import console
 
@@ -141,10 +141,7 @@ def _show_steps() -> Iterator[Steps]:
 
 
 def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Convert the value `2/8` to the name `shard:2/8`, which `Config.select` accepts. Returns None without a value.
-
-    Raises `click.BadParameter` for an invalid shard, such as `9/8`.
-    """
+    """Convert a shard such as `2/8` to `shard:2/8` for `Config.select`. Raises `click.BadParameter` if invalid."""
     from mirrorfeed.config.model import parse_shard  # imported late, so that the command line starts without pydantic
 
     if value is not None and parse_shard(f"shard:{value}") is None:
@@ -288,10 +285,7 @@ def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult
 @table_argument
 @yes_option
 def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
-    """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
-
-    TABLE is the target.
-    """
+    """Delete TABLE, a target that is no longer configured, from the landing zone, so that Fabric drops it."""
     return feed().drop(table, confirmation(yes))
 
 
@@ -301,17 +295,14 @@ def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
 @click.pass_obj
 def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive_tables: str) -> None:
-    """Check the settings of a deployment, and write the settings of its notebooks into FILE.
-
-    Only the build of the bundle calls this command.
-    """
+    """Check the settings of a deployment, and write those for its notebooks into FILE. For the build of the bundle."""
     tables = _parse_archive_tables(archive_tables)
     load_config()
     Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
 
 
 def _parse_archive_tables(text: str) -> list[str]:
-    """Return the table names in the bundle variable `archive_tables`, a JSON list for the loop of the archive job.
+    """Return the table names in the bundle variable `archive_tables`, a JSON list.
 
     Raises `ArchiveTablesInvalid` if `text` is not a list of names, or is too long for a job.
     """
@@ -337,8 +328,8 @@ def _task_values() -> Any:
 def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
     """Set the task value `name` to a list over which a later task of the job can loop, and return the list.
 
-    The list contains the targets. If they are too long for a task value, it contains options such as `--shard=2/8`.
-    Raises `NotInATask` outside a job.
+    The list contains the targets or, if they exceed the limit of a task value, options such as `--shard=2/8`. Raises
+    `NotInATask` outside a job.
     """
     value = targets
     if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:
