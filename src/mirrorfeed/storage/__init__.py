@@ -1,6 +1,6 @@
-"""File storage: the protocol `Store`, opening the store of a folder, and a cache of connections per process.
+"""The protocol `Store` for file storage, and a cache of one value per process, such as a connection.
 
-The docstring of each method of `Store` is the contract that every store is tested against.
+Every store is tested against the docstrings of the methods of `Store`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 READ_LIMIT = 32 * 2**20
-"""Maximum size in bytes of a file that `Store.read` returns. The record of a publication of 100,000 files is
-smaller."""
+"""Maximum size in bytes of a file for `Store.read`. The record of a publication of 100,000 files is smaller."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
 VOLUMES = "/Volumes/"
 _INVALID_CHARACTERS = re.compile(r"[\\\x00]")
@@ -34,68 +33,65 @@ class Entry:
     modified: datetime
     """Modification time with a time zone. Not reliable for folders."""
     etag: str
-    """Tag that changes when the file is replaced, or when the file or folder is deleted and created again. Empty if
-    unknown."""
+    """Tag that changes when the file is replaced, or when the file or folder is created again. Empty if unknown."""
 
 
 class Store(Protocol):
     """Storage of files below one root folder. Paths are relative to the root. The empty path is the root.
 
-    Stores can be pickled: executors receive stores and open their own connections. A folder exists as soon as it
-    contains a file.
-
-    Every method raises `StoreUnavailable` if the storage fails temporarily. The request may then have taken effect. If
-    the storage refuses the request, methods raise a `Terminal` error.
+    Stores can be pickled, so that executors open their own connections. A folder exists once it contains a file. If the
+    storage fails temporarily, methods raise `StoreUnavailable`, and the request may still take effect. If the storage
+    refuses the request, methods raise a `Terminal` error.
     """
 
     def list(self, folder: str) -> list[Entry]:
-        """Return the direct children of a folder, sorted by name, or an empty list if the folder does not exist.
+        """Return the files and subfolders of a folder, sorted by name. Empty if the folder does not exist.
 
-        A listing is not a snapshot: a file that is created, deleted or renamed during the listing may be included or
-        not. Files that exist during the whole listing are included.
+        A listing is not a snapshot: it may include or miss a file that is created, deleted or renamed during the
+        listing. It includes all other files.
         """
         ...
 
     def read(self, path: str) -> bytes:
-        """Return the whole content of a file. Raises `NotThere`, or `UnreadableFile` if the path is not a regular file
-        or the file is larger than `READ_LIMIT`."""
+        """Return the content of a file.
+
+        Raises `NotThere`, or `UnreadableFile` if the path is not a regular file or the file is larger than
+        `READ_LIMIT`.
+        """
         ...
 
     def open_read(self, path: str) -> BinaryIO:
-        """Return a seekable reader of a file. Raises `NotThere`, or `UnreadableFile` if the path is not a regular
-        file."""
+        """Return a seekable reader of a file. Raises `NotThere`, or `UnreadableFile` if it is not a regular file."""
         ...
 
     def create(self, path: str, data: bytes) -> str | None:
-        """Create a file with the content `data`, completely or not at all.
+        """Create a file completely or not at all. Return its ETag as in listings, or None if the ETag is unknown.
 
-        Returns the ETag that listings show for the file, or None if the ETag is unknown. Raises `AlreadyThere` and
-        changes nothing if the file exists.
+        Raises `AlreadyThere` and changes nothing if the file exists.
         """
         ...
 
     def create_once(self, path: str, data: bytes) -> None:
-        """Create a file like `create`, but without retries: only one request can create the file.
+        """Create a file like `create`, but send only one request.
 
-        After `StoreUnavailable`, this request may still take effect at any time, but only once.
+        After `StoreUnavailable`, this request may still take effect once, at any later time.
         """
         ...
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         """Create a file, or replace its content in one step. Readers never find the file missing or incomplete.
 
-        With an `etag` from a listing, replace the file only if its ETag is still the same. Raises `AlreadyThere` if the
-        ETag differs, and `NotThere` or `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore`
+        With an `etag` from a listing, replace the file only if it still has this ETag. Raises `AlreadyThere` for
+        another ETag, and `NotThere` or `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore`
         check the ETag just before they replace the file, so two concurrent writers can both succeed.
         """
         ...
 
     def open_write(self, path: str) -> BinaryIO:
-        """Return a writer of a new file, which uses little memory. The file is complete after `close`.
+        """Return a writer of a new file. The writer uses little memory, and the file is complete after `close`.
 
-        `path` must be a name that no earlier request used. Exactly one request can create the file. A request with a
-        rejected login creates nothing and is sent again. Any other failure raises `AlreadyThere` or `StoreUnavailable`.
-        After a failure, the request may still take effect, so never use the name again: see `open_new`.
+        `path` must be a name that no request used before, because a failed request may still take effect: see
+        `open_new`. Only a rejected login is retried. Any other failure raises `AlreadyThere` or `StoreUnavailable`.
         """
         ...
 
@@ -111,8 +107,7 @@ class Store(Protocol):
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Delete a folder with all its content if it exists. Atomic except on volumes. Raises `PathOutside` for the
-        root."""
+        """Delete a folder and its files if it exists. Atomic except on volumes. Raises `PathOutside` for the root."""
         ...
 
     def address(self, path: str) -> str:
@@ -121,7 +116,7 @@ class Store(Protocol):
 
 
 def open_folder(path: str) -> Store:
-    """Return the store whose root is a local folder, or a folder of a volume if the path starts with `/Volumes/`."""
+    """Return the store of a local folder, or of a folder in a volume if the path starts with `/Volumes/`."""
     if path.startswith(VOLUMES):
         from mirrorfeed.storage.databricks_volume import VolumeStore
 
@@ -132,9 +127,9 @@ def open_folder(path: str) -> Store:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a relative path is valid in a store.
+    """Return whether a relative path is valid in a store. The empty path is valid.
 
-    Empty parts, `.`, `..`, backslashes and null characters are not valid. The empty path is valid.
+    Empty parts, `.`, `..`, backslashes and null characters are not valid.
     """
     if not path:
         return True

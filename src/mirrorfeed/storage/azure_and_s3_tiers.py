@@ -1,7 +1,4 @@
-"""Read the access tiers of files in Azure storage and S3, and restore archived files. In S3, a restore creates a copy.
-
-boto3 is imported only for tables in S3. Databricks includes boto3.
-"""
+"""Access tiers and restores of files in Azure storage and S3. boto3 is imported only for S3."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Ti
 BATCH_SIZE = 256
 """Maximum number of blobs in one request to Azure."""
 _ACCOUNT_SUFFIXES = r"core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net"
-"""Domains of Azure storage accounts, as a regular expression. Hosts in other domains receive no token, because a
-catalog or a log could contain any host."""
+"""Domains of Azure storage accounts, as a regular expression. A host in another domain receives no token."""
 _S3_BUCKET = re.compile(r"s3[an]?://([^/]+)/", re.IGNORECASE)
 _ARCHIVE_CLASSES = ("GLACIER", "DEEP_ARCHIVE")
 _OTHER_CLASSES = {"STANDARD_IA": Tier.COOL, "ONEZONE_IA": Tier.COOL, "GLACIER_IR": Tier.COLD}
@@ -50,7 +46,7 @@ class AzureTiers(TierStore):
     """Blob endpoint, such as https://account.blob.core.windows.net."""
     container: str
     root: str
-    """Start of the URIs of all files in the container, such as abfss://container@account.dfs.core.windows.net/."""
+    """Prefix of the URIs of all files, such as abfss://container@account.dfs.core.windows.net/."""
     credential: Credential = field(default_factory=Default)
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
@@ -121,9 +117,9 @@ class AzureTiers(TierStore):
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:
-    """Return the tier of a blob, or `Tier.PENDING` if a restore of the blob is pending.
+    """Return the tier of a blob, or `Tier.PENDING` during a restore.
 
-    A blob without a tier has the account's default tier, which is never Archive. Such a blob counts as `Tier.HOT`.
+    A blob without a tier counts as `Tier.HOT`, because the default tier of an account is never Archive.
     """
     if str(blob.archive_status or "").startswith("rehydrate-pending"):  # the tier of a pending blob is still Archive
         return Tier.PENDING
@@ -170,7 +166,7 @@ class S3Tiers(TierStore):
     ) -> dict[str, str]:
         """Request copies in the class STANDARD, which expire after `days` (by default `DEFAULT_COPY_DAYS`).
 
-        If a copy exists, only its expiry time is changed. `to` has no effect. Returns the reasons for refused files, by
+        For an existing copy, changes only its expiry time. Ignores `to`. Returns the reason for each refused file, by
         URI.
         """
         client = self._client
@@ -229,7 +225,7 @@ class S3Tiers(TierStore):
 def facts_of(entry: Mapping[str, Any]) -> Facts:
     """Return tier, size and expiry time of an object in an S3 listing.
 
-    An archived object with a restored copy has the tier `Tier.HOT`, and the expiry time of the copy.
+    An archived object with a restored copy has the tier `Tier.HOT` and the expiry time of the copy.
     """
     storage_class, size = entry.get("StorageClass", "STANDARD"), entry.get("Size")
     if storage_class not in _ARCHIVE_CLASSES:

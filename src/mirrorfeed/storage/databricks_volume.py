@@ -1,9 +1,8 @@
 """A store in a Unity Catalog volume, through the Files API of the workspace.
 
-The API creates a file completely or not at all, inside and outside Databricks. The store does not use the mount below
-`/Volumes`, because the mount can neither create a file only if it is absent, nor rename a file atomically. The API
-cannot rename files: `rename` copies the file and then deletes the original. So only one publisher at a time can use a
-volume.
+Only one publisher at a time can use a volume, because the Files API cannot rename: `rename` copies the file and then
+deletes the original. The API creates a file completely or not at all, inside and outside Databricks. The store does not
+use the mount below `/Volumes`, because the mount cannot create a file only if it is absent.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from mirrorfeed.storage.errors import (
 _CHUNK = 2**20
 _log = logging.getLogger(__name__)
 _RENAMING = ".renaming-"
-"""Start of the name of a marker file. `rename` creates the marker, with the new path as content, and deletes it at the
-end."""
+"""Prefix of the marker file that exists during `rename`. The marker contains the new path."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +85,9 @@ class VolumeStore:
         return cast(BinaryIO, _Writer(self, path))
 
     def rename(self, path: str, new_path: str) -> None:
-        """Copy the file and delete the original.
+        """Copy the file and delete the original. A marker file exists until both are done.
 
-        A marker file exists until both are done. If the process ends earlier, `list` finds the marker and deletes the
-        original.
+        If the process ends earlier, `list` finds the marker and deletes the original.
         """
         marker = _marker(path)
         with self.open_read(path) as file:
@@ -168,8 +165,7 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether an interrupted `rename` copied this file to its new path. If so, also delete this file and the
-        marker file in which `rename` stored the new path."""
+        """Return whether an interrupted `rename` copied this file. If so, also delete this file and its marker file."""
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege

@@ -26,20 +26,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 API_VERSION = "2023-11-03"
-"""Version of the Azure storage API to request. All supported Azure libraries know this version. Before 2023-08-03, the
-API deletes only a part of a large folder."""
+"""Version of the Azure storage API. Versions before 2023-08-03 delete only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
-"""Matches an error message of the Azure libraries that shows a Python object before the cause. The group is the
-cause."""
+"""Matches a message of the Azure libraries that starts with a Python object. The group is the cause after it."""
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries requests that fail temporarily, within `limits`. Never retries a request whose `retry_total` is 0.
+    """Retries temporary failures within `limits`, also of writes. A request whose `retry_total` is 0 is never retried.
 
-    Also retries writes. This is safe, because every caller reads the storage again after a write.
-
-    The retry policies of the Azure libraries ignore `Retry-After` or status 429, limit attempts instead of time, and do
-    not retry a POST that may have been processed.
+    Retrying writes is safe, because every caller reads the storage again after a write. The policies of the Azure
+    libraries ignore `Retry-After` or status 429, limit attempts instead of time, or do not retry a POST that may have
+    been processed.
     """
 
     def __init__(self, limits: RetryLimits) -> None:
@@ -78,8 +75,7 @@ def _is_retryable(response: Any) -> bool:
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
     """Transport that raises `ServiceResponseError` for an incomplete response.
 
-    Python's HTTP library treats a response that ends within its headers as complete and without a body, so a folder
-    would appear empty.
+    Python's HTTP library accepts a response that ends within its headers as empty, so a folder would appear empty.
     """
 
     def send(self, request: Any, **options: Any) -> Any:
@@ -95,8 +91,7 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
 
 
 def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Return the options of an HTTP transport: certificates and timeouts. Also lets two Azure loggers log only
-    errors."""
+    """Return certificates and timeouts for an HTTP transport. Also makes two Azure loggers log only errors."""
     for name in ("transport", "policies.http_logging_policy"):
         log = logging.getLogger(f"azure.core.pipeline.{name}")
         if log.level == logging.NOTSET:  # the loggers write all headers, and each download that is then retried
@@ -109,8 +104,7 @@ def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, A
 
 
 def client_options(credential: Credential, ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Return the constructor arguments that all Azure storage clients share. Raises the errors of
-    `token_credential`."""
+    """Return the constructor arguments of every Azure storage client. Raises the errors of `token_credential`."""
     return {
         "credential": token_credential(credential, ca_bundle),
         "retry_policy": RetryPolicy(limits),
@@ -143,11 +137,10 @@ class HttpClient:
         unavailable: Callable[[str], Exception],
         is_retryable: Callable[[HttpResponse], bool] = _is_retryable,
     ) -> HttpResponse:
-        """Send a request and return the response, also if its status is an error.
+        """Send a request and return the response, also if its status is an error. A `body` is sent as JSON.
 
-        `body` is sent as JSON, unless it is None. `is_retryable` returns whether to repeat the request after a
-        response. Without a response, raises the error that `unavailable` creates from the reason. Raises
-        `LoginUnavailable` or `CredentialRefused` if the login fails.
+        `is_retryable` returns whether to repeat the request after a response. If there is no response, raises the error
+        that `unavailable` creates from the reason. Raises `LoginUnavailable` or `CredentialRefused` if the login fails.
         """
         request = HttpRequest(method, address)
         if body is not None:

@@ -1,7 +1,6 @@
-"""A store in a folder of a file system, for development, tests and the demo.
+"""A store in a local folder, for development, tests and the demo.
 
-Other users may also have files in the folder. So no call follows a symbolic link below the root, and only regular files
-are read.
+Calls follow no symbolic link below the root and read only regular files, because other users may use the folder.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ from mirrorfeed.storage.errors import (
 
 _log = logging.getLogger(__name__)
 _UNFINISHED = ".unfinished-"
-"""Prefix of files that do not have their final name yet, and of folders that are being deleted. Listings exclude
-both."""
+"""Prefix of unfinished files and of folders that are being deleted. Listings exclude both."""
 _LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
 _LEFTOVER_SECONDS = 7 * 24 * 3600
 """Age in seconds at which unfinished files are deleted. No run takes this long, so their process was killed."""
@@ -52,9 +50,9 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 def resolve(action: str, root: str, path: str) -> Path:
-    """Return the full path. Raises `PathOutside`, or `SymbolicLink` if a part below the root is a link.
+    """Return the full path of `path` below `root`.
 
-    The error shows `action`, a verb. The root may be a link, because the configuration contains the root.
+    Raises `PathOutside`, or `SymbolicLink` if a part below the root is a link. The errors show the verb `action`.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -68,8 +66,7 @@ def resolve(action: str, root: str, path: str) -> Path:
 
 
 def open_regular(place: Path) -> BinaryIO:
-    """Return a reader of a regular file. Raises `UnreadableFile` for any other file, such as a named pipe, without
-    waiting."""
+    """Return a reader of a regular file. Raises `UnreadableFile` at once for other files, such as a named pipe."""
     flags = os.O_NONBLOCK | os.O_NOFOLLOW
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -79,10 +76,9 @@ def open_regular(place: Path) -> BinaryIO:
 
 
 def arrow_files(folder: str | Path) -> Any:
-    """Return a PyArrow file system whose root is the folder of a Delta table.
+    """Return a PyArrow file system for the folder of a Delta table, to read rows with deltalake.
 
-    Use it to read rows with deltalake: with deltalake's own file system, a process of Python 3.12 often aborts when the
-    process ends.
+    With deltalake's own file system, a process of Python 3.12 often aborts when it ends.
     """
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem  # imported late: slow, and not needed for a store
 
@@ -130,10 +126,7 @@ class FolderStore:
         self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
-        """Write a temporary file, and rename it with `give_name`, which receives the temporary and the final path.
-
-        So the file is never incomplete under its final name. Returns the ETag of the file.
-        """
+        """Write a temporary file, rename it with `give_name(temporary path, final path)`, and return its ETag."""
         with self._call(action, path) as target:
             unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             _make_folders(target.parent)
@@ -219,8 +212,7 @@ class FolderStore:
 
 
 class _Writer(io.RawIOBase):
-    """Writer that converts each `OSError`, such as a full disk, to a storage error. After an error the file remains
-    incomplete."""
+    """Writer that converts each `OSError` to a storage error. After an error, the file remains incomplete."""
 
     def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
         self._store, self._path, self._file, self._failed = store, path, file, False
@@ -286,10 +278,7 @@ def _sync(folder: Path) -> None:
 
 
 def flush_to_disk(handle: int) -> None:
-    """Call `fsync` for a file descriptor, unless the file system does not support `fsync`.
-
-    Mounts that upload each file on close do not support `fsync`.
-    """
+    """Call `fsync` for a file descriptor. Ignores file systems without `fsync`, such as mounts that upload files."""
     try:
         os.fsync(handle)
     except OSError as error:
@@ -313,10 +302,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
-    """Give an unfinished file its final name. Raises `FileExistsError` if the name exists.
-
-    Atomic if the file system has hard links.
-    """
+    """Give a file its final name. Raises `FileExistsError` if the name exists. Atomic if there are hard links."""
     try:
         os.link(unfinished, target)
     except OSError as error:
@@ -331,10 +317,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _creation_time(path: str) -> int:
-    """Return the creation time of a folder in nanoseconds, or 0 if unknown.
-
-    ETags of folders contain this time, because inode numbers are reused.
-    """
+    """Return the creation time of a folder in nanoseconds, or 0 if unknown. Distinguishes reused inodes in ETags."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

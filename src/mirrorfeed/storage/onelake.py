@@ -33,7 +33,7 @@ from mirrorfeed.storage.request_retries import RetryLimits
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20
 _ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
-"""Options for a request that the Azure libraries must not repeat."""
+"""Options of a request that the Azure libraries must not repeat."""
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
@@ -45,8 +45,7 @@ def blob_endpoint(endpoint: str) -> str:
 
 @dataclass(frozen=True)
 class OneLakeStore:
-    """Store in a folder of a OneLake item. Contains no secret and no connection: every process opens its own
-    connections."""
+    """Store in a folder of a OneLake item. Contains no secret. Every process opens its own connections."""
 
     workspace: str
     """Workspace id."""
@@ -56,7 +55,7 @@ class OneLakeStore:
     endpoint: str = ENDPOINT
     """URL of the DFS endpoint."""
     ca_bundle: str | None = None
-    """File with the certificates to trust, for endpoints with their own certificate authority."""
+    """File with trusted certificates, for endpoints with their own certificate authority."""
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
     part_bytes: int = 8 * 2**20
     """Number of bytes to buffer before a part of a file is sent."""
@@ -165,8 +164,7 @@ class OneLakeStore:
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """Return the path of a file or folder in the workspace. Raises `PathOutside` for the root, which only Fabric
-        may change."""
+        """Return the path in the workspace. Raises `PathOutside` for the root, which only Fabric may change."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
@@ -178,10 +176,7 @@ class OneLakeStore:
         return False
 
     def _make_folder(self, path: str) -> None:
-        """Create a folder if it does not exist.
-
-        An unconditional request would change the ETag of an existing folder, and Fabric would drop the table.
-        """
+        """Create a folder only if it does not exist, because Fabric drops a table whose folder gets another ETag."""
         try:
             self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
         except HttpResponseError as error:
@@ -189,10 +184,9 @@ class OneLakeStore:
                 raise
 
     def _expect_landing_zone(self) -> None:
-        """Raise `WorkspaceMissing`, `DatabaseMissing` or `NotAnOpenMirror` if the landing zone does not exist.
+        """Check that the landing zone exists, because wrong ids would look like tables that were never published.
 
-        A process repeats the check only until it succeeds. Without this check, a landing zone with wrong ids would look
-        like a table that was never published.
+        Raises `WorkspaceMissing`, `DatabaseMissing` or `NotAnOpenMirror`. A successful check is not repeated.
         """
         clients = self._clients
         if clients.landing_zone_exists:
@@ -242,12 +236,11 @@ class _Clients:
     files: FileSystemClient
     blobs: ContainerClient
     landing_zone_exists: bool = False
-    """True after a successful check. False means that the landing zone was not checked yet."""
+    """True after a successful check, False before."""
 
 
 class _Writer:
-    """Writer that sends data whenever `part_bytes` are buffered, and the rest on close. After a failure the file
-    remains incomplete."""
+    """Writer that sends data in parts of `part_bytes`. After a failure, the file remains incomplete."""
 
     closed = False
 

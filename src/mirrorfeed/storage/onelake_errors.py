@@ -96,7 +96,7 @@ _NO_ITEM = {"ArtifactNotFound", "ItemNotFound", "FriendlyNameSupportDisabled"}
 _IN_USE = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsBeingDeleted"}
 _IN_USE_TEXT = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
 _CONTENT_DIFFERS = {"InvalidFlushPosition"}
-"""Error codes that mean that the file does not contain the sent data, so writing the data again can help."""
+"""Error codes for a file that does not contain the sent data. Writing the data again can help."""
 _REFUSED_STATUS = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 431}
 """HTTP statuses that depend on the request only, so retries do not help."""
 _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
@@ -108,14 +108,14 @@ class Response:
 
     status: int
     code: str
-    """Error name of the service, or an empty string."""
+    """Error code of the service, such as `PathAlreadyExists`, or an empty string."""
     message: str
     retry_after: str = ""
-    """Header `Retry-After` as received. Empty if it is missing."""
+    """Header `Retry-After` as received, or an empty string."""
     retry_seconds: float = 0.0
-    """Seconds to wait, from `retry_after`. 0 if the header is missing or invalid."""
+    """Seconds to wait, from `retry_after`. 0 if unknown."""
     refused: str = ""
-    """Header or query parameter, with its value, that the service does not accept. Empty if the service names none."""
+    """Header or query parameter that the service does not accept, with its value. Empty if none is named."""
 
     def __str__(self) -> str:
         text = ": ".join(part for part in (self.code, self.message) if part)
@@ -140,10 +140,7 @@ def parse_response(error: Any) -> Response:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds to wait from the header `Retry-After`, or None if the header is missing or invalid.
-
-    `now` is needed because the header may contain a date.
-    """
+    """Return the wait in the header `Retry-After` as seconds from `now`, or None if it is missing or invalid."""
     text = headers.get("Retry-After") or ""
     try:
         return max(0.0, float(text))
@@ -156,18 +153,14 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 
 
 def is_paused(code: str, message: str) -> bool:
-    """Return whether an error response means that the Fabric capacity is paused, so that retries cannot help.
-
-    A busy capacity is not paused.
-    """
+    """Return whether an error response means that the Fabric capacity is paused. A busy capacity is not paused."""
     return bool(_PAUSED.search(code) or _PAUSED.search(message))
 
 
 def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
-    """Return, but do not raise, the error for an error response.
+    """Return the error to raise for an error response. Its message shows the verb `action` and `address`.
 
-    The message shows `action` and `address`, the verb and the object of the request. `new_address` is the address that
-    the request would have created, or None.
+    `new_address` is the address that the request would have created, or None.
     """
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):

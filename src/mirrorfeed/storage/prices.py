@@ -1,4 +1,4 @@
-"""Prices of storage and restores from a file of the user, and the monthly storage cost."""
+"""Prices of storage and restores, read from a JSON file, and the monthly storage cost."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class Prices(_Model):
         return self.high if priority.upper() == "HIGH" else self.standard
 
     def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:
-        """Return the monthly cost of storing these bytes, and the saving. Returns None without storage prices.
+        """Return the monthly storage cost and the saving, or None without storage prices.
 
-        `copied_bytes` is the part of `archived_bytes` that also has a restored copy. `hot_bytes` includes the copies.
+        `copied_bytes` is the size of archived files that also have a restored copy. `hot_bytes` includes these copies.
         """
         if self.stored is None:
             return None

@@ -1,6 +1,6 @@
-"""Retries of requests: limits, pauses, a counter, and new files whose creation is never repeated.
+"""Retries of requests: limits, pauses, a counter, and writers of new files.
 
-A request that creates a file may still take effect after it failed. So the next attempt uses another name.
+A failed request may still create its file later, so each attempt to create a file uses another name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RetryLimits:
     """Limits of retries. Stores contain their limits, so that executors use the same limits."""
 
     seconds: float = 120.0
-    """Seconds after the first attempt until which another attempt may start."""
+    """Seconds after the first attempt in which another attempt may start."""
     connections: int = 4
     """Maximum number of attempts to reach a server that never responded, so that a wrong address fails quickly."""
     first_pause: float = 0.5
@@ -41,7 +41,7 @@ NO_RETRIES = RetryLimits(seconds=0.0)
 
 
 class RetryBudget:
-    """Counter of the attempts of one call, with limits. The time limit starts when the object is created."""
+    """Limits the attempts of one call. The time limit starts when the object is created."""
 
     def __init__(self, limits: RetryLimits) -> None:
         self._limits, self._deadline = limits, time.monotonic() + limits.seconds
@@ -50,8 +50,7 @@ class RetryBudget:
     def wait(self, retry_after: float | None = None, *, reached: bool = True) -> bool:
         """Wait before the next attempt and return True, or return False at once if no attempt remains.
 
-        `retry_after` is the wait in seconds that the server requests. `reached` is False if no server responded. Pauses
-        double, and vary from half to all of their length, so that many clients do not retry at the same time.
+        `retry_after` is the wait in seconds that the server requests. `reached` is False if no server responded.
         """
         self._attempts += 1
         self._unreached += not reached
@@ -93,10 +92,9 @@ WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Call a function that writes, and return its error if it is one of `WRITE_ERRORS`, otherwise None.
+    """Call a function that writes. Return its error if it is one of `WRITE_ERRORS`, otherwise None.
 
-    The result does not show whether the write took effect: callers read the storage again in both cases. Other errors
-    are raised.
+    In both cases, callers must read the storage to see whether the write took effect.
     """
     try:
         call(*args, **kwargs)
@@ -106,10 +104,9 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
 
 
 def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
-    """Create a file with a new name, and return its path and its writer.
+    """Create a file with a new name, and return its path and writer. Each attempt calls `new_path` for another path.
 
-    Each attempt calls `new_path`, which must return another path at every call. Raises `StoreUnavailable` if the
-    retries of the store are used up.
+    Raises `StoreUnavailable` after the retry limits of the store.
     """
 
     def attempt() -> tuple[str, BinaryIO]:
@@ -124,10 +121,9 @@ def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
 
 
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
-    """Call `attempt` until it succeeds, and return its result. Retries only `StoreUnavailable`.
+    """Call `attempt` until it succeeds, and return its result. Each attempt must send a different request.
 
-    For requests that must never be repeated: each attempt must send a different request. Raises `StoreUnavailable`
-    after the retry limits of the store.
+    Retries only `StoreUnavailable`, and raises it after the retry limits of the store.
     """
     budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES))
     while True:
@@ -141,8 +137,8 @@ def retry_new(store: Store, attempt: Callable[[], T]) -> T:
 class NewFile:
     """Writer of a new file, opened with `open_new`. Counts the bytes and computes their SHA-256.
 
-    A small file is also created empty and then filled, although one request could create the complete file. If the
-    network delivered such a request again after the file was renamed, the file would exist again and count as staged.
+    Even a small file is created empty and then filled. If the network repeated a request with the complete file after
+    the file was renamed, a second, staged file would exist.
     """
 
     closed = False
@@ -153,7 +149,6 @@ class NewFile:
 
     @property
     def name(self) -> str:
-        """Last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property

@@ -38,7 +38,7 @@ class Priority(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Tier, size and times of a file, as the storage reports them."""
+    """Tier, size and times of a file."""
 
     tier: Tier
     bytes: int | None = None
@@ -50,10 +50,10 @@ class Facts:
 
 
 class TierStore(Protocol):
-    """Storage that shows the access tiers of files (hot, cool, cold, archive) and restores archived files.
+    """Storage that reports the access tiers of files and restores archived files.
 
-    Each file is named by the URI that Spark uses. Methods raise `TiersUnavailable` if the storage fails, and
-    `OtherPlace` for a file in another storage.
+    Files have the URIs that Spark uses. Methods raise `TiersUnavailable`, or `OtherPlace` for a file in another
+    storage.
     """
 
     @property
@@ -72,18 +72,16 @@ class TierStore(Protocol):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request the restore of archived files. Returns the reasons for the files that the storage refused, by URI.
+        """Request the restore of archived files, which takes hours. Return the reason for each refused file, by URI.
 
-        A restore takes hours after this method returns. Files that are pending or restored can be requested again. If
-        `restores_copies` is True, copies expire after `days`, and `to` is ignored. Otherwise files are moved to the
-        tier `to`, and `days` is ignored.
+        Files that are pending or restored can be requested again. If `restores_copies` is True, copies expire after
+        `days`, and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
         ...
 
 
 def tiers_at(location: str) -> TierStore | None:
-    """Return the tier store for the URI of a table or file, or None if the URI is neither in Azure storage nor in
-    S3."""
+    """Return the tier store for the URI of a table or file, or None if it is not in Azure storage or S3."""
     # Imported late: the cloud libraries are slow to import, and few runs need them.
     from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
 
