@@ -198,9 +198,9 @@ def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
 
 
 def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> Iterator[Finding]:
-    """Yield the findings about columns without a type, and about types that a mirrored table cannot store.
+    """Yield findings for columns without a type, and for types that a mirrored table cannot store.
 
-    `typeless` has the columns without a type that are already reported. This function adds to the set.
+    `typeless` has the untyped columns that are already reported. This function adds the new ones.
     """
     for column in columns:
         decimal = _DECIMAL.fullmatch(column.type or "")
@@ -232,11 +232,10 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
 def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Yield the findings about columns that differ from earlier files or from SchemaDefinition.
+    """Yield findings for columns that differ from SchemaDefinition or from earlier files.
 
-    `known` has the declared columns and the columns of earlier files, by name without case. This function updates
-    `known`, so a change is reported only in the first file. Only a missing column that is not nullable is reported in
-    every file.
+    `known` has the declared and earlier columns, by name without case. This function updates `known`, so that a change
+    is reported only once. A missing column that is not nullable is reported for every file.
     """
     current, is_first_file = dict[str, Column](), not known
     for column in columns:

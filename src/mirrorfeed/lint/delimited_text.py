@@ -1,8 +1,8 @@
 """Decompress delimited text, and split it into rows of values. Also the lint rules for text files (MF6xx).
 
 In a quoted value, the escape character escapes itself and the quote. If both are the same character, quotes are
-doubled. In a value without quotes, the escape character escapes separators, line breaks, the quote and itself. Before
-other characters, the escape character is an ordinary character.
+doubled. In a value without quotes, it escapes separators, line breaks, the quote and itself. Before other characters,
+it is an ordinary character.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 """Bytes to read at once."""
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum ratio of decompressed to compressed bytes. An instruction of two bytes repeats at most 64 bytes."""
+"""Maximum ratio of decompressed to compressed bytes. Two compressed bytes can produce at most 64 bytes."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -82,7 +82,7 @@ class TextFault:
 
 
 class Unsplittable(Exception):
-    """Raised if the rest of a text cannot be split into values."""
+    """Raised if the rest of a text cannot be split into values. `fault` is the reason."""
 
     def __init__(self, fault: TextFault) -> None:
         super().__init__(fault.detail)
@@ -96,11 +96,10 @@ class UnreadableText(OSError):
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Return the decompressed content of a text file in pieces.
+    """Return the decompressed content of a text file in pieces. Its first bytes show the compression.
 
-    The first bytes of the file select the compression. If they do not, the suffix `.snappy` of `name` selects Hadoop's
-    Snappy. Raises `UnreadableText` for a truncated file or an unsupported compression, and another `OSError` for a
-    damaged file.
+    Hadoop's Snappy has no such bytes, so the suffix `.snappy` of `name` selects it. Raises `UnreadableText` for a
+    truncated file or an unsupported compression, and another `OSError` for a damaged file.
     """
     head = file.read(len(_FRAMED))
     file.seek(0)
@@ -182,10 +181,7 @@ def _snappy(data: bytes) -> bytes:
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Yield decoded text without a byte order mark.
-
-    At an invalid byte, yields the text before it and then raises `UnicodeError`.
-    """
+    """Yield decoded text without a byte order mark, up to an invalid byte, which raises `UnicodeError`."""
     decoder = codecs.getincrementaldecoder(encoding)()
     started = False
     for piece in chain(data, [b""]):
@@ -201,9 +197,9 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
-    """Yield each row as a list of its values, the header first. NULL is None. A header has no NULL.
+    """Yield the values of each row, the header first. NULL is None, except in the header.
 
-    Values without quotes can contain line breaks, other than the row separator, only with `allow_line_breaks` or if the
+    A value without quotes can contain line breaks other than the row separator if `allow_line_breaks` is set or the
     dialect has no quote character. Raises `Unsplittable` at a row that cannot be split.
     """
     splitter = _Splitter(dialect, None, allow_line_breaks=False)
@@ -228,7 +224,7 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
 def _read_more(source: Iterator[str], count: int) -> str:
     """Return more than `count` characters of `source`, or all that remain.
 
-    `split` reads as many characters as its unfinished row has, so a long row is not split again for each piece of text.
+    `split` reads as many characters as its unfinished row has, so that it rarely splits a long row again.
     """
     parts: list[str] = []
     length = 0
@@ -258,10 +254,10 @@ class _Splitter:
         self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
-        """Read the row that starts at index `at` of `text`. Returns its values, the index after the row, and True.
+        """Read the row at index `at` of `text`. Return its values, the index after the row, and True.
 
         If a value has no end in `text`, returns the values before it, the index where it starts, and False. `ended` is
-        True if no text follows after `text`: then the last row needs no row separator.
+        True if `text` is the end of the file: then the last row needs no row separator.
         """
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []
@@ -281,7 +277,7 @@ class _Splitter:
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
         """Return the reason why the value at `at` has no end, or None if the end may follow after `text`.
 
-        The row starts at `row` and has the number `number`. `ended` is True if no text follows after `text`.
+        The value is in the row that starts at `row` and has the number `number`. `ended` is True if no text follows.
         """
         if len(text) - row > MAX_ROW_LENGTH:
             return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")

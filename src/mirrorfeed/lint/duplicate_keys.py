@@ -1,7 +1,7 @@
 """Find rows that insert a key that the table already has, with bounded memory.
 
-Fabric does not check for such rows, so the mirror then has the key twice. Each row is stored as a digest of its key and
-its row marker. The digest selects one of several temporary files, so only one part of the keys is in memory at a time.
+Fabric does not check for duplicate keys. Each row is stored as a digest of its key, and its row marker. The digest
+selects one of several temporary files, so that only a part of the keys is in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT
 
 _PARTS = 64
 _IN_MEMORY = 256 << 10
-"""Maximum bytes of each temporary file to keep in memory. A larger file is written to disk."""
+"""Maximum bytes of each temporary file in memory. A larger file is written to disk."""
 _DIGEST = 16
 KEY_ROW = Struct(f"{_DIGEST}sb")
 """Format of a packed row: digest of the key, and row marker."""
@@ -28,9 +28,9 @@ _NO_KEY = bytes(_DIGEST)
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Return the keys and row markers of rows as bytes, each row in the format `KEY_ROW`.
+    """Return the keys and row markers as bytes, with each row in the format `KEY_ROW`.
 
-    `markers` is None if the file has no row marker.
+    `markers` is None without a row marker.
     """
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)
@@ -48,8 +48,8 @@ def _marker(value: object) -> int:
 class KeyIndex:
     """Index of the keys in the data files of one table. Context manager that deletes its temporary files on exit.
 
-    For each file, in the order in which Fabric applies the files, call `begin`, `add` and `end`. A missing or
-    unreadable file may delete keys, so keys before such a file are not compared with keys after the file.
+    Call `begin`, `add` and `end` for each file, in the order in which Fabric applies the files. A missing or unreadable
+    file may delete keys, so keys before such a file are not compared with keys after it.
     """
 
     upserts: bool
@@ -58,8 +58,7 @@ class KeyIndex:
     def __post_init__(self) -> None:
         self._parts = [SpooledTemporaryFile(_IN_MEMORY) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """By number in the index: name of each completely read file, and number of missing or unreadable files
-        before."""
+        """Name of each complete file and number of incomplete files before it, by number in the index."""
         self._file = self._row = self._period = 0
 
     def __enter__(self) -> KeyIndex:
@@ -70,7 +69,7 @@ class KeyIndex:
             part.close()
 
     def begin(self) -> None:
-        """Start the next file. Discards the rows of the previous file if `end` was not called for that file."""
+        """Start the next file. If `end` was not called for the previous file, discards its rows."""
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
@@ -81,7 +80,7 @@ class KeyIndex:
                 self._parts[digest[0] % _PARTS].write(_STORED.pack(digest, marker, self._file, self._row))
 
     def end(self, name: str, rows: int | None) -> None:
-        """End the current file. Its rows are discarded if `add` did not receive all of them.
+        """End the current file `name`. Discards its rows unless `add` received all of them.
 
         `rows` is the number of rows in the file, or None if the file is missing or was not read.
         """
@@ -91,10 +90,7 @@ class KeyIndex:
             self._period += 1
 
     def duplicates(self) -> Mapping[str, Duplicates]:
-        """Return the rows that insert a key that the table already has, by file name.
-
-        Files without such rows are left out.
-        """
+        """Return the rows that insert a key that the table already has, by name of each file with such rows."""
         duplicates: dict[str, Duplicates] = {}
         unmarked = UPSERT if self.upserts else INSERT
         for part in self._parts:

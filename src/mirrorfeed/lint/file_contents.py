@@ -1,7 +1,7 @@
 """Read the columns of Parquet and text files, and count rows by row marker, NULLs and invalid texts.
 
-Of a Parquet file, reads the footer, and in batches the keys, row markers, texts and columns that must not be NULL. The
-Parquet library can crash on a damaged file, so a child process reads Parquet files (`isolated_parquet_reader`).
+Of a Parquet file, only the footer and the needed columns are read: keys, row markers, texts and columns that must not
+be NULL. The Parquet library can crash on a damaged file, so this happens in a child process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
 _MAX_MARKERS = 1000
-"""Maximum number of different row markers to count separately. Other markers are counted as `other values`."""
+"""Maximum number of different row markers to count separately. All others are counted as `other values`."""
 _MAX_MARKER_LENGTH = 100
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _TYPE_NAMES = {
@@ -37,7 +37,7 @@ _TYPE_NAMES = {
     "BSON": "binary",
     "UNKNOWN": TYPELESS,
 }
-"""Type names in findings, by Parquet type. A type that is not listed has its Parquet name in lower case."""
+"""Type names in findings, by Parquet type. Other types have their Parquet name in lower case."""
 
 
 def read_parquet(
@@ -92,10 +92,7 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether a column chunk ends beyond the data of the file, or all chunks together are larger than the data.
-
-    Positions and lengths of chunks are those in the footer. `size` is the size of the file in bytes.
-    """
+    """Return whether a column chunk, or all chunks together, exceed the data of a file of `size` bytes."""
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)
@@ -107,10 +104,7 @@ def _reaches_past_end(metadata: Any, size: int) -> bool:
 
 
 def _columns(parquet: Any) -> Iterator[Column]:
-    """Yield the top-level columns with their Parquet types.
-
-    Ignores the Arrow schema in the file's metadata, because other readers ignore this schema too.
-    """
+    """Yield the top-level columns with their Parquet types. Ignores the Arrow schema, as other readers do."""
     leaf = 0
     for field in parquet.schema_arrow:
         type_ = field.type
@@ -146,7 +140,7 @@ def _type_name(column: Any) -> str:
 
 
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
-    """Return the names of the columns to read: keys, the row marker, texts, and nullable `required` columns.
+    """Return the names of the columns to read: keys, row marker, texts, and nullable `required` columns.
 
     Leaves out names that occur more than once.
     """
@@ -235,10 +229,7 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return the keys and row markers of a batch, packed by `key_rows`.
-
-    Returns empty bytes if a value cannot be converted to Python.
-    """
+    """Return the keys and row markers of a batch, packed by `key_rows`. Empty if Python cannot represent a value."""
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None
@@ -248,10 +239,7 @@ def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
 
 
 def _comparable(values: Any) -> Any:
-    """Return text as bytes, and dates and times as integers, because Python does not support all of their values.
-
-    Returns values of other types unchanged.
-    """
+    """Return text as bytes, and dates and times as integers, because Python cannot represent all of their values."""
     if is_text(values.type):
         return values.cast(pa.large_binary())
     if pa.types.is_temporal(values.type):

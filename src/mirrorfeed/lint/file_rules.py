@@ -119,7 +119,7 @@ _UNREADABLE = {
 def form_of(name: str, settings: Settings) -> str | None:
     """Return the format of a data file, `PARQUET` or `TEXT`, by its name and the settings of the table.
 
-    Returns None if the extension does not match the settings, or if the name is that of a temporary file.
+    Returns None for a temporary file, or if the extension does not match the settings.
     """
     match = _NAME.fullmatch(name)
     if not match or _UNFINISHED.fullmatch(name):

@@ -139,7 +139,7 @@ _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", r
 
 
 def find_tables(root: Folder) -> list[Folder]:
-    """Return the folders of all tables, including tables in a schema folder whose name does not end in `.schema`."""
+    """Return the folders of all tables, also in a schema folder whose name does not end in `.schema`."""
     return [table for folder in root.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
@@ -178,8 +178,7 @@ def _has_suffix(name: str) -> bool:
 def _is_schema(folder: Folder) -> bool:
     """Return whether a folder is a schema folder.
 
-    The name of a schema folder ends in `.schema`, or the folder contains no files and a subfolder with
-    `_metadata.json`.
+    Its name ends in `.schema`, or it contains a subfolder with `_metadata.json` and no files.
     """
     has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
     return _has_suffix(folder.path) or has_tables
@@ -215,7 +214,7 @@ class _PartnerEvents(_Strict):
 
 
 def check_partner_events(data: bytes | None) -> Iterator[Finding]:
-    """Yield the findings about the content of `_partnerEvents.json`, or none if `data` is None."""
+    """Yield findings for the content of `_partnerEvents.json`, or none if `data` is None."""
     if data is None:
         return
     try:
@@ -236,10 +235,7 @@ def check_partner_events(data: bytes | None) -> Iterator[Finding]:
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
-    """Yield the findings about staged files and the log of mirrorfeed.
-
-    Also compares the keys and data files of the table with the newest record of the log.
-    """
+    """Yield findings for leftover files, and for keys and data files that differ from mirrorfeed's newest record."""
     staged = re.compile(rf"_.*\.{re.escape(table.settings.extension)}(?:\.\w+)?", re.IGNORECASE)
     for name in table.ignored:
         if _STAGED.fullmatch(name) or staged.fullmatch(name):

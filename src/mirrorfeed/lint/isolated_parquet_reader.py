@@ -1,8 +1,8 @@
 """Read Parquet files of any publisher in a child process with limits on time and memory.
 
 On a damaged file, the Parquet library can abort its process, run forever, or allocate unlimited memory. The child
-(`serve`) opens no data files. It requests bytes of the file that the parent opened, and sends back columns and counts.
-The child sends JSON, so a response cannot run code in the parent.
+(`serve`) opens no data files, but requests bytes of the file from the parent. It returns columns and counts as JSON, so
+a response cannot run code in the parent.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from mirrorfeed.lint.specification import ReadFailure
 _SECONDS = 60.0
 """Time limit for an empty file. The time in which the child waits for bytes does not count."""
 _BYTES_PER_SECOND = 10 << 20
-"""Speed that the time limit assumes: a file has its size divided by this speed as additional seconds."""
+"""Minimum speed of the child. The time limit grows by the file's size divided by this speed."""
 _KEY_BYTES_PER_SECOND = 1 << 20
-"""Speed that the time limit assumes if the child also sends keys."""
+"""Minimum speed of the child if it also sends keys."""
 _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment variables that limit the child to one thread. Each thread would use part of the limited address space."""
+"""Environment variables that limit the child to one thread. Each thread uses part of the limited address space."""
 _MAX_ANSWER_BYTES = 64 << 20
 _PROGRAM = "from mirrorfeed.lint.isolated_parquet_reader import serve; serve()"
 _MEMORY = 4 << 30
@@ -47,7 +47,7 @@ _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 class IsolatedParquetReader:
     """Reads Parquet files in a child process. Context manager that ends the child process on exit.
 
-    Starts the child process for the first file, and a new child process after a crash.
+    Starts a child process for the first file and after each crash.
     """
 
     def __init__(self, seconds: float = _SECONDS, program: str = _PROGRAM) -> None:
@@ -137,7 +137,7 @@ class IsolatedParquetReader:
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
         """Send `data` to the child and return the next line of its output.
 
-        Kills the child when its time limit is over. The line is empty or incomplete if the child ended.
+        Kills the child after its time limit. The line is empty or incomplete if the child ended.
         """
         assert child.stdin
         assert child.stdout
@@ -154,10 +154,7 @@ class IsolatedParquetReader:
             self._left -= time.monotonic() - started
 
     def _stop(self) -> str:
-        """Kill the child and return the reason why it ended, as text for a finding.
-
-        Returns an empty string if no child is running.
-        """
+        """Kill the child. Return why it ended, as text for a finding, or an empty string if no child is running."""
         child, self._child = self._child, None
         if child is None:
             return ""
@@ -225,7 +222,7 @@ class _Remote(io.RawIOBase):
 
 
 def _limit(name: str, maximum: int) -> None:
-    """Set the limit `name` of this process to `maximum`. Does nothing if the operating system has no such limit."""
+    """Set the limit `name` of this process to `maximum`, unless the operating system has no such limit."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -11,7 +11,7 @@ from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.specification import Column, Finding, ReadFailure, Settings
 
 TYPELESS = "null"
-"""Type name of a Parquet column without a type. Writers that infer types write such a column if all values are NULL."""
+"""Type name of a Parquet column without a type. Some writers create such a column if all values are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,15 @@ class Contents:
     markers: Mapping[str, int] = field(default_factory=dict)
     """Number of rows by row marker, as text or `NULL`. Empty if the file has no row marker."""
     first_unknown_marker: int = 0
-    """Number of the first row with an unknown row marker, or 0 if there is none. Rows start at 1."""
+    """Row number, from 1, of the first unknown row marker. 0 if there is none."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, by key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """Length of the longest text or binary value in bytes, by key column."""
     faults: tuple[TextFault, ...] = ()
-    """First violation of each rule for delimited text. Rows after text that cannot be split into values are not
-    read."""
+    """First violation of each rule for delimited text. Rows after text that cannot be split are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
-    """Number of the first row with text that is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
+    """Row number, from 1, of the first text that is not valid UTF-8, by column of a Parquet file."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, except deletes, by Parquet column that is not nullable in the first file."""
 
@@ -54,9 +53,8 @@ class Duplicates:
     """Rows of a data file that insert a key that the table already has."""
 
     rows: int
-    """Number of these rows."""
     first: int
-    """Number of the first of these rows. Rows start at 1."""
+    """Row number, from 1, of the first of these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class DataFile:
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """None if the file is empty, does not have the name of a data file, or was consumed after the listing."""
+    """None if the file is empty, is not named like a data file, or was consumed after the listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +75,9 @@ class Log:
     id: str | None
     """Id in `log.json`. None if the table has no readable `log.json`."""
     finding: Finding | None = None
-    """Finding if `log.json` or the newest record cannot be read, otherwise None."""
+    """Finding if `log.json` or the newest record cannot be read."""
     newest: Record | None = None
-    """Newest record. None if the log has no record, or if the record cannot be read."""
+    """Newest record. None if there is no record, or if it cannot be read."""
     staged: tuple[str, ...] = ()
     """Names of staged files, listed after the newest record was read."""
     others: tuple[str, ...] = ()
@@ -100,8 +98,7 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """Names of the files in a second listing, made after the log was read and before `processed`. Empty if the log has
-    no readable record."""
+    """File names in a second listing, after the log was read and before `processed`. Empty if no record is readable."""
     processed: Mapping[str, str] = field(default_factory=dict)
     """Files that Fabric has consumed: name of the subfolder, by file name."""
     scratch: tuple[str, ...] = ()
@@ -122,4 +119,4 @@ class Folder:
     files: tuple[str, ...] = ()
     """Names of files, including ignored files."""
     folders: tuple[Folder, ...] = ()
-    """Subfolders that Fabric does not ignore. Always empty at the second level below the root folder."""
+    """Subfolders that Fabric does not ignore. Empty at the second level below the root folder."""

@@ -45,7 +45,7 @@ from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Maximum total bytes of a table's data files up to which duplicate keys are always searched."""
+"""Maximum total bytes of a table's data files for which duplicate keys are always searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Report:
 def lint(store: Store, check_keys: bool = False) -> Report:
     """Check all tables of a landing zone and return a report with all findings.
 
-    Holds the listing and counts of only one table in memory. Searches for duplicate keys in tables with at most
-    `MAX_BYTES_BY_DEFAULT` of data files, or in all tables with `check_keys`. Raises `ReaderNotStarted` if the process
+    Searches for duplicate keys in tables with at most `MAX_BYTES_BY_DEFAULT` of data files, or in all tables with
+    `check_keys`. Holds the listing and counts of only one table in memory. Raises `ReaderNotStarted` if the process
     that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
@@ -93,18 +93,17 @@ def lint(store: Store, check_keys: bool = False) -> Report:
 
 
 def check_root(root: Folder, partner_events: bytes | None = None, scratch: Iterable[str] = ()) -> list[Finding]:
-    """Return the findings about folder names, files outside of tables, `_partnerEvents.json` and the root's
-    `_scratchPad`.
+    """Return the findings for folder names, misplaced files, `_partnerEvents.json` and the root's `_scratchPad`.
 
-    `partner_events` is the content of `_partnerEvents.json`, or None if the file is missing. `scratch` has the names of
-    the files in `_scratchPad`.
+    `partner_events` is the content of `_partnerEvents.json`, or None without this file. `scratch` has the names of the
+    files in `_scratchPad`.
     """
     staged = [folder_rules.IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
     return [*folder_rules.check_partner_events(partner_events), *staged, *folder_rules.check_folders(root)]
 
 
 def check_table(table: Table) -> list[Finding]:
-    """Return the findings about a table, its metadata file and its data files, sorted by path."""
+    """Return the findings for a table, its metadata file and its data files, sorted by path."""
     rules = check_files, check_columns, check_markers, folder_rules.check_leftovers
     findings = [*table.metadata_findings, *chain.from_iterable(check(table) for check in rules)]
     return sorted(findings, key=lambda finding: finding.file)
@@ -226,9 +225,9 @@ def _read_log(store: Store, folder: str) -> Log:
 
 
 def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | None]:
-    """Return the newest record of the log in `folder`, or the finding if the record cannot be read.
+    """Return the newest record of the log in `folder`, or the finding if it cannot be read.
 
-    Both are None if the log has no records.
+    Both are None without records.
     """
     numbers = [number for name in _names(store, folder) if (number := record_number(name))]
     path = f"{folder}/{record_name(max(numbers, default=0))}"
@@ -248,7 +247,7 @@ def _names(store: Store, folder: str) -> tuple[str, ...]:
 
 
 def _entries(store: Store, folder: str) -> list[Entry]:
-    """Return the entries of a folder. Returns an empty list if the folder is missing or a symbolic link."""
+    """Return the entries of a folder. Empty if the folder is missing or a symbolic link."""
     try:
         return store.list(folder)
     except SymbolicLink:

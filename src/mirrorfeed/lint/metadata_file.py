@@ -1,8 +1,8 @@
 """Read the settings in `_metadata.json` of any publisher, and the lint rules for this file.
 
-Data files are checked even if a setting is invalid. If an invalid value can mean only one thing, such as the text
-"true", the setting has this meaning, otherwise its default. Lint reports all invalid values. The local replica refuses
-the file only if the meaning of a value is not clear.
+An invalid value does not stop the check of data files. If it can mean only one thing, such as the text "true", the
+setting has this meaning, otherwise its default. Lint reports all invalid values. The local replica refuses the file
+only if the meaning of a value is not clear.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mirrorfeed.lint.specification import (
 
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
-"""Names of the property with the keys. The specification uses the second name in its sample of delimited text."""
+"""Names of the property with the keys. The second name is from the specification's sample of delimited text."""
 _FORMATS = ("DelimitedText", "CSV", "Parquet")
 _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
@@ -50,7 +50,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "QuoteCharacter": ('"', "'", ""),
     "EscapeCharacter": ("\\", "/", '"', ""),
 }
-"""Options of delimited text with their allowed values. The first value is the default."""
+"""Options of delimited text with their allowed values, the default first."""
 OPTION_NAMES = ("FirstRowAsHeader", *OPTIONS, "NullValue", "Encoding")
 
 UNREADABLE = error(
@@ -154,13 +154,13 @@ MANY_KEYS = advice(
 class Deviation(NamedTuple):
     finding: Finding
     is_clear: bool
-    """True if the metadata has only one possible meaning despite the deviation. The settings then have this meaning."""
+    """True if the metadata has only one possible meaning. The settings then have this meaning."""
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the name of the metadata file among the file `names` of a table, or None if there is no such name.
+    """Return the name of the metadata file among `names`, or None.
 
-    Returns a misspelled name only if `_metadata.json` is missing: in another case, without `_` or without `.json`.
+    Accepts a misspelled name only without `_metadata.json`: in another case, without `_` or without `.json`.
     """
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=None)
@@ -169,7 +169,7 @@ def find_metadata_name(names: Iterable[str]) -> str | None:
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
     """Return the settings in a metadata file, and its deviations from the specification.
 
-    Returns default settings if `data` is not a JSON object. `file` is the path to show in findings.
+    If `data` is not a JSON object, the settings are defaults. Findings show the path `file`.
     """
     try:
         properties = load_object(data)
@@ -210,10 +210,10 @@ class _Reader:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
     def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
-        """Return the properties that are in `names`, and report all others.
+        """Return the properties in `names`, and report all others with the rule `unknown`.
 
-        A name in another case is reported as misspelled, and returned as the correct name, so that no other rule
-        reports a missing property. `unknown` is the rule that reports the remaining names.
+        A name in another case is reported as misspelled and returned in its correct case, so that no other rule reports
+        a missing property.
         """
         known = {name: value for name, value in properties.items() if name in names}
         for name in [name for name in properties if name not in names]:
@@ -234,10 +234,10 @@ class _Reader:
         meanings: Mapping[str, Any] = MappingProxyType({}),
         allowed: str = "",
     ) -> Any:
-        """Return the value of a property. Returns `default` if the property is missing, null or invalid.
+        """Return the value of a property, or `default` if the property is missing, null or invalid.
 
-        Reports an invalid value with `rule`. `meanings` maps invalid texts in lower case to the values that they
-        clearly mean, which are returned instead. The finding shows `allowed`, a sentence.
+        Reports an invalid value with `rule`; the finding shows the sentence `allowed`. If `meanings` has the value in
+        lower case, returns the meaning instead of `default`.
         """
         value = properties.get(name, default)
         if name not in properties or is_valid(value):
@@ -299,8 +299,8 @@ class _Reader:
     def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
         """Return the value of an option, or the first of the allowed `values` if the option is missing or invalid.
 
-        Reports an invalid value. Some publishers write a line break or a tab as a backslash and a letter. This is
-        reported, and the character is returned.
+        Reports an invalid value. Some publishers write a line break or a tab as a backslash and a letter. The character
+        is then returned, and the deviation is reported.
         """
         meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
         allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
@@ -342,7 +342,7 @@ class _Reader:
 
 
 def python_encoding(name: object) -> str | None:
-    """Return the name by which Python decodes the text encoding `name`, or None if the encoding is not supported."""
+    """Return Python's name of the text encoding `name`, or None if the encoding is not supported."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

@@ -1,9 +1,8 @@
 """Names and values of the open mirroring specification, settings of a table, and the classes of rules and findings.
 
 Shares no definitions with the publisher (`landing`), so that lint and the local replica find mistakes of the publisher.
-
-The code of a rule never changes. The first of its three digits is the subject: 1 folders, 2 `_metadata.json`, 3 files,
-4 columns and keys, 5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` describes all other codes.
+The code of a rule never changes. Its first digit is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and
+keys, 5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` describes all other codes.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def is_ignored(name: str) -> bool:
 class Column:
     name: str
     type: str | None
-    """For declared columns, the `DataType` in SchemaDefinition. Otherwise the name of the type in Delta or, if Delta
-    does not have the type, in Parquet. None for an undeclared column of delimited text."""
+    """`DataType` in SchemaDefinition for a declared column. Otherwise the type name in Delta or, if Delta lacks the
+    type, in Parquet. None for an undeclared column of delimited text."""
     nullable: bool = True
 
 
@@ -70,7 +69,7 @@ class Settings:
 
     keys: tuple[str, ...] = ()
     by_time: bool = False
-    """True if Fabric applies files in the order of their modification times, False for the order of their numbers."""
+    """True if Fabric applies files by modification time, False if by number."""
     upserts: bool = False
     """True if rows without a marker are upserts."""
     text: bool | None = None
@@ -78,7 +77,7 @@ class Settings:
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
     declared: tuple[Column, ...] | None = None
-    """Columns of SchemaDefinition, which may include the row marker. None if SchemaDefinition is missing or invalid."""
+    """Columns of SchemaDefinition, also the row marker if declared. None if SchemaDefinition is missing or invalid."""
 
 
 class _DuplicateProperty(ValueError):
@@ -86,10 +85,7 @@ class _DuplicateProperty(ValueError):
 
 
 def load_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in `data`.
-
-    Raises `ValueError` with the reason if the data is not a JSON object, or if a property occurs twice.
-    """
+    """Return the JSON object in `data`. Raises `ValueError` for other data, or if a property occurs twice."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -126,7 +122,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """Replication stops, or the mirror has wrong data."""
     WARNING = "warning"
-    """The file or folder deviates from the specification, or is left over. The mirror is still correct."""
+    """The file or folder deviates from the specification or is left over, but the mirror is correct."""
     ADVICE = "advice"
     """Allowed, but not recommended."""
 
@@ -145,7 +141,6 @@ class Finding(Row):
 
     @property
     def ok(self) -> bool:
-        """True if the finding is only advice."""
         return self.severity is Severity.ADVICE
 
 
@@ -163,10 +158,10 @@ class Rule:
     severity: Severity
     code: str
     what: str
-    """Text of the problem, as a template for `mirrorfeed.errors.fill`."""
+    """Template of the problem's text. `mirrorfeed.errors.fill` inserts the values."""
     fix: str
     means: str = ""
-    """Explanation of the code in the documentation, if the template `what` is not clear without its values."""
+    """Explanation of the code for the documentation, if `what` is not clear without its values."""
 
     def finding(self, file: str, **values: object) -> Finding:
         return Finding(self.code, self.severity, file, fill(self.what, values), self.fix)

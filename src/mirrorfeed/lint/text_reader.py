@@ -50,7 +50,7 @@ class TextReader:
     name: str
     settings: Settings
     report: Callable[[TextFault], object]
-    """Called with each violation of a rule for delimited text. It may raise an error to stop reading."""
+    """Called with each violation of a rule for delimited text. Can raise an error to stop reading."""
     allow_line_breaks: bool = False
     """True if values without quotes can contain line breaks other than the row separator."""
     columns: tuple[Column, ...] = field(default=(), init=False)
@@ -61,8 +61,8 @@ class TextReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, with at least one batch if the file has a header.
 
-        A column with an invalid value stays text in its batch. Raises `UnreadableText`, or another `OSError`, if the
-        file cannot be decompressed.
+        A column with an invalid value stays text in its batch. Raises `UnreadableText` or another `OSError` if the file
+        cannot be decompressed.
         """
         rows = self._rows()
         while True:
@@ -73,8 +73,7 @@ class TextReader:
                 return
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield the number and values of each row below the header. Reports and skips rows with a wrong number of
-        values."""
+        """Yield number and values of each row below the header. Report and skip rows with a wrong number of values."""
         dialect = self.settings.dialect
         text = decode(decompress(self.file, self.name), dialect.encoding)
         try:
@@ -135,7 +134,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 def _times(texts: pa.Array) -> pa.Array:
     """Return texts as timestamps in UTC without a time zone. Raises `ValueError` if a text is not a time.
 
-    A time without a date, which the type ITime allows, has the date 1970-01-01.
+    A time without a date (type ITime) has the date 1970-01-01.
     """
     texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
@@ -156,10 +155,7 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """Return an array that is True for each row of a batch with NULL in `values`, except for deletes.
-
-    `values` is a column of the batch.
-    """
+    """Return an array that is True for each row of `batch` with NULL in its column `values`, except for deletes."""
     is_missing, index = pc.is_null(values), batch.schema.get_field_index(MARKER)
     if index < 0:
         return is_missing
