@@ -37,7 +37,7 @@ _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
 _PLATFORM = ".platform"
-"""Path of a part with the item's name and type. Requests omit this part, because only another API can change it."""
+"""File of a definition with the name and type of the item. Requests omit it: only another API can change it."""
 
 
 class _Status(Response):
@@ -87,7 +87,7 @@ class _Parts(Response):
 
 
 class _Content(Response):
-    """Validates the properties of `mirroring.json` that `definition` and `target_settings` read."""
+    """Model that validates the properties of `mirroring.json` that this module reads."""
 
     kind: str = Field(validation_alias=AliasPath("properties", "source", "type"))
     target: dict[str, Any] | None = Field(None, validation_alias=AliasPath("properties", "target"))
@@ -100,10 +100,7 @@ class MirroredDatabase:
     item: FabricItem
 
     def status(self) -> str:
-        """Return the status of mirroring: Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped.
-
-        Returns `unknown` if Fabric reports no status.
-        """
+        """Return Fabric's status of mirroring, such as Running or Stopped, or `unknown` if Fabric reports none."""
         return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
 
     def is_stopped(self) -> bool:
@@ -123,17 +120,17 @@ class MirroredDatabase:
         ]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start mirroring unless it is running, and wait until it is running.
+        """Start mirroring unless it is running, and wait until it is running. Calls `on_status` with each new status.
 
-        Calls `on_status` with each new status. Raises `NotReached` if mirroring is not running after `seconds`.
+        Raises `NotReached` if mirroring is not running after `seconds`.
         """
         self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
 
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start mirroring if it is paused, and wait until it is running.
+        """Start mirroring if it is paused, and wait until it is running. Calls `on_status` with each new status.
 
-        Only waits if mirroring is already starting or running. Raises `NotPaused` for any other status, and
-        `NotReached` if mirroring is not running after `seconds`. Calls `on_status` with each new status.
+        If mirroring is already starting or running, only waits. Raises `NotPaused` for any other status, and
+        `NotReached` if mirroring is not running after `seconds`.
         """
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
             raise errors.NotPaused(item=str(self.item), status=status)
@@ -150,10 +147,10 @@ class MirroredDatabase:
         on_status: Callable[[str], None],
         seconds: float,
     ) -> None:
-        """Wait until the status of mirroring is in `goals`.
+        """Wait until the status of mirroring is in `goals`. Call `on_status` with each new status.
 
-        Calls Fabric's API `verb` once, when the status is in `ready`. Calls `on_status` with each new status. Raises
-        `NotReached` if the status is not in `goals` after `seconds`.
+        Sends the POST request `verb`, such as `startMirroring`, once the status is in `ready`. Raises `NotReached` if
+        the status is not in `goals` after `seconds`.
         """
         is_sent, reported = False, ""
         for is_last in self.client.attempts(seconds):
@@ -172,11 +169,10 @@ class MirroredDatabase:
                 raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
-        """Wait until Fabric has dropped the table of `target`.
+        """Wait until Fabric has dropped the table of `target`. Call `on_wait` with each new status of the table.
 
-        Returns immediately if mirroring is stopped, because Fabric then drops nothing, and reloads every table when
-        mirroring starts. Calls `on_wait` with each new status of the table. Raises `NotDropped` if Fabric still has the
-        table after `seconds`.
+        Returns at once if mirroring is stopped, because Fabric then reloads every table at the next start. Raises
+        `NotDropped` if Fabric still has the table after `seconds`.
         """
         reported = ""
         for is_last in self.client.attempts(seconds):
@@ -190,11 +186,7 @@ class MirroredDatabase:
                 raise errors.NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
-        """Refresh the SQL endpoint of the database and return the result for each table.
-
-        A refresh uses capacity, but no other API of Fabric returns the time of the last refresh. Raises `NoSqlEndpoint`
-        if Fabric reports no SQL endpoint.
-        """
+        """Refresh the SQL endpoint, which uses capacity. Return the result for each table. Raises `NoSqlEndpoint`."""
         endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
         if not endpoint:
             raise errors.NoSqlEndpoint(item=str(self.item))
@@ -209,8 +201,8 @@ class MirroredDatabase:
     def definition(self, name: str | None = None) -> Definition:
         """Return the definition of the database.
 
-        Raises `DefinitionUnreadable` if its `mirroring.json` is missing or invalid. Raises `OtherMirror` if the
-        database is not an open mirrored database. This error shows `name`, by default the id of the database.
+        Raises `DefinitionUnreadable` if `mirroring.json` is missing or invalid. Raises `OtherMirror` if the database is
+        not an open mirrored database; the error shows `name`, or else the id.
         """
         path = f"{self.item.path}/getDefinition"
         parts = {part.path: part for part in self.client.read("read the definition", self.item, path, _Parts).parts}
@@ -225,10 +217,10 @@ class MirroredDatabase:
         return Definition(content, others)
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings that differ from the configuration, and return all settings that differed.
+        """Change the settings that differ from the configuration. Return all settings that differed.
 
-        A returned setting whose `changes` is False was not changed, because mirroring is not stopped. Before the
-        change, calls `confirm` with one text per setting; `confirm` can raise an error to prevent the change. Raises
+        If a returned setting has `changes` False, it was not changed, because mirroring is not stopped. `confirm`
+        receives one text per setting before the change, and can raise an error to prevent the change. Raises
         `NotApplied` if Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
@@ -247,7 +239,7 @@ class MirroredDatabase:
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a mirrored database: a list of files that Fabric calls parts."""
+    """Definition of a mirrored database, which is a list of files. Fabric calls these files parts."""
 
     content: Mapping[str, Any]
     """Content of `mirroring.json`."""
@@ -263,7 +255,7 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 def create(
     client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
 ) -> tuple[str, bool]:
-    """Create an open mirrored database, unless it exists. Return its id, and True if this call created it.
+    """Create an open mirrored database unless it exists. Return its id, and True if this call created it.
 
     Compares names without case. `options` are the settings of a new database. Raises `OtherMirror` if a database of
     this name mirrors another source, `NameTaken` if another item has the name, and `NotListed` if Fabric does not list
@@ -304,7 +296,7 @@ def database_of(config: Config) -> MirroredDatabase:
 
 
 def create_configured(config: Config, name: str) -> CreatedDatabase:
-    """Create an open mirrored database in the workspace of `landing_zone`, unless it exists, and return it.
+    """Create an open mirrored database in the workspace of `landing_zone` unless it exists, and return it.
 
     Raises `NotInFabric` if `landing_zone` is not in OneLake, and the errors of `create`.
     """
@@ -335,8 +327,8 @@ def plan_settings(config: Config) -> Settings:
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
     """Change the settings in Fabric that differ from the configuration. Return the changed settings and a summary.
 
-    The returned notes are the settings that could not be changed, because mirroring is not stopped. `confirm` and
-    errors are those of `MirroredDatabase.apply`. Raises `NotInFabric` if `landing_zone` is not in a mirrored database.
+    The returned notes list the settings that need a stopped database and were not changed. Raises `NotInFabric` if
+    `landing_zone` is not in a mirrored database. `MirroredDatabase.apply` describes `confirm` and the other errors.
     """
     settings = database_of(config).apply(config.fabric, confirm)
     rows = tuple(each for each in settings if each.changes)

@@ -34,7 +34,7 @@ AUDIENCE = "https://api.fabric.microsoft.com"
 _POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 _MAX_SHOWN, _MAX_SEARCHED = 300, 2000
-"""Maximum number of characters of an error text to show, and to search for secrets before the text is shortened."""
+"""Maximum characters of an error text to show, and to search for secrets before the text is shortened."""
 
 
 @dataclass
@@ -42,8 +42,7 @@ class FabricClient:
     """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a change twice.
 
     In all methods, `action` describes the request in errors, such as "read the status", and `path` is below the
-    workspace of `item`. If a request fails, methods raise the error that `error_for` returns, or `FabricUnavailable` if
-    there is no response.
+    workspace of `item`. A failed request raises the error of `error_for`, or `FabricUnavailable` without a response.
     """
 
     credential: TokenCredential
@@ -56,7 +55,7 @@ class FabricClient:
     def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
 
-        Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it is not finished after 10 minutes.
+        Raises `OperationFailed` if it fails, and `FabricUnavailable` if it is not finished after 10 minutes.
         """
         response = self._send(action, item, "POST", self._address(item, path), body)
         if response.status_code == 202:
@@ -93,7 +92,7 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[bool]:
-        """Yield False for each attempt within `seconds`, then True for the last attempt. Waits between attempts."""
+        """Yield before each attempt, with waits in between: False within `seconds`, then True for the last attempt."""
         deadline = self.clock() + seconds
         while self.clock() < deadline:
             yield False
@@ -104,10 +103,10 @@ class FabricClient:
         return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
 
     def _wait_for_operation(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
-        """Wait for a long-running operation and return its id, or an empty string if the response `accepted` has no id.
+        """Wait for the operation that `accepted` started. Return its id, or an empty string without an operation.
 
-        Raises `OperationFailed` or, after 10 minutes, `FabricUnavailable`. Does not use the address in the response,
-        because another host must not receive the token.
+        Raises `OperationFailed` or, after 10 minutes, `FabricUnavailable`. Ignores the address in the response, because
+        another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
@@ -152,10 +151,7 @@ class FabricClient:
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object in a response.
-
-    Returns a list as the property `value` of an object, and an empty object for any other content.
-    """
+    """Return the JSON object in a response. A list becomes its property `value`, other content an empty object."""
     try:
         content = parse_json(response.body())
     except ValueError:
@@ -192,7 +188,7 @@ class FabricItem:
 
     @property
     def path(self) -> str:
-        """Path of the database in the API, below the workspace. Path of the list of databases if `database` is None."""
+        """Path below the workspace: of the database, or of the list of databases if `database` is None."""
         return f"mirroredDatabases/{self.database}" if self.database else "mirroredDatabases"
 
     def __str__(self) -> str:
@@ -214,10 +210,7 @@ class ErrorResponse:
 
 
 def parse_error(status: int, retry_after: str, body: Any) -> ErrorResponse:
-    """Return the error in the response of a failed request, with texts without secrets.
-
-    `retry_after` is the header Retry-After, or an empty string. `body` is the JSON value in the response, or None.
-    """
+    """Return the error in a failed response, without secrets. The arguments are its status, header and JSON value."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)

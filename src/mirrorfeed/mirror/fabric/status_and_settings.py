@@ -40,11 +40,10 @@ class TableState(Row):
     error: str | None = None
     """Fabric's error message."""
     synced: datetime | None = shown("synced", default=None)
-    """Time of the last synchronization. This time can lag minutes behind the data."""
+    """Time of the last synchronization, which can be minutes behind the data."""
 
     @property
     def ok(self) -> bool:
-        """True if Fabric reports no error."""
         return self.error is None and self.status != "Failed"
 
     def remarks(self) -> Sequence[str]:
@@ -76,7 +75,6 @@ class TableSync(Row):
 
     @property
     def ok(self) -> bool:
-        """True if the refresh did not fail."""
         return self.status in ("Success", "NotRun")
 
     def remarks(self) -> Sequence[str]:
@@ -140,8 +138,7 @@ class Setting(Row):
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
     """Return the refresh result of the table of `target`, or None if `syncs` does not have the table.
 
-    Fabric may name a table without its schema. Such a name matches only if exactly one of `all_targets` has this table
-    name.
+    A name without a schema matches only if exactly one of `all_targets` has this table name.
     """
     schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
     names = {f"{schema}.{table}"}
@@ -168,10 +165,9 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
 
 
 def find_differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """Return the configured settings that differ from the database's definition.
+    """Return the configured settings that differ from `definition`, the content of `mirroring.json`.
 
-    `definition` is the content of `mirroring.json`. `stopped` is True if the database is stopped: only then can
-    `default_schema` change, so otherwise the returned setting has `changes` False.
+    Only a stopped database can change `default_schema`. If `stopped` is False, this setting has `changes` False.
     """
     target, settings = target_settings(definition), []
     for field, name in FIELDS.items():
@@ -186,10 +182,7 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 
 
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
-    """Return a copy of the definition in which those of `settings` have new values whose `changes` is True.
-
-    `definition` is the content of `mirroring.json`.
-    """
+    """Return a copy of `definition` (content of `mirroring.json`) with the `settings` whose `changes` is True."""
     content = copy.deepcopy(dict(definition))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
     target.update({FIELDS[each.field]: each.wanted for each in settings if each.changes})
@@ -197,6 +190,6 @@ def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> d
 
 
 def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings in the content of `mirroring.json`, by their names in Fabric. Empty if there are none."""
+    """Return the settings in `definition`, the content of `mirroring.json`, by their names in Fabric."""
     target = definition["properties"].get("target") or {}
     return target.get("typeProperties") or {}

@@ -59,7 +59,6 @@ class TableReport(Row):
 
     @property
     def ok(self) -> bool:
-        """True if the table did not fail."""
         return self.state is not State.FAILED
 
     def remarks(self) -> Sequence[str]:
@@ -72,7 +71,7 @@ def failed_report(table: str, error: MirrorfeedError) -> TableReport:
 
 
 class TableCycle:
-    """One pass over one table. Create a new instance for each pass."""
+    """One pass of the replica over one table. Create a new instance for each pass."""
 
     def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
         self._zone, self._target, self._folder = zone, target, folder
@@ -133,7 +132,7 @@ class TableCycle:
         return State.REPLICATING, "" if done else "No file is published yet."
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
-        """Apply a file to the mirror and return the mirror. If `mirror` is None, creates the mirror at `place`.
+        """Apply a file and return the mirror. If `mirror` is None, creates the mirror at `place`.
 
         Returns None if the mirror cannot be created yet, because no column has a type.
         """
@@ -177,10 +176,7 @@ class TableCycle:
         return mirror
 
     def _confirm_folder(self) -> None:
-        """Raise `FolderReplaced` if the folder was deleted or created again.
-
-        The files that were read before may then belong to another table.
-        """
+        """Raise `FolderReplaced` if the folder was deleted or created again: its files may be of another table."""
         if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
@@ -190,7 +186,7 @@ class TableCycle:
 
 
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-    """Raise `FileRefused` if the rows of a file cannot be applied to a table with these `keys`.
+    """Check that a file can be applied to a table with these `keys`. Raises `FileRefused` otherwise.
 
     The file must have all key columns. Updates, deletes and upserts need keys, and a type for each key column. The
     first rows of a table need one column with a type.
@@ -218,7 +214,7 @@ def _waiting(queue: Queue) -> str:
 class Replica:
     """Applies the files of the landing zone `zone` to Delta tables, `<target>/<schema>/<table>`.
 
-    The default schema is `dbo`. All progress is stored in `target`. Only one replica at a time may use the same target.
+    The default schema is `dbo`. `target` also stores all progress. Only one replica at a time may use a target.
     """
 
     zone: Store
@@ -228,8 +224,8 @@ class Replica:
     def run_pass(self) -> list[TableReport]:
         """Apply the new files of all tables, and return a report for each table, sorted by table.
 
-        Drops mirrored tables whose folder was deleted. A failed table does not stop the other tables; its report has an
-        error or a message. Raises an error of the store if the landing zone cannot be listed.
+        Drops mirrored tables whose folder was deleted. If a table fails, its report has an error or a message, and the
+        other tables continue. Raises an error of the store if the landing zone cannot be listed.
         """
         mirrored_table.delete_dropped(self.target)
         folders = [
@@ -246,9 +242,9 @@ class Replica:
         return sorted(reports, key=lambda report: report.table)
 
     def _drop(self, place: Path) -> TableReport | None:
-        """Drop a mirrored table whose folder was deleted, and return the report.
+        """Drop a mirrored table whose folder was deleted.
 
-        Returns None if there is no table, or if the replica did not create the table.
+        Return its report, or None if it is not a table of the replica.
         """
         table = f"{place.parent.name}.{place.name}"
         try:
@@ -267,7 +263,7 @@ class Replica:
 def run_passes(
     replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
 ) -> Iterator[list[TableReport] | Transient]:
-    """Yield the reports of one pass after another, with `poll` seconds in between, until `stop` returns True.
+    """Yield the reports of each pass, with `poll` seconds between passes, until `stop` returns True.
 
     If the landing zone cannot be listed, yields the transient error instead of the reports, and continues.
     """

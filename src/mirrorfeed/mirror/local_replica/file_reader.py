@@ -35,17 +35,16 @@ class FileRows:
     """One marker per row, as int32 and never NULL. None if every row is an insert."""
 
     def counts(self) -> Mapping[int, int]:
-        """Return the number of rows by marker."""
         if self.markers is None:
             return {INSERT: self.rows.num_rows} if self.rows.num_rows else {}
         return {count["values"]: count["counts"] for count in pc.value_counts(self.markers).to_pylist()}
 
 
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
-    """Return the rows and row markers of a file.
+    """Return the rows and row markers of a file. The extension of `name` selects its format.
 
-    The extension of `name` selects the format. Errors show `address`. Raises `BrokenFile` if the content cannot be
-    read, and `FileRefused` if the file breaks another rule of lint.
+    Errors show `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file breaks
+    another rule of lint.
     """
     is_text = not name.endswith(".parquet")
     try:
@@ -97,8 +96,7 @@ def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> 
 def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
     """Return the rows without the row marker column, and the row markers, or None if there is no such column.
 
-    The row marker is the last column, or the first column as in an older edition of the specification. Raises
-    `FileRefused` if its position, type or values are invalid.
+    Raises `FileRefused` if the row marker is neither the first nor the last column, or has an invalid type or value.
     """
     if MARKER not in rows.column_names:
         return rows, None
@@ -120,10 +118,7 @@ def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Tabl
 
 
 def _with_delta_types(rows: pa.Table, address: str) -> pa.Table:
-    """Return the rows with types that Delta supports. Raises `FileRefused` for a type that Delta cannot store.
-
-    A column without a type, which contains only NULL, stays without a type.
-    """
+    """Return the rows with Delta types. Untyped columns stay untyped. Raises `FileRefused` for unsupported types."""
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
     # Only fractions of a microsecond can be lost, which Delta does not support.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
@@ -173,9 +168,8 @@ def without_untyped(schema: pa.Schema) -> pa.Schema:
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
     """Return the columns of a file that its table does not have, as nullable columns.
 
-    Raises `TypeChanged` if a column has another type than in the table. Raises `FileRefused` if a column that is not
-    nullable is missing, or if the name of a new column differs only in case from another name, because Delta does not
-    support such names.
+    Raises `TypeChanged` if the types of a column differ. Raises `FileRefused` if a column that is not nullable is
+    missing, or if the name of a new column differs only in case from another, which Delta does not support.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))

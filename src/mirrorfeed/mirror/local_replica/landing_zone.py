@@ -23,8 +23,7 @@ _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _RETENTION = timedelta(days=7)
 """Time after which an applied file is deleted."""
 _PROCESSED_TIMES = "_replica/processed.json"
-"""File with the times of `delete_processed`, in the folder of the Delta table. Delta ignores names that start with
-`_`."""
+"""File with the times of `delete_processed`, in the Delta table's folder. Delta ignores names that start with `_`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def find_table_folders(zone: Store) -> list[TableFolder]:
 
 
 def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]:
-    """Return the table folders among the entries of a schema's folder, or of the root folder if `schema` is None."""
+    """Return the table folders among the entries of a schema folder, or of the root folder if `schema` is None."""
     return [
         TableFolder(schema, entry.name, entry.etag)
         for entry in entries
@@ -114,8 +113,8 @@ def number_of(name: str) -> int:
 def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
     """Return the queue of files in the order of their numbers. Ignores files without a number.
 
-    `applied` is the number of the last applied file, or 0. `folder` is the address of the table's folder for errors.
-    Raises `FileRefused` if two files have the same number.
+    `applied` is the number of the last applied file, or 0. Errors show `folder`. Raises `FileRefused` if two files have
+    the same number.
     """
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for file, next_file in pairwise(numbered):
@@ -130,10 +129,7 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Return the queue of files in the order of their modification times.
-
-    `processed` has the names of applied files. A new file with the name of an applied file is never read.
-    """
+    """Return the queue of files in the order of their modification times. `processed` names the applied files."""
     # The specification does not define the order of files with equal times. Sorting by name makes runs repeatable.
     ordered = sorted(files, key=lambda file: (file.modified, file.name))
     done = [file for file in ordered if file.name in processed]
@@ -141,10 +137,9 @@ def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
 
 
 def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
-    """Move applied files to the subfolder `_ProcessedFiles`, except the last file of `done`.
+    """Move the files of `done`, except the last, to the subfolder `_ProcessedFiles`.
 
-    Returns the names of files that were not moved, because the subfolder already has a file of this name. Such a file
-    was published twice, and the second file is never read.
+    Returns the names that already exist there. These files were published twice, and are not moved.
     """
     repeated = []
     for file in done[:-1]:
@@ -158,10 +153,10 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
 
 
 def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
-    """Delete the files in the subfolders for applied files, seven days after this function first found them there.
+    """Delete applied files from their subfolders, seven days after this function first found them there.
 
-    Stores the time of each file in the folder of the Delta table `mirror`, because a rename does not change
-    modification times. `now` is the current time.
+    Stores the times of files in the folder of the Delta table `mirror`, because a rename does not change modification
+    times. `now` is the current time.
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()

@@ -1,7 +1,7 @@
 """Write a mirrored Delta table: apply each data file and record the file in the same commit.
 
-The table's properties have the path of its folder in the landing zone. Each commit has an application transaction for
-its data file. So after a crash at any time, a file is either both applied and recorded, or not applied at all.
+An application transaction in the commit records the file, so after a crash the file is either applied and recorded, or
+neither. The table's properties contain the path of its folder in the landing zone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 @dataclass(frozen=True, slots=True)
 class Change:
     remaining: pa.Array
-    """For each row of the table, in order: True if the row remains."""
+    """One value for each row of the table, in order: True if the row remains."""
     added: pa.Table
     """New rows, with the columns of the file."""
 
@@ -47,10 +47,10 @@ class Change:
 
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
-    """Return the change of a table that results from applying the rows of a file one by one.
+    """Return the change of a table that results from applying the `rows` of a file one by one.
 
-    `present` has the key columns of all rows of the table, with the same types as in the file. `markers` has the row
-    marker of each row of the file. A row with a NULL in its key matches no other row.
+    `present` has the key columns of all rows of the table, with the types of the file. `markers` has the row marker of
+    each row of the file. A row with NULL in its key matches no other row.
     """
     count = rows.num_rows
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
@@ -80,10 +80,7 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return an integer for each value, and NULL for NULL. Equal values have the same integer.
-
-    All NaN are equal, and 0.0 equals -0.0. The integers start at 0, in the order in which values first occur.
-    """
+    """Return an integer for each value, from 0, and NULL for NULL. All NaN are equal, and 0.0 equals -0.0."""
     if pa.types.is_floating(column.type):  # equal values with several representations
         column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
         column = pc.if_else(pc.equal(column, 0), pa.scalar(0.0, column.type), column)
@@ -96,7 +93,7 @@ _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "e
 _DEFAULT_SCHEMA = "dbo"
 _DROPPED, _DROPPED_NAME = "_dropped", re.compile(r"[0-9a-f]{32}")
 _ENCODES_PATHS = tuple(int(number) for number in deltalake.__version__.split(".")[:2]) < (1, 3)
-"""True for releases of deltalake before 1.3, which write the data of a table `a b` to a folder `a%20b`."""
+"""True for deltalake before 1.3, which writes the data of a table `a b` to a folder `a%20b`."""
 _ENCODED = re.compile(r"[^A-Za-z0-9_./+=,@:~()-]")
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
@@ -126,11 +123,7 @@ def open_mirror(place: Path) -> Mirror | None:
 
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
-    """Create an empty mirrored table and return the mirror.
-
-    The same commit sets the table properties with the folder and the keys. Raises `MirrorUnavailable` if the table
-    cannot be written.
-    """
+    """Create an empty table, with the folder and keys as table properties. Raises `MirrorUnavailable` on failure."""
     state = {_FOLDER: folder.path, _ETAG: folder.etag, **({_KEYS: json.dumps(keys)} if keys else {})}
     with _delta_errors(place):
         delta = DeltaTable.create(
@@ -143,19 +136,13 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Drop the table at `place`: rename its folder to a name in `<target>/_dropped`, then delete its files.
-
-    After a crash, `delete_dropped` deletes the remaining files.
-    """
+    """Drop a table: move its folder to `<target>/_dropped`, then delete it. After a crash, use `delete_dropped`."""
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
 
 def delete_dropped(target: str) -> None:
-    """Delete the files of dropped tables. Ignores errors, because the next pass tries again.
-
-    Never deletes a folder whose name is not from `drop`.
-    """
+    """Delete the remaining files of tables that `drop` dropped. Ignores errors, because the next pass tries again."""
     with suppress(MirrorfeedError, OSError):
         for entry in FolderStore(target).list(_DROPPED):
             if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
@@ -179,7 +166,7 @@ class Mirror:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Key columns. They never change after they are set. Empty if they are not set."""
+        """Key columns, which never change after they are set. Empty if they are not set."""
         return tuple(json.loads(self._properties.get(_KEYS, "[]")))
 
     @property
@@ -203,7 +190,7 @@ class Mirror:
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of the file `names` that were already applied."""
+        """Return the file names in `names` that were already applied."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(
@@ -213,10 +200,7 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns, in a separate commit before the commit of the file that has these columns.
-
-        After a crash between both commits, the next pass applies the file to the table with the new columns.
-        """
+        """Add columns to the table, in a separate commit before the commit of the file that has these columns."""
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
@@ -233,7 +217,7 @@ class Mirror:
             write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(name, by_time))
 
     def replace(self, remaining: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
-        """Overwrite the table with the rows that remain and the new `rows` of the file `name`.
+        """Overwrite the table with its remaining rows and the new `rows` of the file `name`.
 
         `remaining` is True or False for each row of the table, in the order of `read_columns`.
         """
@@ -274,9 +258,9 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Raise `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a date outside the years 1 to 9999.
+    """Check that the table can store new or updated rows. `rows` must not include deletes.
 
-    The engine cannot read the statistics of such dates. `rows` must not include deletes.
+    Raises `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a year outside 1 to 9999.
     """
     for field in schema:
         if not field.nullable and (count := rows[field.name].null_count):

@@ -1,6 +1,6 @@
 """Verify a mirror: compare its rows with the rows of the source, at the source version that the mirror has.
 
-Shares no code with the publisher for values and types, so that verification finds errors of the publisher.
+Shares no code for values and types with the publisher, so that verification finds errors of the publisher.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def version_gone_errors(
 ) -> Iterator[None]:
     """Context manager that raises `VersionGone` if the version of the source can no longer be read.
 
-    If the source does not exist, raises the error of `read_table_info`. Raises all other errors unchanged, such as
-    errors that name the path of `mirror`.
+    If the source does not exist, raises the error of `read_table_info`. Other errors, such as errors that name the path
+    of `mirror`, are raised unchanged.
     """
     try:
         yield
@@ -53,10 +53,7 @@ def version_gone_errors(
 
 
 def mirrors_folder(config: Config, mirror: str | None) -> str:
-    """Return the folder of the mirrored tables: `mirror`, or the folder of the mirrored database in OneLake.
-
-    Raises `MirrorNotNamed` if `mirror` is not set and the landing zone is not in OneLake.
-    """
+    """Return `mirror`, or else the folder of the mirrored tables in OneLake. Raises `MirrorNotNamed` without either."""
     if mirror:
         return mirror
     workspace, database = config.onelake or (None, None)
@@ -68,10 +65,7 @@ def mirrors_folder(config: Config, mirror: str | None) -> str:
 
 
 def mirror_of(folder: str, target: Target) -> Source:
-    """Return the mirror of `target`, `<folder>/<schema>/<table>`. The default schema is `dbo`.
-
-    Returns `folder` itself if it is a local Delta table.
-    """
+    """Return the mirror `<folder>/<schema or dbo>/<table>`, or `folder` itself if it is a local Delta table."""
     below = f"{target.schema or 'dbo'}/{target.table}"
     if "://" in folder:
         return Source(path=f"{folder.rstrip('/')}/{below}")
@@ -89,11 +83,10 @@ def verify_at(
 ) -> Comparison:
     """Return the comparison of a mirror with the selected rows and columns of its source.
 
-    `records` has the publications that the mirror may have reached, newest first. Compares the mirror with the source
-    version of each publication until both are equal. If none is equal, returns the comparison with the fewest
-    differences. A source without versions is compared only once, in its current state. `shown` is the maximum number of
-    keys or rows whose differences are collected. Raises `MirrorNotReached` if `records` is empty, and the errors of
-    `compare`.
+    `records` has the publications that the mirror may have reached, newest first. The mirror is compared with the
+    source version of each publication until both are equal. If none is equal, returns the comparison with the fewest
+    differences. A source without versions is compared only once, in its current state. Collects the differences of at
+    most `shown` keys or rows. Raises `MirrorNotReached` if `records` is empty, and the errors of `compare`.
     """
     if not records:
         raise errors.MirrorNotReached(table=str(source))
@@ -176,7 +169,7 @@ def find_differing_keys(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """Return the keys whose rows differ, or, with `where`, the keys of source and mirror rows that match `where`.
+    """Return the keys whose rows differ. With `where`, return all keys with a row in source or mirror that matches it.
 
     The columns are those of `row_comparison.differing_keys`. Raises `ConditionUnreadable` if Spark cannot apply
     `where`, and the errors of `compare`, except `VersionGone`.

@@ -1,8 +1,8 @@
 """Convert the values of source rows and mirror rows so that Spark can compare them.
 
-Shares no code for values and types with the publisher, so that verification finds errors of the publisher. A mirror has
-nested columns as JSON text, which is parsed and compared by value. Text columns of a mirror are parsed too, if the
-table is published as delimited text.
+Shares no code for values and types with the publisher, so that verification finds errors of the publisher. In a mirror,
+nested columns are JSON text, and all columns may be text if the table is published as delimited text. Such text is
+parsed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
 
 
 def column_fault(field: T.StructField, mirror: T.StructType, *, as_text: bool) -> str | None:
-    """Return the reason why a column of the source and its column in the mirror cannot be compared, or None.
+    """Return the reason why a column of the source cannot be compared with its column in the mirror, or None.
 
     `mirror` is the schema of the mirror. Set `as_text` if the published files are text, which has fewer types.
     """
@@ -97,10 +97,7 @@ def _is_geo_type(type_: T.DataType) -> bool:
 
 
 def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return two expressions to compare a column: one for the source and one for the mirror.
-
-    Both are equal if source and mirror have the same value. `mirror_type` is the type of the column in the mirror.
-    """
+    """Return expressions for a column in the source and in the mirror. They are equal if the values are the same."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, T.VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
@@ -117,10 +114,10 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 
 
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return two expressions of one type for a key: one for the column in the source, and one for that in the mirror.
+    """Return two expressions of one type for a key column: one for the source, and one for the mirror.
 
-    The type is that of a mirror published as Parquet. `field` is not nested. `mirror_type` is the type of the column in
-    the mirror. Text in the mirror that cannot be parsed becomes NULL.
+    The type is that of a mirror published as Parquet. `mirror_type` is the type of the column in the mirror. Text in
+    the mirror that cannot be parsed becomes NULL. `field` is not nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     source = _plain(value, field.dataType)
@@ -163,10 +160,9 @@ def _json_type(type_: T.DataType) -> Any:
 
 
 def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
-    """Return a value in a form that Spark can compare: maps as arrays of entries sorted by key, and variants as text.
+    """Return a value that Spark can compare: maps as arrays of entries sorted by key, and variants as text.
 
-    Set `from_text` if the value is parsed from JSON text. A variant null becomes NULL, because both have the same text
-    in JSON inside other values.
+    Set `from_text` if the value is parsed from JSON text. A variant null becomes NULL.
     """
     if isinstance(type_, T.VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))
@@ -192,7 +188,7 @@ def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: T.DataType) -> Column:
-    """Return a source value, which is not nested, without collation and with the type that it has in a mirror."""
+    """Return a source value, which is not nested, with the type that it has in a mirror and without collation."""
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, T.StringType):  # compare bytes, independent of the collation

@@ -1,6 +1,6 @@
-"""Compare the rows of a source with the rows of its mirror, by key if there are keys.
+"""Compare the rows of a source with the rows of its mirror in Spark, by key if there are keys.
 
-Spark compares the rows. The driver collects only counts and the first differences.
+The driver collects only counts and the first differences.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Difference(Row):
 
     key: str = shown("key")
     column: str = shown("column", lambda name: name or "(whole row)")
-    """Name of the column. Empty for a whole row: `source` and `mirror` then show how often the row occurs."""
+    """Name of the column. If it is empty, `source` and `mirror` show how often the whole row occurs."""
     source: str | None = shown("source")
     mirror: str | None = shown("mirror")
 
@@ -56,8 +56,7 @@ class Comparison:
     first: tuple[Difference, ...] = ()
     """First differences, sorted by the text of the key."""
     has_no_versions: bool = False
-    """True if the source has no versions. Then its current state was compared, so rows that changed after the
-    publication count as different."""
+    """True if the source has no versions. Changes after the publication then count as differences."""
 
     def __str__(self) -> str:
         at_version = f"at version {self.version}"
@@ -88,8 +87,8 @@ def compare_rows(
 ) -> Comparison:
     """Return the comparison of the `expected` rows of a source with the `actual` rows of its mirror.
 
-    `source` and `mirror` are names for messages. `shown` is the maximum number of keys or rows whose differences are
-    collected. Set `as_text` if the published files are text. Raises `MirrorColumns` if columns do not match.
+    `source` and `mirror` are names for messages. Collects the differences of at most `shown` keys or rows. Set
+    `as_text` if the published files are text. Raises `MirrorColumns` if columns do not match.
     """
     names, rows = _both_sides(source, expected, mirror, actual, as_text=as_text)
     table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
@@ -112,10 +111,10 @@ def differing_keys(
     *,
     as_text: bool = False,
 ) -> DataFrame:
-    """Return the keys whose rows differ, or, with `where`, the keys of source and mirror rows that match `where`.
+    """Return the keys whose rows differ. With `where`, return all keys with a row in source or mirror that matches it.
 
-    Each key column has the type that a mirror should have, and NULL if text in the mirror cannot be parsed. The other
-    columns are `IN_SOURCE` and `IN_MIRROR`. Parameters and errors are those of `compare_rows`.
+    Each key column has the type that a mirror should have, and NULL for text in the mirror that cannot be parsed. The
+    other columns are `IN_SOURCE` and `IN_MIRROR`. Parameters and errors are those of `compare_rows`.
     """
     _, rows = _both_sides(source, expected, mirror, actual, as_text=as_text, keys=keys, where=where)
     extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
@@ -139,9 +138,9 @@ def _both_sides(
 ) -> tuple[list[str], DataFrame]:
     """Return the names of the compared columns, and the rows of source and mirror in one DataFrame.
 
-    The column `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. With
-    `keys`, the columns `__key_0__` and so on have the values of `key_columns`. With `where`, `__wanted__` is true in
-    rows that match the condition. Raises `MirrorColumns` if columns do not match.
+    `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. With `keys`,
+    `__key_0__` and so on have the values of `key_columns`. With `where`, `__wanted__` is true in rows that match the
+    condition. Raises `MirrorColumns` if columns do not match.
     """
     # A column without a type has no values, so the mirror does not have it.
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
@@ -164,7 +163,7 @@ def _both_sides(
 def _compare_by_key(
     rows: DataFrame, keys: Sequence[str], extra: Mapping[str, Column] = MappingProxyType({})
 ) -> DataFrame:
-    """Return one row for each key, with the number of its rows and one of these rows from source and from mirror.
+    """Return one row for each key, with its numbers of rows and one row each from source and mirror.
 
     `__differs__` is true if the rows differ. `extra` has aggregates to add as columns, by column name.
     """
@@ -217,7 +216,7 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a struct of a value as text in valid UTF-8, and the bytes of the value as text."""
+    """Return a struct with a value as valid UTF-8 text, and with the bytes of the original text."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
     text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
     return F.struct(text, value.cast("string").cast("binary"))
