@@ -1,7 +1,6 @@
-"""Records of a table's log. Each record is one publication, and the next publication needs only the newest record.
+"""Records of a table's log, one for each publication, and which published files Fabric has consumed.
 
-Other functions find published files that Fabric has not consumed. Fabric consumes files in order, and moves all files
-except the last one to a subfolder for seven days.
+Fabric consumes files in order, and moves all consumed files except the last one to a subfolder for seven days.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class File:
     """Data file of a publication."""
 
     staged: str
-    """Name in the folder of the log before the file is renamed."""
+    """Name in the folder of the log, before the file gets its published name."""
     number: _Number
     """Number in the published name."""
     rows: Mapping[str, Count]
@@ -44,13 +43,12 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class PreviousRecord:
-    """Reference to the previous record. With this reference, publishers detect that records of the log are missing."""
+    """Reference to the previous record, so that publishers detect that records of the log are missing."""
 
     number: _Number
     batch: str
     etag: str
-    """ETag of the previous record's file when this record was written. If the file's ETag differs now, compare
-    `batch`."""
+    """ETag of the previous record's file when this record was written. If it differs later, `batch` decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +124,7 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def parse(data: bytes, address: str) -> Record:
-    """Return the record in the content of a file. Raises `DamagedFile` or `RecordTooNew`, with `address` in the
-    message."""
+    """Parse the content of a record file. Raises `DamagedFile` or `RecordTooNew`, with `address` in the message."""
     try:
         value = parse_json(data)
         if (number := format_of(value)) > FORMAT:
@@ -140,7 +137,7 @@ def parse(data: bytes, address: str) -> Record:
 
 
 def _check(record: Record) -> None:
-    """Raise `ValueError` if fields contradict each other."""
+    """Check that fields do not contradict each other. Raises `ValueError`."""
     last, numbers = record.next_file_number - 1, [file.number for file in record.files]
     if numbers != list(range(last - len(numbers) + 1, last + 1)):
         raise ValueError("the numbers of its files do not end before next_file_number")
@@ -160,12 +157,12 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the candidates for the newest record whose files Fabric has all consumed, newest first.
+    """Return the records that may be the newest one whose files Fabric has all consumed, newest first.
 
-    If the log has no older record, Fabric may also have consumed none of the candidates. Empty if Fabric has consumed
-    none of the records. `newest_first` has the records of the log. `in_place` has the
-    numbers of the files in the table's folder: Fabric may have consumed the oldest of these files, but not the later
-    ones. `by_time` means that Fabric orders files by modification time: then any file of a publication may be its last.
+    `newest_first` has the records of the log, and `in_place` the file numbers in the table's folder. Fabric may have
+    consumed the oldest of these files, but none of the later ones. With `by_time`, Fabric orders files by modification
+    time, so any file of a publication may be its last. The result is empty if Fabric has consumed no record completely.
+    This is also possible if the log has no record older than those in the result.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -197,18 +194,13 @@ def missing_files(
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> MissingFiles:
-    """Return the published files that are missing, and whether they are certainly lost.
+    """Return the published files that are missing in the table's folder, although they are not known to be consumed.
 
-    `published` is the highest published number, `in_place` has the numbers of the files in the table's folder, and
-    `processed` the numbers of the files that Fabric moved to its subfolder.
-
-    The oldest file in place is the last consumed file, or not consumed yet. So Fabric did not consume a missing file
-    with a higher number, unless Fabric moved the same or a later file. If no file is in place, somebody else deleted at
-    least the last file.
-
-    `by_time` means that Fabric orders files by modification time: then the files of one publication have no order, so
-    only files of later publications count as later. `newest_first` has the records of the log, which are used only with
-    `by_time`.
+    - `published`: highest number of a published file.
+    - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
+    - `processed`: numbers of the consumed files that Fabric moved to its subfolder.
+    - `newest_first`: the records of the log, used only with `by_time`.
+    - `by_time`: Fabric orders files by modification time. Then the files of one publication have no known order.
     """
     last_moved = max(processed, default=0)
     # A file is moved after the next file is consumed.

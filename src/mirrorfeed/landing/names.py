@@ -31,8 +31,7 @@ _SUFFIX = re.compile(_ENDING)
 
 
 def split_name(text: str) -> tuple[str, ...]:
-    """Return the parts of a dotted name, without backticks. Raises `ValueError` if backticks do not enclose a whole
-    part."""
+    """Return the parts of a dotted name, without backticks. Raises `ValueError` for a misplaced backtick."""
     parts: list[str] = []
     position = 0
     while True:
@@ -49,7 +48,7 @@ def split_name(text: str) -> tuple[str, ...]:
 
 
 def join_name(parts: Iterable[str]) -> str:
-    """Return the dotted name that has these parts, with backticks where necessary."""
+    """Join the parts of a name with dots. Parts are in backticks where necessary."""
     return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)
 
 
@@ -78,7 +77,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Return the target for `table` or `schema.table`, whose parts may be in backticks. Raises `BadTarget`."""
+        """Parse `table` or `schema.table`, with or without backticks. Raises `BadTarget`."""
         try:
             parts = split_name(text)
         except ValueError as error:
@@ -96,7 +95,7 @@ class Target:
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
-        """Return a key that is equal for targets that differ only in case."""
+        """Return a comparison key, which is equal for targets that differ only in case."""
         return fold(self.schema or ""), fold(self.table)
 
     def __str__(self) -> str:
@@ -107,7 +106,7 @@ class Target:
 
 
 def fold(name: str) -> str:
-    """Return a key that is equal for names that differ only in case or in the encoding of accents."""
+    """Return a comparison key, which is equal for names that differ only in case or in the encoding of accents."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -130,16 +129,13 @@ def _folder_fault(part: str) -> str | None:
 
 
 def data_name(number: int, suffix: str = "parquet") -> str:
-    """Return the published name of a data file. Numbers start at 1. Raises `ValueError` for an invalid number or
-    suffix."""
+    """Return the published name of a data file. Raises `ValueError` for an invalid suffix or a number below 1."""
     return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 
 
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
     """Return the number in the published name of a data file, or None for any other name.
-
-    With `extension` None, files with any extension are data files.
-    """
+    If `extension` is None, data files can have any extension."""
     return _number(_NUMBERED, name, extension)
 
 
@@ -174,10 +170,8 @@ def record_number(name: str) -> int | None:
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
     """Return the name of a data file in the folder of its log, before the file is published.
-
-    `record` is the number of the record that will publish the file, `batch` the id of the attempt, and `part`
-    distinguishes the files of the attempt.
-    """
+    `record` is the number of the record that will publish the file, `batch` the id of the publication attempt, and
+    `part` an id of the file within the attempt."""
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 
@@ -202,7 +196,7 @@ def is_log_file(name: str) -> bool:
 
 
 def staged_batch(name: str) -> str | None:
-    """Return the batch in the name of a staged file, or None for any other name."""
+    """Return the batch id in the name of a staged file, or None for any other name."""
     return name.split("-")[1] if staged_record_number(name) else None
 
 
@@ -229,8 +223,7 @@ WARN_TABLES = 450
 TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
-"""Maximum bytes of changes per day, and the bytes per day that cause a warning. Microsoft does not document whether
-files or values count, and whether first loads do."""
+"""Limit of changed bytes per day, and the bytes that cause a warning. Microsoft does not document what counts."""
 
 SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 

@@ -69,10 +69,7 @@ def _extension(value: object) -> str:
 
 
 def _encoding(value: object) -> str:
-    """Return `value` if Python can read and write this character set, otherwise raise `ValueError`.
-
-    Codecs such as `hex` are not character sets.
-    """
+    """Return `value` if Python can read and write it as a character set. Otherwise raises `ValueError`."""
     with suppress(LookupError, ValueError):
         if isinstance(value, str) and codecs.lookup(value).name.replace("-", "_") not in _NO_CHARACTER_SETS:
             "".encode(value)
@@ -84,10 +81,7 @@ def _encoding(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """Options of data files in delimited text. An empty `quote` or `escape` means that no such character is used.
-
-    A dataclass, because the options are sent to executors.
-    """
+    """Options of delimited text files. An empty `quote` or `escape` means that no such character is used."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -102,8 +96,7 @@ class Delimited:
     schema_definition: Annotated[bool, Strict()] = True
     """True if `_metadata.json` declares the columns and their types. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """With `string`, columns whose type has no `DataType` are declared as String. With `refuse`, such columns are an
-    error."""
+    """Columns whose type has no `DataType`: `string` declares them as String, `refuse` is an error."""
 
     def options(self) -> dict[str, Any]:
         """Return the value of `FileFormatTypeProperties` in `_metadata.json`."""
@@ -123,8 +116,7 @@ class Delimited:
         return bool(self.escape) or not any(mark in name for mark in marks)
 
     def fault(self) -> tuple[str, str] | None:
-        """Return the name of an option that makes files unreadable, and the reason. Returns None if all options are
-        valid."""
+        """Return the name of an option that makes files unreadable, and the reason. None if all options are valid."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
             return "null", f"{self.null!r} contains a separator, a quote, an escape character or a line break"
         if not self.quote and not self.null:
@@ -180,10 +172,8 @@ AS_PARQUET = Output()
 
 
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
-    """Raise an error if the format cannot store the columns or keys of a table.
-
-    Raises `UpsertsWithoutKeys`, `NotDeclarable`, `NameNotEncodable`, `NameNotEscapable` or `EmptyLines`.
-    """
+    """Check that the format can store the columns and keys of a table.
+    Raises `UpsertsWithoutKeys`, `NotDeclarable`, `NameNotEncodable`, `NameNotEscapable` or `EmptyLines`."""
     if output.upserts_by_default and not keys:
         raise UpsertsWithoutKeys(table=table)
     text = output.delimited
@@ -233,9 +223,7 @@ def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[s
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
     """Return the content of `_metadata.json`. Raises `DamagedFile`, with `address` in the message.
-
-    The keys are always in `keyColumns`, even if the file has `KeyColumns`.
-    """
+    The keys are always in `keyColumns`, even if the file has `KeyColumns`."""
     try:
         value = parse_json(data)
         if isinstance(value, dict) and "KeyColumns" in value:
@@ -248,9 +236,7 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
 
 def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
     """Return whether a published `_metadata.json` has the wanted content. Returns False if only the keys are missing.
-
-    Raises `KeysChanged` or `SettingChanged` for any other difference in keys or settings.
-    """
+    Raises `KeysChanged` or `SettingChanged` for any other difference in keys or settings."""
     published, keys = existing.get("keyColumns", []), wanted.get("keyColumns", [])
     if published and published != keys:
         raise KeysChanged(address=address, published=published, wanted=keys)

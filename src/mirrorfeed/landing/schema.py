@@ -47,8 +47,7 @@ class Problem(IntEnum):
     YEAR = 7
     INVALID_TEXT = 8
     REPLACED_TEXT = 9
-    """A text contains the replacement character for invalid bytes. Only the source shows whether bytes were
-    replaced."""
+    """Text has the replacement character for invalid bytes. Only the source shows whether bytes were replaced."""
 
     @property
     def depends_on_format(self) -> bool:
@@ -58,16 +57,14 @@ class Problem(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of the data files. `type` is the type name in Spark, or `json` for nested values that are written as
-    JSON."""
+    """Column of the data files. `type` is the type name in Spark, or `json` for nested values written as JSON."""
 
     name: str
     type: str
     nested: str = ""
     """Type of a nested column, as the JSON of a Spark `DataType`. Empty for other columns."""
     dropped: bool = False
-    """True if the source no longer has the column. Files continue to contain the column with NULL, because Fabric
-    requires columns that are not nullable."""
+    """True if the source no longer has the column. New files still contain the column, with NULL."""
 
     @property
     def form(self) -> str:
@@ -79,9 +76,7 @@ class Column:
 
 def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     """Return the columns of the data files for a source schema, which is the JSON of a Spark `StructType`.
-
-    Columns of type void are omitted. Raises `ReservedColumn` or `UnsupportedType`.
-    """
+    Columns of type void are omitted. Raises `ReservedColumn` or `UnsupportedType`."""
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table=table, columns=reserved)
@@ -100,7 +95,7 @@ def is_text(type_: str) -> bool:
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
-    """Return those of `names` that no published column may have, ignoring case."""
+    """Return the names in `names` that published columns must not have, ignoring case."""
     return [name for name in names if name.lower() in RESERVED]
 
 
@@ -124,7 +119,7 @@ def _landing_type(table: str, field: dict[str, Any]) -> str:
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
-    """Raise `BadKey` if a key is not a column, or if its type has no reliable equality."""
+    """Check that each key is a column whose type has a reliable equality. Raises `BadKey`."""
     types = {column.name: column.type for column in columns}
     for key in keys:
         if key not in types:
@@ -147,8 +142,8 @@ def evolve(
     """Return the columns of the next data files: the published columns first, then the added columns.
 
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
-    `may_drop` may be missing: any other missing column may have been renamed, together with its values. With `fixed`,
-    no column can be added. Raises `IncompatibleSchema`.
+    `may_drop` may be missing in the source, because a missing column could be a renamed column. With `fixed`, no column
+    can be added. Raises `IncompatibleSchema`.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
@@ -175,10 +170,8 @@ def evolve(
 
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
-    """Return one text for each of `columns` that is missing in `now` or has another type there.
-
-    Dropped columns and added nested fields are not reported.
-    """
+    """Return a message for each column in `columns` that is missing in `now` or has another type there.
+    Dropped columns and added nested fields are not reported."""
     current = {column.name: column for column in now}
     differences = (
         _difference(column, current[column.name]) if column.name in current else f"{column.name!r} is missing"
@@ -215,7 +208,7 @@ def _extends(before: Any, now: Any) -> bool:
 
 
 def check_type(type_: Any) -> None:
-    """Raise `ValueError` if a value is not the JSON of a Spark `DataType`."""
+    """Check that a value is the JSON of a Spark `DataType`. Raises `ValueError`."""
     match type_:
         case {"type": "struct", "fields": list(fields)} if all(isinstance(field, dict) for field in fields):
             names = [field.get("name") for field in fields]

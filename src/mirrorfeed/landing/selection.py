@@ -35,8 +35,7 @@ class Cast:
 
     @classmethod
     def parse(cls, text: str) -> Cast:
-        """Return the cast for a type such as `string(20)`. Raises `ValueError` with a message that follows the name of
-        the field."""
+        """Parse a type such as `string(20)`. Raises `ValueError` for unsupported types."""
         name = text.strip().lower()
         if (match := _CUT.fullmatch(name)) and int(match[1]):
             return cls("string", int(match[1]))
@@ -48,9 +47,7 @@ class Cast:
 
     def keeps_values(self, type_: str) -> bool:
         """Return whether all values of the type `type_` can be cast without loss, with any settings of the session.
-
-        With a `length`, texts are cut, which does not count as loss.
-        """
+        Cutting texts to `length` does not count as loss."""
         source, target = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
             return type_ == "string"
@@ -68,8 +65,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selected columns and rows, with new names and types. All names are source names, except the new names in
-    `rename`."""
+    """Selected columns and rows, with new names and types. Except for the new names, all names are source names."""
 
     columns: tuple[str, ...] | None = None
     """Names of selected columns. None means all columns."""
@@ -121,8 +117,7 @@ EVERYTHING = Selection()
 
 
 def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the keys in the target. Raises `BadSelection` if a key is excluded or its cast is not
-    exact."""
+    """Return the names of the keys in the target. Raises `BadSelection` if a key is excluded or its cast is inexact."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -139,17 +134,15 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
 
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a schema, with short type names such as "struct". Columns of type void are omitted.
-
-    `schema` is the JSON of a Spark `StructType`.
-    """
+    """Return name and type of the columns of a schema, which is the JSON of a Spark `StructType`.
+    Nested types have short names such as "struct". Columns of type void are omitted."""
     types = {field["name"]: field["type"] for field in schema["fields"] if field["type"] != "void"}
     short = {name: type_ if isinstance(type_, str) else type_["type"] for name, type_ in types.items()}
     return {name: "string" if is_text(type_) else type_ for name, type_ in short.items()}
 
 
 def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
-    """Raise `BadSelection` if an option contains a name that is not a column of the source."""
+    """Check that the options name only columns of the source. Raises `BadSelection`."""
     faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.listed_names if name not in types]
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -157,10 +150,8 @@ def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> N
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the selected columns, with their new names and types. Ignores missing columns.
-
-    Missing columns may be added later, or were dropped. `schema` is the JSON of a Spark `StructType`. Raises
-    `BadSelection` for an inexact cast, a duplicate new name, or an unknown or nested column in `where`.
-    """
+    `schema` is the JSON of a Spark `StructType`. Raises `BadSelection` for an inexact cast, a duplicate new name, or an
+    unknown or nested column in `where`."""
     if selection is None:
         return schema
     types, fields = source_types(schema), []
@@ -214,9 +205,9 @@ def unselected_columns(
 ) -> list[str]:
     """Return the names of the published columns that are no longer selected.
 
-    `before` is the selection of the newest record, and `now` the configured selection. `types` are the columns of the
-    source when `before` was published, or None if all of them were published. Raises `SelectionChanged` if a changed
-    selection affects rows that are already published.
+    `before` is the selection of the newest record, and `now` the configured selection. `types` are the source columns
+    when `before` was published, or None if all of them were published. Raises `SelectionChanged` if the change affects
+    rows that are already published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
@@ -259,12 +250,9 @@ def check_source_columns(
     *,
     drops: bool,
 ) -> None:
-    """Raise `IncompatibleSchema` if a change of source columns changes the meaning of the selection.
-
-    `before` and `now` are the types of the source columns by name. `drops` is True if columns were dropped, and False
-    if missing columns may have been renamed. `evolve` compares only published columns: an excluded column could be
-    published under another name.
-    """
+    """Check that changed source columns do not change the meaning of the selection. Raises `IncompatibleSchema`.
+    An example is an excluded column that is renamed, and would then be published. `before` and `now` are the types of
+    the source columns by name. Without `drops`, a missing column may have been renamed."""
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
         f"{name!r} was {type_} and is {now[name]}"

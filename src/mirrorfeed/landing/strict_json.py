@@ -1,9 +1,4 @@
-"""Parse JSON strictly, for example records and files with prices.
-
-A document has the type of a frozen dataclass, or of a pydantic type with `CONFIG`, which allows no type conversions and
-no unknown fields. For any input bytes, parsing returns a valid value or
-raises `ValueError` with a short reason.
-"""
+"""Parse JSON strictly. For any input, functions return a valid value or raise `ValueError` with a short reason."""
 
 from __future__ import annotations
 
@@ -23,8 +18,7 @@ T = TypeVar("T")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Return the value of JSON text. Raises `ValueError` for duplicate names, numbers beyond 64 bits, NaN and
-    infinity."""
+    """Parse JSON text. Raises `ValueError` also for duplicate names, numbers beyond 64 bits, NaN and infinity."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         text = raw.decode()
@@ -38,7 +32,7 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def validate(model: TypeAdapter[T], value: Any) -> T:
-    """Return a parsed value as the type of `model`. Raises `ValueError` that names the first invalid field."""
+    """Convert a parsed value to the type of `model`. Raises `ValueError` that names the first invalid field."""
     try:
         # Validate as JSON, because a strict model accepts a list as a tuple, and text as a time, only in JSON.
         return model.validate_json(json.dumps(value, ensure_ascii=False))
@@ -57,7 +51,7 @@ def format_of(value: Any) -> int:
 
 
 def is_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
-    """Return the values. Raises `ValueError` if two are equal."""
+    """Return `values` unchanged. Raises `ValueError` if two of them are equal."""
     if len(set(values)) < len(values):
         raise ValueError("has a duplicate entry")
     return values

@@ -65,7 +65,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Return the parsed condition. Raises `ValueError` with the reason, such as "has an unbalanced parenthesis"."""
+        """Parse a condition. Raises `ValueError` with the reason, such as "has an unbalanced parenthesis"."""
         tokens = list(_tokens(text))
         neighbors = zip((None, *tokens), tokens, (*tokens[1:], None), strict=False)
         condition = cls(tuple(_Token(_kind(*each), each[1].text) for each in neighbors))
@@ -86,8 +86,7 @@ class Condition:
         return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
-        """Return the condition as SQL in one line. `column` returns the SQL for a column name; by default, names do not
-        change."""
+        """Return the condition as SQL in one line. `column` converts each column name to SQL."""
         return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
 
 
@@ -105,7 +104,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
-    """Return `column` for a column name, and the kind of any other token. Raises `ValueError`."""
+    """Return the kind of a token, `column` for a column name. Raises `ValueError` for unsupported syntax."""
     if token.kind == "text" and before is not None and before.kind == "text":
         raise ValueError(
             "has two adjacent strings, which Spark releases read differently: write \\' for a quote in a string"
