@@ -162,7 +162,8 @@ def possible_positions(
     `newest_first` has the records of the log, and `in_place` the file numbers in the table's folder. Fabric may have
     consumed the oldest of these files, but none of the later ones. With `by_time`, Fabric orders files by modification
     time, so any file of a publication may be its last. The result is empty if Fabric has consumed no record completely.
-    This is also possible if the log has no record older than those in the result.
+    If the log has no record older than the result, it is also possible that Fabric has consumed none of the records in
+    the result.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -179,7 +180,7 @@ def possible_positions(
 
 @dataclass(frozen=True, slots=True)
 class MissingFiles:
-    """Published files that are missing in the table's folder, although Fabric is not known to have consumed them."""
+    """Published files that are missing in the table's folder, and that Fabric may not have consumed."""
 
     numbers: tuple[int, ...] = ()
     lost: bool = False
@@ -194,7 +195,7 @@ def missing_files(
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> MissingFiles:
-    """Return the published files that are missing in the table's folder, although they are not known to be consumed.
+    """Return the published files that are missing in the table's folder, and that Fabric may not have consumed.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.

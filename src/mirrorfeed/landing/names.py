@@ -170,8 +170,10 @@ def record_number(name: str) -> int | None:
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
     """Return the name of a data file in the folder of its log, before the file is published.
+
     `record` is the number of the record that will publish the file, `batch` the id of the publication attempt, and
-    `part` an id of the file within the attempt."""
+    `part` an id of the file within the attempt.
+    """
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 

@@ -96,7 +96,7 @@ class Delimited:
     schema_definition: Annotated[bool, Strict()] = True
     """True if `_metadata.json` declares the columns and their types. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """Columns whose type has no `DataType`: `string` declares them as String, `refuse` is an error."""
+    """Treatment of columns whose type has no `DataType`: `string` declares them as String, `refuse` is an error."""
 
     def options(self) -> dict[str, Any]:
         """Return the value of `FileFormatTypeProperties` in `_metadata.json`."""

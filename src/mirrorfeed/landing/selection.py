@@ -150,8 +150,10 @@ def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> N
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the selected columns, with their new names and types. Ignores missing columns.
+
     `schema` is the JSON of a Spark `StructType`. Raises `BadSelection` for an inexact cast, a duplicate new name, or an
-    unknown or nested column in `where`."""
+    unknown or nested column in `where`.
+    """
     if selection is None:
         return schema
     types, fields = source_types(schema), []
@@ -251,8 +253,10 @@ def check_source_columns(
     drops: bool,
 ) -> None:
     """Check that changed source columns do not change the meaning of the selection. Raises `IncompatibleSchema`.
+
     An example is an excluded column that is renamed, and would then be published. `before` and `now` are the types of
-    the source columns by name. Without `drops`, a missing column may have been renamed."""
+    the source columns by name. Without `drops`, a missing column may have been renamed.
+    """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
         f"{name!r} was {type_} and is {now[name]}"

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
 
-    Raises `RowsProtected` if the source has a row filter or column mask, `KeysRequired` for `changes: compare` without
-    keys, and the error of the workspace if keys are not configured and cannot be read.
+    Raises `RowsProtected` if the source has a row filter or column mask (not with `changes: compare`), `KeysRequired`
+    for `changes: compare` without keys, and the workspace's error if keys are not configured and cannot be read.
     """
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
@@ -102,10 +102,8 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns of the newest record, in which columns that are no longer selected are marked as dropped.
-
-    Raises `ColumnsDropped` for such columns, unless the table has `on_dropped_column: keep`, and `SelectionChanged`.
-    """
+    """Return the columns of the newest record. Columns that are no longer selected are marked as dropped.
+    Raises `ColumnsDropped` for such columns without `on_dropped_column: keep`, and `SelectionChanged`."""
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -114,9 +112,7 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
     """Return the names of the published columns that are no longer selected.
-
-    Raises `SelectionChanged` if the new selection affects rows that are already published.
-    """
+    Raises `SelectionChanged` if the new selection affects rows that are already published."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
@@ -124,9 +120,7 @@ def deselected_columns(table: Table, newest: Record) -> list[str]:
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
     """Read the facts about the source, and return them with the decision what to publish next. Changes nothing.
-
-    If nothing can be published, the decision is a `Finding`, which is returned and not raised.
-    """
+    If a problem prevents a publication, the decision is a `Finding`, which is returned and not raised."""
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = source.facts(published.version if published else None, table.max_versions_per_publication)
@@ -137,9 +131,7 @@ def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
 ) -> tuple[Facts, Repair | SourceRecreated]:
     """Read the facts about the source, and return them with the repair of `keys` at the published version.
-
-    Returns `SourceRecreated` instead of the repair if the source is now another table. Raises `NothingPublished`.
-    """
+    Returns `SourceRecreated` instead of the repair if the source is now another table. Raises `NothingPublished`."""
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))
     published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)
@@ -149,12 +141,12 @@ def decide_repair(
 
 
 def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
-    """Return the first range to publish, or the version if a snapshot is to be published."""
+    """Return the first range of a decision, or the version of its snapshot."""
     return decision.version if isinstance(decision, TakeSnapshot) else decision.ranges[0]
 
 
 def last_version(what: Range | int | Repair) -> int:
-    """Return the last source version in a publication of a range, a repair, or the version of a snapshot (an int)."""
+    """Return the last source version of a range, a repair or a snapshot (an int, its version)."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 

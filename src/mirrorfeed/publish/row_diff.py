@@ -14,7 +14,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM, payload_hashes, to_land
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
-"""SQL condition that selects the rows in a result of `differences` that changed or cannot be published."""
+"""SQL condition for the rows in a result of `differences` that changed or cannot be published."""
 
 
 def position_name(at: int) -> str:
@@ -28,9 +28,7 @@ def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
 
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return the rows with values as in the landing zone, in columns named by position (`position_name`).
-
-    The additional column `HASH` is a hash of all columns except the key.
-    """
+    The additional column `HASH` is a hash of all columns except the key."""
     landed = rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)))
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
     chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, position_name))
@@ -40,8 +38,8 @@ def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str])
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return each key once with its hash, without NULL keys, which a mirror never contains.
 
-    If several rows had a key, the mirror may have any of them. Then the result has an empty hash, which differs from
-    the hash of every row, so that the current row is published again.
+    A key with several rows gets an empty hash, because the mirror may have any of them. An empty hash differs from the
+    hash of every row, so that the current row is published again.
     """
     return hashes.dropna(subset=list(key)).groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
 
@@ -49,8 +47,8 @@ def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
     """Compare current rows with earlier hashes. Returns all current rows, and a row for each deleted key.
 
-    `now` is a result of `with_hashes`. `before` has the key columns `key` and `HASH`. A deleted key has NULL in `HASH`
-    and in all other columns of `now`. The result has three additional columns:
+    `now` is a result of `with_hashes`. `before` has the columns `key` and `HASH`. A deleted key has NULL in `HASH` and
+    in all other columns of `now`. The result has three additional columns:
 
     - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
     - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.

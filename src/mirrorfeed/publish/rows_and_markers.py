@@ -1,8 +1,7 @@
 """Convert source rows to landing rows, and check them.
 
-Landing rows have the columns and values of the data files, a row marker if the table has keys, and the column
-`PROBLEM`. Rows of a change data feed are mostly converted with SQL text, because building a Spark plan column by column
-takes longer than reading a few changes.
+Landing rows have the columns and values of the data files, a row marker for changes of tables with keys, and the column
+`PROBLEM`. Changes are mostly converted with SQL text, because building a Spark plan column by column is slower.
 """
 
 from __future__ import annotations
@@ -21,28 +20,24 @@ from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_ty
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
-"""Last column of landing rows: NULL, or the number of the `Problem` because of which the row cannot be published.
-
-The change data feed reserves this name, so no published table has such a column.
-"""
+"""Last column of landing rows: number of the `Problem` because of which a row cannot be published, or NULL.
+No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
-"""Boolean column of the keys in a repair: true if a delete must precede the row, because the mirror has several rows
-with the key. The change data feed reserves this name too."""
+"""Boolean column of repair keys: true if a delete must come first, because the mirror has several rows with the key."""
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
 _MAX_FILTER_KEYS = 1_000
 """Maximum number of keys in a filter. With more keys, planning the filter takes Spark longer than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
-"""Types of columns for which Delta skips files correctly. With a filter on dates, it wrongly skips files whose only
-dates are 5 to 14 October 1582."""
+"""Column types for which Delta skips files correctly. With dates, it wrongly skips files of 5 to 14 October 1582."""
 _LIVE = "_change_type IN ('insert', 'update_postimage')"
 _HASH = ("__hash_1__", "__hash_2__")
 """Columns with two 64-bit hashes of the values of a row."""
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """Return all rows of a snapshot as landing rows without a marker. A NULL in a column of `keys` is a problem."""
+    """Return all rows of a snapshot as landing rows without a marker. Rows with NULL in one of `keys` get a problem."""
     problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
     return snapshot.select(*map(to_landing, columns), problem.cast("int").alias(PROBLEM))
 
@@ -74,10 +69,8 @@ def key_names(keys: Sequence[str]) -> list[str]:
 def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return those of the keys in `wanted` that exist in a snapshot, each once.
-
-    `wanted` and the result have the values of landing rows.
-    """
+    """Return the keys in `wanted` that exist in a snapshot, each once.
+    `wanted` and the result have the values of landing rows."""
     by_name, key = {column.name: column for column in columns}, key_names(keys)
     key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
@@ -92,8 +85,8 @@ def rows_of_keys(
 ) -> DataFrame:
     """Return a landing row for each key in `wanted`: an upsert with the snapshot's row, or a delete if it has no row.
 
-    `wanted` has the values of landing rows, without NULL and without duplicates. If it has a column `DELETE_FIRST` that
-    is true for a key, a delete directly precedes the upsert. Several rows with one key are a problem.
+    `wanted` has the values of landing rows, without NULL and duplicates. For keys with a true `DELETE_FIRST`, a delete
+    directly precedes the upsert. Several rows with one key are a problem.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -128,8 +121,8 @@ def rows_of_keys(
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
     """Return the landing rows, with a problem in the column `PROBLEM` of each row with text that is not valid UTF-8.
 
-    With `from_feed`, text with the replacement character is a problem too (`Problem.REPLACED_TEXT`), because open
-    source Delta replaces invalid bytes in its change data feed. Then the caller must search the source.
+    With `from_feed`, text with the replacement character gets `Problem.REPLACED_TEXT`: open source Delta replaces
+    invalid bytes in its change data feed, so the caller must search the source.
     """
     # Delta allows any bytes in a STRING column, but readers of the data files do not.
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
@@ -145,9 +138,7 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
     """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, as landing rows.
-
-    Searches at least the rows with one of `keys`. Searches all rows if `keys` has no columns or many keys.
-    """
+    Searches at least the rows with one of `keys`. Searches all rows if `keys` has no columns or many keys."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
@@ -155,9 +146,7 @@ def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys:
 
 def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
     """Return a source column, or `value` instead of it, converted to the type in the landing zone.
-
-    The result has the name of the column. A dropped column is NULL.
-    """
+    The result has the name of the column. A dropped column is NULL."""
     if column.dropped:
         return F.lit(None).cast(column.form).alias(column.name)
     value = _col(column.name) if value is None else value
@@ -173,7 +162,7 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
 
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
-    """Return a part of a snapshot that has at least the rows with one of `keys`, so that Delta can skip files."""
+    """Return part of a snapshot, including all rows with one of `keys`, so that Delta can skip files."""
     if keys.num_rows > _MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
@@ -210,9 +199,7 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return a landing row for each key whose row at the end of the range differs from its row before the range.
-
-    The row is an upsert, or a delete that has only the key. Several new rows with one key are a problem.
-    """
+    The row is an upsert, or a delete that has only the key. Several new rows with one key are a problem."""
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_names(keys)
@@ -228,15 +215,11 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return a landing row for each key and each version that changed the key.
+    """Return a landing row for each key and each version that changed the key, by version, and with deletes first.
 
-    The rows are ordered by version, and within a version, deletes come first. If a key had two rows at the same time,
-    or its events contradict each other, the result has only the row of the key that `net` returns, because the events
-    do not show the last row.
-
-    With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces another
-    row in the same version is an update. If a key had two rows, the mirror may have both, so a delete precedes the
-    insert.
+    If a key had two rows at the same time, or its events contradict each other, it gets only the row that `net`
+    returns. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
+    row in the same version is an update. If a key had two rows, a delete precedes the insert.
     """
     key = key_names(keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -292,8 +275,8 @@ def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
     """Combine the changes of equal rows, by key and by the columns `by`, into one row of the result.
 
-    `__count__` is the number of added rows minus the number of removed rows. Rows whose count would be 0 are left out.
-    If the count is positive, the result has the values of the row, otherwise only its key and hashes.
+    Its `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive,
+    the result has the values of the row, otherwise only its key and hashes.
     """
     # Name columns by position, so that the names cannot clash with the names below.
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]

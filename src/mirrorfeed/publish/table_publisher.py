@@ -1,8 +1,6 @@
-"""Publish one table.
+"""Publish one table in a loop: read its log, finish renames, clean up, decide, stage files and add a record.
 
-A loop reads the table's log, finishes the renames of the newest record, cleans up, decides what to publish next, stages
-the files and adds a record. The source is a protocol (`ChangeSource`), so that tests can run this loop without Spark
-and inject a fault at every call.
+The source is a protocol (`ChangeSource`), so that tests run the loop without Spark and inject a fault at every call.
 """
 
 from __future__ import annotations
@@ -58,8 +56,7 @@ if TYPE_CHECKING:
 
 
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
-"""Spark errors that values of rows cause in the condition `where`. Other expressions of a publication accept every
-value."""
+"""Spark errors that row values can cause in the condition `where`, but in no other expression of a publication."""
 
 
 def publish(
@@ -73,17 +70,15 @@ def publish(
     clock: Callable[[], float] = time.monotonic,
     repair_keys: Any = None,
 ) -> TableResult:
-    """Publish all versions up to the newest version at the start or, with `repair_keys`, the rows of these keys again.
+    """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
 
     Returns `result`, or a new result without this argument. The result is updated during the run, and passed to
     `on_step` before files are staged and after a record is added. If `stop` returns True, the run ends before the next
-    publication, when no file is left to rename.
-
-    Raises a `Finding` if the source cannot be published, and other subclasses of `MirrorfeedError`.
+    publication, when no file is left to rename. Raises a `Finding` if the source cannot be published, and other
+    subclasses of `MirrorfeedError`.
 
     `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A
-    repair adds a record at the published version, with the row that each key has in the source at that version. The
-    repair does not change rows that are already equal. Later changes of a key are published as usual.
+    repair adds a record at the published version, with the row that each key has in the source at that version.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
@@ -155,10 +150,7 @@ class _Run:
 
     def finish(self, view: View | None) -> View | None:
         """Rename the remaining files of the newest record, and delete old records and files that are not needed.
-
-        Adds records that the log contains to the result. Returns the view after the renames, or None if there is no
-        log.
-        """
+        Adds records that the log contains to the result. Returns the view after the renames, or None without a log."""
         earlier, started, first_view = len(self.result.records), self.clock(), view
         if view:
             self._report_sent(view)
@@ -182,10 +174,7 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add the records in `result.sent` to the result if the log contains them.
-
-        `view` must be read after the records were sent.
-        """
+        """Add sent records to the result if the log contains them. `view` must be read after they were sent."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -196,10 +185,7 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Raise `KeysChanged` or `SelectionChanged` if the configuration does not fit the newest record.
-
-        Does nothing before the first publication.
-        """
+        """Check that the configuration fits the newest record, if any. Raises `KeysChanged` or `SelectionChanged`."""
         if view is None or view.newest is None:
             return
         keys, wanted = view.newest.keys, self.table.target_keys
@@ -211,7 +197,7 @@ class _Run:
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files of a publication. Returns the view to whose log its record can be added, and the record.
+        """Stage the files of a publication. Returns the view of the log, and the record to add to the log.
 
         An int in `what` is the version of a snapshot. Without a view, creates the log. Returns `NothingNew` if a
         comparison found no difference, and None if another publisher was first or another table replaced the source.

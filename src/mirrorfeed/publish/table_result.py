@@ -11,7 +11,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 5.0
-"""Minimum seconds that looking up deleted keys in a publication takes to be reported in `remarks`."""
+"""Seconds in one publication from which `remarks` reports the time for looking up deleted keys."""
 
 
 @dataclass(slots=True)
@@ -22,8 +22,7 @@ class TableResult(Row):
 
     table: str = shown("table")
     what: str = shown("published", init=False)
-    """Published versions as text, such as `snapshot to 3` or `4 to 7`. Otherwise `nothing new at 7`, `failed` or
-    `stopped`."""
+    """Published versions, such as `snapshot to 3` or `4 to 7`. Otherwise `nothing new at 7`, `failed` or `stopped`."""
     from_version_exclusive: int | None = None
     """Last version before the published range. None for a snapshot, or if nothing was published."""
     to_version_inclusive: int | None = None
@@ -60,13 +59,10 @@ class TableResult(Row):
     records: list[Record] = field(default_factory=list, repr=False)
     """Records that the run added to the log, or whose files it finished renaming."""
     measured: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    """Measurements by the batch of the record, with the names of the ledger's columns.
-
-    `stage_seconds`, `record_seconds`, `rename_seconds`, `lag_seconds`, `lag_versions` and `retries`; also
-    `look_up_seconds`, if keys were looked up. A record that an earlier run added has only `rename_seconds`.
-    """
+    """Measurements of each record, such as `stage_seconds`, by batch id. Their names are columns of the ledger.
+    A record that an earlier run added has only `rename_seconds`."""
     sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
-    """Records that were sent to the log but not yet found in a view, with the log's id. The key is the batch."""
+    """Records that were sent to the log but not yet found in it, by batch id. Each has the id of the log."""
     differed: str = field(default="", repr=False)
     """Difference in the schema because of which Spark's files were rewritten. Empty if none were rewritten."""
     retention_warning: MirrorfeedError | None = field(default=None, repr=False)
@@ -101,7 +97,7 @@ class TableResult(Row):
 
     @property
     def step(self) -> str:
-        """Progress as text: `publishing` with the versions until their record is added, then the text of `in_words`."""
+        """Progress for display: the versions that are being published or, after their record was added, `in_words`."""
         return f"publishing {self.decision}" if self.decision else self.in_words
 
     @property

@@ -21,13 +21,13 @@ class ChangeSource(Protocol):
     def facts(self, after: int | None, limit: int) -> Facts:
         """Read the identity of the table, its newest version, and the commits after version `after`.
 
-        `after` is the published version, or None before the first publication. The schema and the change data feed are
-        checked for at most `limit` versions. Raises an error if the table cannot be read.
+        `after` is the published version, or None before the first publication. Schema and change data feed are checked
+        for at most `limit` versions. Raises an error if the table cannot be read.
         """
         ...
 
     def is_unchanged(self, facts: Facts) -> bool:
-        """Return whether the source is still the table of `facts`, and was not replaced by another table."""
+        """Return whether the source is still the same table as in `facts`, and was not replaced by another table."""
         ...
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
@@ -39,17 +39,15 @@ class ChangeSource(Protocol):
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        """Raise an error if `what`, a range or the version of a snapshot, cannot be read. Reads no rows.
-
-        Does not find every cause. Others are found when the rows are read.
-        """
+        """Check that a range, or the snapshot of a version (an int), can be read. Reads no rows.
+        Raises an error if it cannot be read. Some causes are found only when the rows are read."""
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        """Write the landing rows of a range, a snapshot or a repair to staged files, and return the files.
+        """Write the landing rows of a range, a snapshot (an int, its version) or a repair to staged files.
 
-        An int in `what` is the version of a snapshot. A snapshot without rows has one file. Returns None if a full
-        comparison found no difference. Raises `BadRows` if rows cannot be published.
+        For a snapshot without rows, stages one file without rows. Returns None if a full comparison found no
+        difference. Raises `BadRows` if rows cannot be published.
         """
         ...
 
@@ -63,18 +61,14 @@ NO_SPARK: Any = None
 
 
 def needs_no_spark(table: Table) -> bool:
-    """Return whether Spark is not needed to find out that a table has no new version.
-
-    True for tables in a local folder, except with `changes: compare`.
-    """
+    """Return whether a new version of the table can be detected without Spark.
+    True for tables in a local folder, except with `changes: compare`."""
     return table.changes != "compare" and is_in_local_folder(table.source)
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
     """Return the source for the table's setting `changes`: a full comparison, or the change data feed.
-
-    Raises `LedgerRequired` if a comparison has no ledger next to which it can store row hashes.
-    """
+    Raises `LedgerRequired` for a comparison without a ledger, because the row hashes are stored next to the ledger."""
     if table.changes == "compare":
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 

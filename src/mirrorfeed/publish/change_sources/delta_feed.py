@@ -39,7 +39,7 @@ _SMALL_BYTES = 8 * 2**20
 _DEFAULT_CORES = 32
 """Number of cores if the engine does not report the number, for example serverless compute."""
 _MIN_TASK_BYTES = 16 * 2**20
-"""Minimum size of a task that reads a snapshot. Otherwise many small source files would become many small files."""
+"""Minimum size of a task that reads a snapshot, so that small source files do not become small data files."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class DeltaFeed:
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
         """Stage the rows that differ between the versions at the start and the end of a range.
 
-        `cause` is the reason why the feed cannot be read. The result has a note about it. Raises `cause` if one of the
-        two versions cannot be read either.
+        `cause` is the reason why the feed cannot be read, and becomes a note of the result. Raises `cause` if one of
+        the two versions cannot be read either.
         """
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
@@ -150,10 +150,8 @@ class DeltaFeed:
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
-        """Return estimates of the total bytes of a snapshot's files and of the rows per file. Each may be None.
-
-        The estimates are from the size of the source's files or, with a selection, from a sample of the rows.
-        """
+        """Return estimates of the total bytes of a snapshot's files and of the rows per file, or None for unknown ones.
+        The estimates are from the size of the source's files or, with a selection, from a sample of the rows."""
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
             return size, per_file
@@ -164,10 +162,8 @@ class DeltaFeed:
         return size * per_file // wanted, wanted
 
     def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
-        """Return how many source rows fill a file of the target size.
-
-        Returns None if the whole source is smaller, or its size is unknown.
-        """
+        """Return the number of source rows that fill a file of the target size.
+        Returns None if the whole source is smaller, or its size is unknown."""
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
         rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
@@ -175,9 +171,7 @@ class DeltaFeed:
 
     def _invalid_text_search(self, facts: Facts, job: StagingJob) -> FindInvalidText | None:
         """Return a function that searches the newest version for invalid UTF-8.
-
-        Returns None for a table with an archive interval, because the search could need archived files.
-        """
+        Returns None for a table with an archive interval, because the search could need archived files."""
         if archive.has_interval(facts.properties):
             return None
 
@@ -197,7 +191,7 @@ class DeltaFeed:
         return rows_and_markers.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
-        """Return the landing rows of the keys that differ between the versions at the start and the end of a range."""
+        """Return landing rows for the keys whose rows differ between the start and the end version of a range."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
@@ -211,11 +205,8 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return landing rows for those of the deleted keys that exist at a version, or None if none of them exists.
-
-        A deleted key exists if another row has it, for example if a new row was added before the old one was deleted.
-        If the files of the version are gone, the newest version is read.
-        """
+        """Return landing rows for the deleted keys that other rows still have at a version, or None if there are none.
+        Reads the newest version if the files of the version are gone."""
         # The changes up to the newest version are published later, so the mirror becomes the same.
         try:
             with reader.read_errors(str(self.source), version):
@@ -231,10 +222,7 @@ class DeltaFeed:
         return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Return those of the deleted keys that exist at a version.
-
-        Raises `LookUpNeedsArchive` if archived files would be read.
-        """
+        """Return the deleted keys that exist at a version. Raises `LookUpNeedsArchive` if archived files are needed."""
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         if not archive.has_interval(facts.properties):
             return keys
@@ -262,7 +250,7 @@ class DeltaFeed:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        """Return the feed of a range. Raises `FeedUnreadable` if one of `columns` is missing or has another type."""
+        """Read the feed of a range. Raises `FeedUnreadable` if one of `columns` is missing or has another type."""
         table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
         schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))

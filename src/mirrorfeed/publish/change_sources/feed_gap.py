@@ -86,7 +86,7 @@ class HistoryFacts(Facts):
 
     history: HistoryView = field(kw_only=True)
     segment: Segment = field(kw_only=True)
-    """Consecutive records of the history. They contain the published version."""
+    """Consecutive records of the history that include the published version."""
 
     def contains(self, what: Range | int) -> bool:
         """Return whether the history contains the changes of a range. Returns False for the version of a snapshot."""
@@ -149,10 +149,8 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the view of a history and its segment, the consecutive records that contain `after` and later versions.
-
-    Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`.
-    """
+    """Return the view of a history, and its consecutive records that contain version `after` and later versions.
+    Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`."""
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
@@ -173,11 +171,11 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 def bridge_gap(
     source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> DeltaFeed | None:
-    """Return a source that can publish the changes in a gap of the feed, or None if there is none.
+    """Return a source that can publish the changes in a gap of the change data feed, or None if there is none.
 
-    This is the permanent history if it contains the changes, otherwise, with `on_gap: compare`, a comparison of the
-    published with the newest version. `table` must have its keys, see `with_keys`. If the history cannot be read, calls
-    `on_problem` with `HistoryUnusable`.
+    This is the permanent history if it contains the changes. Otherwise, with `on_gap: compare`, it compares the
+    published version with the newest version. `table` must have its keys, see `with_keys`. If the history cannot be
+    read, calls `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None

@@ -1,9 +1,9 @@
-"""Publish a source without a change data feed: read all rows, and publish those that differ from the published rows.
+"""Publish a source without a change data feed: compare all rows with stored hashes of the published rows.
 
-A Delta table, the table of row hashes, stores the hash of each row by key. A comparison reads the source once, and
-writes the new hashes and the rows that differ in one commit. The files of the publication are created from this commit,
-and the log record contains its version. So a crash in between loses nothing: the next comparison uses the hashes at the
-version in the newest record. If nothing differs, there is no commit.
+A Delta table, the table of row hashes, stores the hash of each row by key. A comparison writes the new hashes and the
+rows that differ to this table in one commit. The publication is created from this commit, and its log record contains
+the version. After a crash, the next comparison uses the hashes at the version in the newest record. If nothing differs,
+there is no commit.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ from mirrorfeed.source.versions import newest_version, read_commits, read_histor
 _ID = "mirrorfeed.states"
 """Property of each table of row hashes, with a random id. Shows that mirrorfeed created the table."""
 _STATE = "_state"
-"""Column with the version whose commit added the row with all values. NULL if the row has only key and hash."""
+"""Column with the version whose commit stored all values of the row. NULL if the row has only key and hash."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Maximum share of rows with all values, and maximum number of commits that added them. Above that, all hashes are
-rewritten."""
+"""Limits above which all hashes are rewritten: share of rows with all values, and number of commits that added them."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
@@ -92,9 +91,7 @@ class RowHashTable:
 
     def info(self) -> TableInfo | None:
         """Return id, location and properties of the table, or None if it does not exist.
-
-        Raises `NotRowHashes` if mirrorfeed did not create the table.
-        """
+        Raises `NotRowHashes` if mirrorfeed did not create the table."""
         try:
             info = read_table_info(self.spark, self.location)
         except (SourceMissing, NoTableAtPath):
@@ -122,10 +119,10 @@ class RowHashTable:
     ) -> tuple[int, int] | None:
         """Commit the rows that differ and their hashes. Creates the table if it does not exist.
 
-        `rows` is a result of `row_diff.differences`. With `all_hashes`, the commit also has the hashes of all other
-        rows, and replaces everything in the table. Returns the number of rows and bytes of the commit. Returns None,
-        without a commit, if no row differs and `all_hashes` is False. Raises `RowHashesChanged` if another process made
-        a commit in the meantime.
+        `rows` is a result of `row_diff.differences`. With `all_hashes`, replaces the whole table, and also writes the
+        hashes of equal rows. Returns the number of rows and bytes of the commit. Returns None, without a commit, if no
+        row differs and `all_hashes` is False. Raises `RowHashesChanged` if another process made a commit in the
+        meantime.
         """
         batch, own_columns = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
         payload = [name for name in rows.columns if name not in own_columns]
@@ -180,8 +177,8 @@ class RowHashTable:
     def vacuum(self) -> None:
         """Run VACUUM, and log its error instead of raising it.
 
-        Call only if the published version was the newest version before this comparison. An older published version
-        could be so old that VACUUM deletes its files.
+        Call only if the published version was the newest before this comparison. Otherwise VACUUM could delete its
+        files.
         """
         try:
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
@@ -189,7 +186,7 @@ class RowHashTable:
             wrap_error(f"Running VACUUM on {self.location}", error)
 
     def check(self, version: int, stored_at: int) -> None:
-        """Raise `RowHashesLost` if version `stored_at` cannot be opened. `version` is the published version."""
+        """Check that version `stored_at` can be opened. Raises `RowHashesLost` with the published version `version`."""
         with self.lost_state_errors(version):
             _ = self._read(stored_at).schema
 
@@ -216,9 +213,7 @@ class RowHashTable:
 @dataclass(frozen=True)
 class FullCompare:
     """Source that compares all rows with the hashes of the published rows.
-
-    Its versions are those of the table of row hashes. Each comparison that finds a difference creates the next version.
-    """
+    Its versions are those of the table of row hashes. Each comparison that finds a difference creates a version."""
 
     spark: SparkSession
     source: Source
@@ -290,7 +285,7 @@ class FullCompare:
     def _compare(
         self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Read and compare all rows of the source, and commit the rows that differ to the table of row hashes.
+        """Compare all rows of the source, and commit the rows that differ to the table of row hashes.
 
         `published` is the published version, or None for the first publication. Returns the number of rows and bytes of
         the commit. Returns None, without a commit, if no row differs and the newest hashes are those of the published
@@ -315,7 +310,7 @@ class FullCompare:
 
 
 def hash_table_of(config: Config, table: Table) -> Source:
-    """Return the table of row hashes, which is next to the ledger. Raises `LedgerRequired` without a ledger."""
+    """Return the location of a table's row hashes, next to the ledger. Raises `LedgerRequired` without a ledger."""
     if config.ledger is None:
         raise errors.LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)

@@ -22,10 +22,7 @@ from mirrorfeed.publish.files.rolling_writer import UnwritableValue
 
 
 def _refuse_years(values: pa.Array, name: str) -> None:
-    """Raise `UnwritableValue` if a date or time is outside the years 1 to 9999. Readers cannot parse other years.
-
-    The error shows `name`, the name of the column.
-    """
+    """Check that dates and times of column `name` are in the years 1 to 9999. Raises `UnwritableValue`."""
     if not pa.types.is_temporal(values.type):
         return
     bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)

@@ -25,9 +25,7 @@ _NEARLY_FULL = 0.9
 
 def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File]:
     """Write landing rows to staged files, in order. Returns the files, or an empty list if there are no rows.
-
-    Raises `BadRows` if the file format cannot store a value.
-    """
+    Raises `BadRows` if the file format cannot store a value."""
     files = _Files(job)
     try:
         for batch in batches:
@@ -59,10 +57,8 @@ class Form(Protocol):
     """Writer of one file in a file format, such as Parquet or delimited text."""
 
     def write(self, group: pa.Table) -> None:
-        """Append rows. Nearly all bytes are written to the file before the method returns, so its size is known.
-
-        Raises `UnwritableValue` if the format cannot store a value.
-        """
+        """Append rows. Raises `UnwritableValue` if the format cannot store a value.
+        Nearly all bytes are written to the file before the method returns, so that its size is known."""
         ...
 
     def close(self) -> None:
@@ -90,7 +86,7 @@ class ParquetForm:
 
 
 class _Files:
-    """Writer of one staged file after another. Splits and combines batches to row groups near the target size."""
+    """Writer of staged files near the target size. Splits and combines batches to row groups."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
@@ -140,7 +136,7 @@ class _Files:
             self._file.close()
 
     def _room(self) -> int:
-        """Return how many more bytes of rows, as sized in memory, complete the row group or the file. At least 1."""
+        """Return how many more bytes of rows in memory complete the row group or the file, at least 1."""
         left = self._job.output.target_file_size - (self._file.bytes if self._file else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._memory_per_file_byte)) - self._buffered_bytes)
 

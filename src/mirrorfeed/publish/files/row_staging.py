@@ -40,17 +40,15 @@ if TYPE_CHECKING:
 SMALL_BATCH_ROWS = 20_000
 """Maximum number of rows that the driver collects and writes with Arrow.
 
-CPU seconds of a whole publication, with Arrow and with Spark's writer (`tests.bench.small_batch_limit`, two cores, rows
-of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for 20,000, 1.4 and 1.5 for 50,000, 1.9 and 1.6 for 100,000.
-A higher limit needs more driver memory and saves little time.
+Arrow needs less CPU time than Spark's writer for 50,000 rows, and more for 100,000 (`tests.bench.small_batch_limit`). A
+higher limit needs more driver memory and saves little time.
 """
 MAX_DRIVER_KEYS = 2**23
-"""Maximum number of keys whose 64-bit hashes (64 MiB) are compared on the driver. Spark compares more keys."""
+"""Maximum number of keys that the driver checks for duplicates by 64-bit hashes (64 MiB). Spark checks more keys."""
 _WIDE_ROW_BYTES = 4096
 """Maximum total size of the text and binary values of a row. With a larger row, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
-"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`. The change data feed reserves this name, so no table has
-it."""
+"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`. The change data feed reserves the name."""
 _SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
 """Text that identifies Spark's error for a result that is too large, because this error has no error condition."""
@@ -60,11 +58,10 @@ _TIME_STEP = 1.1
 _MAX_SEARCHED_KEYS = 1_000
 """Maximum number of keys whose source rows are searched for invalid text. With more keys, all rows are searched."""
 FindInvalidText = Callable[[pa.Table], list[BadRow]]
-"""Function that searches the source rows with the given keys, or all rows if the argument has no columns, and returns
-those with invalid UTF-8."""
+"""Function that returns the rows with invalid UTF-8 among the source rows with the given keys.
+If the argument has no columns, the function searches all rows."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
-"""Function that returns landing rows for those of the given keys that the source has at the end of the range, or None
-if it has none of them."""
+"""Function that returns landing rows for the given keys that the source has at the end of the range, or None."""
 
 
 def stage(
@@ -85,14 +82,11 @@ def stage(
     staged. Raises `BadRows` if rows cannot be published, and `StagingPathRequired` if Spark must write the files but
     `area` is None.
 
-    - `rows`: landing rows, which include the column `PROBLEM`.
-    - `area`: staging area in which Spark writes its files before they are uploaded.
     - `upload_from`: whether the driver or the executors upload Spark's files.
     - `expect_small`: try to collect the rows first. If there are too many, Spark computes the rows a second time.
     - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
     - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key are bad rows.
-    - `find_invalid_text`: called if rows contain the replacement character for invalid UTF-8, which a change data feed
-      may have inserted. The rows that it returns are bad rows.
+    - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. It returns bad rows.
     - `existing_rows`: called with the deleted keys. The returned rows are staged in separate files, applied last.
     """
     with ExitStack() as folders:
@@ -131,9 +125,7 @@ def stage(
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
     """Collect the rows on the driver, in their order. Returns None if there are too many rows or a row is too large.
-
-    The limits are `SMALL_BATCH_ROWS`, `_WIDE_ROW_BYTES` and `spark.driver.maxResultSize`.
-    """
+    The limits are `SMALL_BATCH_ROWS`, `_WIDE_ROW_BYTES` and `spark.driver.maxResultSize`."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     if texts:
         rows = rows.selectExpr(*_without_wide_texts(rows.columns, texts))
@@ -149,10 +141,8 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
-    """Return the average bytes per row in a Parquet file of the first rows. Returns None if no rows can be collected.
-
-    This is the case if there are no rows or if a row is too large for `collect_small_batch`.
-    """
+    """Return the average bytes per row in a Parquet file of the first rows.
+    Returns None if there are no rows, or if a row is too large for `collect_small_batch`."""
     sample = collect_small_batch(rows.limit(_SAMPLE_ROWS))
     if not sample:
         return None
@@ -279,9 +269,7 @@ def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
     """Read the key column from Spark's files, in a tenth of the time of a query. Raises `StagingFilesLost`.
-
-    Returns None if the key is not one integer column, contains NULL, or this process cannot open the files directly.
-    """
+    Returns None if the key is not one integer column, contains NULL, or this process cannot open the files directly."""
     if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [
         True
     ] or not files.area.is_visible():

@@ -1,6 +1,6 @@
 """Write large batches with Spark: write files to the staging area, check them, and upload them under staged names.
 
-The driver or executors upload the files. A file whose schema differs from the schema of the table is rewritten.
+A file whose schema differs from the schema of the table is rewritten before the upload.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ _OPTIONS = {
     "maxRecordsPerFile": "0",  # no limit
 }
 """Parquet options for Spark's writer. An engine may ignore them, so each file is checked after the write.
-
-Spark 4.0, for example, reads the first two only from the configuration of the user's session.
-"""
+Spark 4.0, for example, reads the first two only from the configuration of the user's session."""
 _BATCH_ROWS = 2**14
 _PARALLEL_FILES = 4
 """Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
@@ -96,8 +94,8 @@ def write_with_spark(
 ) -> Iterator[SparkFiles]:
     """Context manager that writes landing rows with Spark to a folder of the staging area, and yields the files.
 
-    The folder is deleted at the end. `part` is a suffix for the folder's name, so that one job can have two folders.
-    Raises `BadRows` if rows cannot be published, and `StagingUnusable` or `StagingFilesLost` if the write failed.
+    The folder is deleted at the end. `part` is a suffix for its name, so that one job can have two folders. Raises
+    `BadRows` if rows cannot be published, and `StagingUnusable` or `StagingFilesLost` if the write failed.
     """
     folder, observation = area.folder(job) + part, Observation()
     finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))
@@ -151,10 +149,7 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """Yield a SQL expression for each column except `PROBLEM`.
-
-    The expressions make all columns nullable, so that all files of a table have the same schema.
-    """
+    """Yield SQL for each column except `PROBLEM`, made nullable so that all files of a table have the same schema."""
     # Spark removes a condition whose result it knows in advance, and the column would stay not nullable.
     for field in rows.schema.fields:
         name = quote(field.name)
@@ -177,10 +172,7 @@ class FileCheck:
 
 def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
     """Count the rows of a file from Spark, and compare its schema with the schema of the job's columns.
-
-    The result says whether the file must be rewritten for the upload. Raises an error of PyArrow if the file is
-    damaged.
-    """
+    Raises an error of PyArrow if the file is damaged."""
     # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     rows = _count_markers(parquet) if job.with_marker else {None: parquet.metadata.num_rows}
@@ -231,9 +223,7 @@ def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
 
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from the driver. Returns the staged files.
-
-    Raises `BadRows` if delimited text cannot store a value, and `StagingFilesLost` if files are missing or damaged.
-    """
+    Raises `BadRows` if delimited text cannot store a value, and `StagingFilesLost` if files are missing or damaged."""
     # The process has one pool, because a thread reuses its memory for its next file.
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
@@ -280,10 +270,9 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file of the staging area to a new staged name. Return the staged file with row counts, size and hash.
+    """Rename a file of the staging area, which must be in the landing zone, to a new staged name.
 
-    The staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing. Not retried, because
-    a failed request may have renamed the file.
+    Raises `StagingFilesLost` if the file is missing. Not retried, because a failed request may have renamed the file.
     """
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
@@ -306,7 +295,7 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
-    """Raise `StagingFilesLost` unless as many rows of each marker were uploaded as Spark wrote."""
+    """Check that as many rows of each marker were uploaded as Spark wrote. Raises `StagingFilesLost`."""
     uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
     if uploaded != files.rows:
         left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")
@@ -343,8 +332,8 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
 def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
     """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`.
 
-    Each output row is JSON with the staged files or an error. The function does not raise errors, because Spark passes
-    on only their text.
+    Each output row is JSON with the staged files or an error. Errors are not raised, because Spark passes on only their
+    text.
     """
 
     def upload(number: int) -> dict[str, object]:

@@ -1,9 +1,8 @@
 """The staging area: the folder in which Spark writes files before they are uploaded.
 
-The folder is in the landing zone if Spark and this process both access the landing zone as a folder, otherwise at
-`staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose name contains a hash
-of the table's address, the log id and the record number. So deployments can share a staging area, and each deletes only
-subfolders of its own tables.
+It is in the landing zone if Spark and this process both access the landing zone as a folder. Otherwise it is at
+`staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder with a hash of the table's
+address in its name. So deployments can share a staging area, and each deletes only subfolders of its own tables.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""Name of the staging area in a landing zone. It is not in a table's folder, because Spark would create a deleted table
-folder again."""
+"""Name of the staging area in a landing zone. Outside table folders, because Spark would recreate a deleted one."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
 """Name of a publication's folder. The groups are the hash of the table's address, the log id and the record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
@@ -50,7 +48,6 @@ class StagingArea:
     """Folder in which Spark writes files before they are uploaded. Paths in arguments and results are absolute."""
 
     root: str
-    """Path of the staging area."""
     in_zone: bool = False
     """True if the staging area is in the landing zone, so that an upload is a rename."""
     workspace: Callable[[], Any] = default_workspace
@@ -61,11 +58,11 @@ class StagingArea:
         return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
     def check(self, folder: str) -> None:
-        """Raise `SymbolicLink` if `folder` or one of its parents in the staging area is a symbolic link."""
+        """Check that neither `folder` nor a parent in the staging area is a symbolic link. Raises `SymbolicLink`."""
         resolve("write", *self._below(folder))
 
     def file_names(self, folder: str, written: DataFrame) -> list[str]:
-        """Return the names of the files that `written` reads, in the order of the partitions that wrote the files.
+        """Return the names of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
 
         `written` must be the result of `read`. Raises `StagingFilesLost` if it reads a file that Spark did not write.
         """
@@ -105,10 +102,7 @@ class StagingArea:
         raise errors.StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
-        """Delete a folder of the staging area. Ignores errors of the storage.
-
-        Remaining files do no harm, and a later publication of the table tries to delete them again.
-        """
+        """Delete a folder of the staging area. Ignores storage errors: a later publication of the table tries again."""
         root, below = self._below(folder)
         with suppress(MirrorfeedError):
             # Deleting a folder starts with a rename, which the mount of a volume does not support.
@@ -128,9 +122,7 @@ class StagingArea:
 
     def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
         """Delete the folders of the job's table that belong to other logs, or to records up to the record of the job.
-
-        Without `may_request`, does nothing if the staging area can only be accessed with requests to a workspace.
-        """
+        Without `may_request`, does nothing if the staging area can only be accessed with requests to a workspace."""
         if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
                 if log_id != job.log_id or number <= job.record_number:
@@ -138,9 +130,7 @@ class StagingArea:
 
     def clear_table(self, address: str) -> None:
         """Delete all files of a table in the staging area. Ignores storage errors.
-
-        `address` is the address of the table's folder in the landing zone.
-        """
+        `address` is the address of the table's folder in the landing zone."""
         for folder, *_ in self._folders(address):
             self.remove(folder)
 
@@ -156,10 +146,8 @@ class StagingArea:
                 yield f"{self.root}/{name}", parts[2], int(parts[3])
 
     def _below(self, path: str) -> tuple[str, str]:
-        """Split an absolute path into the root of its store and the path below it.
-
-        The root is the landing zone if the staging area is in the landing zone, otherwise the staging area.
-        """
+        """Split an absolute path into the root of its store and the path below the root.
+        The root is the landing zone if the staging area is in the landing zone, otherwise the staging area."""
         root = self.root.removesuffix(f"/{IN_ZONE}") if self.in_zone else self.root
         return root, path[len(root) + 1 :]
 
@@ -168,10 +156,8 @@ class StagingArea:
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Return the error to raise after Spark failed to write `folder` with `error`. Deletes the folder.
-
-        Returns `StagingUnusable` if Spark cannot write a small test file either, otherwise `StagingFilesLost`.
-        """
+        """Delete `folder`, which Spark failed to write with `error`, and return the error to raise.
+        Returns `StagingUnusable` if Spark cannot write a small test file either, otherwise `StagingFilesLost`."""
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
@@ -206,9 +192,7 @@ def staging_area_for(
 
 def clear_staging(staging_path: str | None, store: Store, table: str) -> None:
     """Delete the files of a table in every staging area that its publications may have used. Ignores storage errors.
-
-    `table` is the address of the table's folder in the landing zone.
-    """
+    `table` is the address of the table's folder in the landing zone."""
     zone = store.address("")
     areas = [StagingArea(staging_path)] if staging_path else []
     if Path(zone).is_absolute():
@@ -224,10 +208,8 @@ def _hash(address: str) -> str:
 
 
 def _temporary_folder() -> str:
-    """Create and return this user's temporary folder. Raises `StagingUnusable` if other users can write to it.
-
-    The path is the same in every run, so that a run can delete files of earlier runs.
-    """
+    """Create and return this user's temporary folder. Its path is the same in every run, so runs can delete old files.
+    Raises `StagingUnusable` if other users can write to it."""
     folder = Path(tempfile.gettempdir(), f"mirrorfeed-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

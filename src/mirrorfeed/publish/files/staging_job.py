@@ -57,10 +57,7 @@ def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    r"""Return a text in quotes, for messages.
-
-    If the text is not valid UTF-8, returns only the part around the first invalid byte, and invalid bytes as `\xff`.
-    """
+    """Return a text in quotes, for messages. If it is not valid UTF-8, returns only the part around the first error."""
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:
@@ -70,10 +67,7 @@ def shown_text(data: bytes) -> str:
 
 
 def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """Return name and text of the first column with invalid UTF-8 in the row at position `at`, for messages.
-
-    Returns an empty text if all columns are valid.
-    """
+    """Return name and text of the first column with invalid UTF-8 in row `at`, for messages. Empty if there is none."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_string(field.type):
             try:
@@ -85,9 +79,7 @@ def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
     """Return the Arrow schema of a data file, with the marker column as last column if `with_marker` is true.
-
-    All columns are nullable, because the row of a delete has only the keys.
-    """
+    All columns are nullable, because the row of a delete has only the keys."""
     fields = [pa.field(column.name, arrow_type(column)) for column in columns]
     return pa.schema([*fields, pa.field(MARKER, pa.int32())] if with_marker else fields)
 
@@ -151,8 +143,8 @@ class StagingJob:
     output: Output = AS_PARQUET
 
     def new_path(self) -> str:
-        """Return the path of a new staged file, with a random name. A path is never reused, because a repeated task or
-        a delayed request may still create the file."""
+        """Return the path of a new staged file, with a random name.
+        A path is never reused, because a repeated task or a delayed request may still create the file."""
         return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.extension)}"
 
     def open(self) -> NewFile:
@@ -181,10 +173,8 @@ def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
 
 
 def combine_staged(parts: Iterable[Staged]) -> Staged:
-    """Combine parts of one publication. Returns all files in order, the sum of retries, and the first difference.
-
-    The other fields of the parts are ignored, for example `corrections`.
-    """
+    """Combine parts of one publication: all files in order, the sum of retries, and the first schema difference.
+    The other fields of the parts are ignored, for example `corrections`."""
     parts = list(parts)
     differed = next((part.differed for part in parts if part.differed), "")
     files = [file for part in parts for file in part.files]
@@ -193,9 +183,7 @@ def combine_staged(parts: Iterable[Staged]) -> Staged:
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
     """Return up to `PROBLEMS_SHOWN` rows that cannot be published. `problem` is the column with the problem of a row.
-
-    Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid.
-    """
+    Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid."""
     problems = rows.column(problem)
     if problems.null_count == len(problems):
         return []

@@ -1,7 +1,6 @@
 """The log of a table's publications: create it, read it, and add a record, which commits a publication.
 
-The response of a write is never trusted, because HTTP clients repeat requests on their own: a write that succeeded may
-be reported as failed. After every write, the log is read again.
+After every write, the log is read again: HTTP clients repeat requests, so a successful write may be reported as failed.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import open_new, retry_new, try_write
 
 _ATTEMPTS = 20
-"""Maximum number of attempts to read or create the log while other publishers change it. After that,
-`ConcurrentChanges` is raised."""
+"""Maximum attempts to read or create the log while others change it. Then `ConcurrentChanges` is raised."""
 
 
 @dataclass
@@ -56,9 +54,9 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """List the log again, and return a confirmed copy of `view`. Returns None if records or log id have changed.
 
-        With `data`, also lists the published files. Without `data`, the list of published files in `view` is kept, and
-        None is also returned if a staged file of the newest record is empty, because a new list is needed to find out
-        whether that file was already renamed.
+        With `data`, also lists the published files. Without `data`, the copy has the same published files as `view`,
+        and None is also returned if a staged file of the newest record is empty: then a new listing must show whether
+        the file was renamed.
         """
         if data:
             entries = self.store.list(self.folder)
@@ -73,9 +71,7 @@ class TableLog:
 
     def read_view(self) -> View | None:
         """Return a confirmed view of the log and the published files, or None if there is no log. Changes nothing.
-
-        Raises `ConcurrentChanges` if the log changes during every attempt.
-        """
+        Raises `ConcurrentChanges` if the log changes during every attempt."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -113,7 +109,7 @@ class TableLog:
         return view
 
     def check_unclaimed(self) -> None:
-        """Raise an error if the table's folder has data files but no `log.json`.
+        """Check that the table's folder has a `log.json` or no data files.
 
         Raises `LogIdMissing` if the folder still has records of a log, otherwise `ForeignFile` or `FileNumberConflict`.
         """
@@ -128,11 +124,10 @@ class TableLog:
         check(View("", data=data, processed=processed), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Compare the files in a view with the records of the log. Returns None if all files match.
+        """Compare the files in a confirmed view with the log. Returns None if all files match.
 
         Returns the warning `LastFileMissing` if files are missing that Fabric may have consumed. Raises `FilesLost` if
-        files are missing that Fabric has not consumed, and the errors of `table_log.view.check`. The view must come
-        from `confirm`.
+        Fabric has not consumed them, and the errors of `table_log.view.check`.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)
@@ -141,10 +136,10 @@ class TableLog:
         return lost
 
     def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
-        """Return an error or a warning about published files that are missing, or None.
+        """Return an error or a warning about published files that are missing in a confirmed view, or None.
 
         Returns `FilesLost` if Fabric certainly did not consume the missing files, and `LastFileMissing` if this is
-        unknown. Requires a confirmed view, and makes requests only if files are missing in it.
+        unknown. Makes requests only if files are missing in the view.
         """
         if not missing_files(view.last_renamed, view.numbers).numbers:
             return None
@@ -221,10 +216,10 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Raise `EqualFileTimes` if Fabric could read files in a wrong order because of their modification times.
+        """Check that Fabric reads files in the right order by their modification times. Raises `EqualFileTimes`.
 
         The files named in `staged` must be newer than all published files. Those named in `corrections`, which are also
-        in `staged`, must be newer than the other staged files. Used for tables that Fabric reads by modification time.
+        in `staged`, must be newer than the other staged files.
         """
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)
@@ -236,7 +231,7 @@ class TableLog:
                 raise errors.EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
-        """Return an unconfirmed view of a log. Returns None if one of its two newest records was deleted meanwhile."""
+        """Return an unconfirmed view of a log, or None if one of its two newest records was deleted in the meantime."""
         entries = self.entries(log_id)
         etags, newest, is_linked = _etags(entries), None, True
         start_markers = tuple(entry.name for entry in entries if names.is_start_marker(entry.name))
@@ -273,10 +268,8 @@ class TableLog:
         return self._known[log_id, number, etag]
 
     def _find_lost_log(self) -> tuple[str, Record] | None:
-        """Return the id and the newest record of the log with the latest publication, without reading `log.json`.
-
-        Returns None if the folder has no log with a record that can be read.
-        """
+        """Return id and newest record of the log with the latest publication, without reading `log.json`.
+        Returns None if the folder has no log with a record that can be read."""
         logs: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{names.LOG}"):
             if entry.is_folder and names.is_log_id(entry.name):
@@ -293,9 +286,7 @@ class TableLog:
 
     def _processed(self, entries: list[Entry]) -> tuple[str, ...]:
         """Return the paths, below the table's folder, of the data files that Fabric has moved after processing.
-
-        `entries` is a listing of the table's folder.
-        """
+        `entries` is a listing of the table's folder."""
         places = [entry.name for entry in entries if entry.is_folder and entry.name in names.PROCESSED]
         paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
         return tuple(path for path in paths if names.data_number(path.rpartition("/")[2], None))

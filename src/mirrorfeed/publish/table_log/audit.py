@@ -1,5 +1,4 @@
-"""Compare the files of a table's newest publication with its record, and find the candidates for the last publication
-that Fabric has applied."""
+"""Compare the files of a table's newest publication with its record, and find what Fabric may have applied."""
 
 from __future__ import annotations
 
@@ -25,17 +24,14 @@ class MirrorPosition:
     newest: Record | None = None
     """Newest publication, or None before the first one."""
     candidates: tuple[Record, ...] = ()
-    """Records of these publications, newest first."""
+    """Records of the candidates, newest first."""
     waiting: int = 0
     """Number of data files in the table's folder, except the oldest, which Fabric may have consumed."""
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
     """Return each table with its mirror position. Reads only the landing zone.
-
-    `names` are the targets of the tables. Without names, returns all configured tables. The position of a table without
-    a log has no records.
-    """
+    `names` are targets. Without names, returns all configured tables. Without a log, the position has no records."""
     store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)
@@ -54,7 +50,7 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """An address where a file of a record may be, and a comparison of the file there with the record."""
+    """Comparison of a file in a record with the file that exists at its staged or its final address."""
 
     address: str
     found: str | None

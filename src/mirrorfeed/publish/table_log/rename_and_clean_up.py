@@ -51,10 +51,7 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
     """Delete all records except the newest `log_retention_records`, and staged files that can never be published.
-
-    With `others`, also deletes logs with other ids in the table's folder. Returns the first error instead of raising
-    it, or None.
-    """
+    With `others`, also deletes logs with other ids. Returns the first error instead of raising it, or None."""
     old_records = map(names.record_name, view.old_records(log_retention_records))
     failure = _remove(log, view.log_id, [*view.leftovers(), *old_records])
     try:

@@ -23,8 +23,7 @@ class View:
     records: Mapping[int, str] = field(default_factory=dict)
     """ETags of the records by number, in ascending order."""
     is_linked: bool = True
-    """True if the previous record exists and is the one to which the newest record refers. For a first record: true if
-    its start marker exists. True in a log without records."""
+    """False if the record before the newest one is missing or was replaced, or a first record has no start marker."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Sizes in bytes of all staged files by name. Includes files whose record was not created."""
     start_markers: tuple[str, ...] = ()
@@ -51,9 +50,7 @@ class View:
 
     def _repeated(self) -> list[File]:
         """Return the empty staged files that a repeated request created after the original file was renamed.
-
-        Requires a confirmed view, whose listing of the table's folder is older than its listing of the log.
-        """
+        Requires a confirmed view, whose listing of the table's folder is older than its listing of the log."""
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
         # same or a higher number.
         highest = max(self.numbers, default=0)
@@ -91,9 +88,7 @@ class View:
 
     def leftovers(self) -> list[str]:
         """Return the names of staged files and start markers that no publication needs. Empty before the first record.
-
-        A staged file is not needed if a record with its number exists and does not have to rename the file.
-        """
+        A staged file is needed if its record does not exist yet, or has still to rename the file."""
         if self.newest is None:
             return []
         needed = {file.staged for file in self.unfinished}
@@ -103,7 +98,7 @@ class View:
         return [name for name in (*staged, *self.start_markers) if name not in needed]
 
     def old_records(self, keep: int) -> list[int]:
-        """Return the numbers of all records except the newest `keep`, and except the newest two."""
+        """Return the numbers of all records except the newest `keep`. The newest two records are never returned."""
         return list(self.records)[: -max(_MIN_RECORDS, keep)]
 
 
@@ -113,10 +108,8 @@ def published_names(entries: list[Entry]) -> tuple[str, ...]:
 
 
 def check(view: View, address: str) -> None:
-    """Raise an error if the files in a view do not match its log. `address` is the table's folder, for messages.
-
-    Raises `RecordsMissing`, `ForeignFile`, `FileNumberConflict`, `FinalNameTaken` or `StagedFileDamaged`.
-    """
+    """Check that the files in a view match its log. `address` is the table's folder, for messages.
+    Raises `RecordsMissing`, `ForeignFile`, `FileNumberConflict`, `FinalNameTaken` or `StagedFileDamaged`."""
     if view.newest and not view.is_linked:
         raise errors.RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
