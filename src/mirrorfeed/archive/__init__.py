@@ -21,8 +21,7 @@ def has_interval(properties: Mapping[str, str]) -> bool:
 
 
 def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
-    """Raise an error if a read needs archived or missing files. `what` is a range of the change data feed, or the
-    version of a snapshot.
+    """Check that a range of the change data feed, or the version of a snapshot, needs no archived or missing files.
 
     Raises `ArchivedFilesNeeded` for archived files that are not restored, and `Gap` or `SnapshotGone` for missing
     files. Does nothing on Databricks, or if the table has no archive interval.

@@ -1,11 +1,8 @@
-"""The archive interval of a table: the age from which its files count as archived. Read it, and change it safely.
+"""Read and change the archive interval of a table: the age from which its files count as archived.
 
-The interval is the table property `delta.timeUntilArchived`. Independently, a lifecycle rule of the cloud archives
-files after a number of days. A file that the cloud has archived must never count as active, so decreasing the interval
-is always safe. Increasing it is not, because the cloud does not restore files: the interval must not exceed the age of
-the youngest archived file, which grows by a day each day.
-
-Only this module changes the table property.
+The interval is the table property `delta.timeUntilArchived`, which only this module changes. A lifecycle rule of the
+cloud archives the files. A file that the cloud has archived must never count as active. So the interval can decrease at
+any time, but must not exceed the age of the youngest archived file, which grows by a day each day.
 """
 
 from __future__ import annotations
@@ -37,8 +34,7 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 class Frontier:
     """Age of the youngest file that the cloud may have archived: `days` at the time `since`.
 
-    The age grows by a day each day, but not beyond `rule`, the number of days in the lifecycle rule, because the rule
-    continues to archive files.
+    The age grows by a day each day up to `rule`, the days of the lifecycle rule, because the rule archives more files.
     """
 
     days: int
@@ -60,32 +56,27 @@ class Frontier:
         return Frontier(age, now, rule)
 
     def done_at(self) -> datetime:
-        """Return the time from which the archive interval may equal the lifecycle rule."""
+        """Return the time from which the archive interval can be `rule` days."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Archive interval of a table, and its last change, as stored in the table properties.
-
-    After an increase of the interval is complete, `frontier` and `exact` are not reset.
-    """
+    """Archive interval of a table and its last change, as stored in the table properties."""
 
     days: int
     frontier: Frontier | None = None
-    """None if the interval was set, but not changed since."""
+    """Limit of the last change, kept after the change is complete. None if the interval was never changed."""
     exact: bool = False
-    """True if an increase changes the interval every day. Otherwise the interval changes once, at the end, and until
-    then some files that the cloud has not archived count as archived."""
+    """True to increase the interval daily, False to increase it once, when the new value is safe."""
 
     @property
     def rule(self) -> int:
-        """Number of days that the lifecycle rule must have."""
+        """Number of days after which the lifecycle rule must archive files."""
         return self.frontier.rule if self.frontier else self.days
 
     def counts_as_archived(self, created: datetime | None, now: datetime) -> bool:
-        """Return whether a file counts as archived at `now`. True if `created`, the creation time of the file, is
-        None."""
+        """Return whether a file counts as archived at `now`, by its creation time. True if `created` is None."""
         return created is None or now - created >= timedelta(days=self.days)
 
 
@@ -97,20 +88,18 @@ class Interval(Row):
     days: int | None = shown("archived after", lambda days: counted(days, "day"), right=True)
     """Interval in days. None if the table has no interval, so that no file counts as archived."""
     rule: int | None = shown("lifecycle rule", lambda days: counted(days, "day"), right=True)
-    """Number of days that the lifecycle rule must have. None if the table has no interval."""
+    """Number of days after which the lifecycle rule must archive files. None if the table has no interval."""
     until: datetime | None = shown("changing until", lambda time: f"{time:%Y-%m-%d}", default=None)
     """Time at which an increase of the interval is complete. None if the interval is not being increased."""
     exact: bool | None = None
-    """True if the interval is increased daily, False if it is increased once, at `until`. None if it is not being
-    increased."""
+    """True if the interval increases daily, False if it increases once, at `until`. None if it does not increase."""
     archived: Row | None = None
-    """Archived share of the table, as written to the ledger. Only `step` sets this field."""
+    """Archived share of the table, as written to the ledger. Only `ArchiveAwareTable.step` sets this field."""
     notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the interval of a table as a row. `moved` is False if the lifecycle rule still has an older interval:
-        then a note asks the user to change the rule, too."""
+        """Return the interval as a row. If `moved` is False, a note asks the user to change the lifecycle rule, too."""
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
@@ -138,16 +127,14 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    A shorter interval applies immediately. A longer interval is reached daily if `exact` is True, otherwise once, as
-    soon as the new value is safe.
+    A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise once it is safe.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the interval that is to be set at the time `now`. A daily job sets this interval, and may
-    skip days."""
+    """Return the policy with its interval increased as far as it allows at `now`. Calls may skip days."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -167,10 +154,7 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """Return the policy in the properties of a table, or None if the table has no interval.
-
-    Raises `InvalidInterval` if the properties are invalid. `table` is the name for this error.
-    """
+    """Return the policy in a table's properties, or None if they set no interval. Raises `InvalidInterval`."""
     if PROPERTY not in properties:
         return None
     try:
@@ -219,13 +203,11 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
 def change_interval(
     spark: SparkSession, source: Source, days: int, exact: bool, now: datetime, *, rule_changed: bool = True
 ) -> Interval:
-    """Shorten the interval to `days` immediately, or start to increase it. Returns the interval as it is now.
+    """Shorten the interval to `days` immediately, or start to increase it, and return the new state.
 
-    `exact` increases the interval daily, otherwise it is increased once, when the new value is safe. Raises `RuleFirst`
-    if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval` if the table has no
-    interval.
-
-    Change the lifecycle rule before the call if its number of days increases, and after the call if it decreases.
+    `exact` increases the interval daily, otherwise once, when the new value is safe. Change the lifecycle rule before
+    the call if its number of days increases, and after the call if it decreases. Raises `RuleFirst` if `days` exceeds
+    the current lifecycle rule and `rule_changed` is False, and `NoInterval` if the table has no interval.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
@@ -268,5 +250,5 @@ def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
 
 
 def any_property(spark: SparkSession) -> AbstractContextManager[None]:
-    """Context manager in which a statement can set table properties that open source Delta does not know."""
+    """Context manager that lets statements set table properties that open source Delta does not know."""
     return nullcontext() if is_databricks(spark) else setting(spark, _ANY_PROPERTY, "true")

@@ -1,7 +1,6 @@
-"""Measure how much of a table is archived, now or with another interval, and how old its files are.
+"""Measure which share of a table is archived, and simulate other archive intervals.
 
-A simulation takes conditions, or statements of the Databricks query history. It plans these queries without running
-them, changes nothing, and reads no data file.
+A simulation plans queries without running them. It reads no data file and changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _MAX_STATEMENTS = 1000
 
 @row
 class Share(Row):
-    """How much of a table is archived: numbers of files, bytes, and monthly costs."""
+    """Archived share of a table: numbers of files, bytes, and monthly costs."""
 
     table: str = shown("table")
     files: int = shown("files", default=0)
@@ -63,8 +62,7 @@ class Share(Row):
 
     @property
     def archived(self) -> float | None:
-        """Archived share between 0 and 1, of the bytes or, if these are unknown, of the number of files. None for an
-        empty table."""
+        """Archived share of the bytes, or of the files if bytes are unknown, from 0 to 1. None for an empty table."""
         part, total = self.archived_files, self.files
         if self.archived_bytes is not None and self.bytes:
             part, total = self.archived_bytes, self.bytes
@@ -97,7 +95,7 @@ class Share(Row):
         return f"{self.archived_files:,} of {counted(self.files, 'file')} archived{bytes_}{restored}"
 
     def priced(self, rates: Prices | None) -> Share:
-        """Return a copy with monthly costs. Returns the same share if storage prices or archived bytes are unknown."""
+        """Return a copy with monthly costs, or this share if storage prices or archived bytes are unknown."""
         active, cold = self.active_bytes, self.cold_bytes
         if rates is None or active is None or cold is None:
             return self
@@ -114,10 +112,9 @@ def share(
     tiers: TierStore | None = None,
     table: TableInfo | None = None,
 ) -> Share:
-    """Return how much of the newest version of a table is archived. Files count as archived by their age, not by their
-    tier.
+    """Return the archived share of a table's newest version, by the age of its files, not by their tiers.
 
-    With `tiers`, the result also has the restored files, and the archived bytes that Databricks does not return.
+    With `tiers`, the result also has the restored files, and on Databricks the archived bytes.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -152,15 +149,14 @@ def _bytes(files: Iterable[DataFile]) -> int:
 
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
-    """Return the bytes of files by age group, such as "30-90 d", youngest first. All tables have the same age
-    groups."""
+    """Return the bytes per age group, such as "30-90 d", youngest first. All tables have the same age groups."""
     return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
 
 
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Return each age group, youngest first, with its active and its archived bytes.
+    """Return the active and the archived bytes of each age group, youngest first.
 
-    One of the age groups starts at the interval of `policy`. Files of unknown age are the last group.
+    One age group starts at the interval of `policy`. Files of unknown age are the last group.
     """
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
@@ -173,11 +169,7 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
 
 
 def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
-    """Return a bar chart of active and archived bytes by age of the files. Raises `NoInterval` if the table has no
-    interval.
-
-    The chart is empty on Databricks, which does not return ages.
-    """
+    """Return a bar chart of active and archived bytes by age of files, empty on Databricks. Raises `NoInterval`."""
     policy = archive_interval.required(spark, source)
     ages = [] if is_databricks(spark) else by_age(ClassicEngine(spark).files(source).values(), policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
@@ -185,7 +177,7 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that a simulation plans."""
+    """Query to plan in a simulation."""
 
     text: str
     """SQL condition or, if `is_statement` is True, SQL statement."""
@@ -222,7 +214,7 @@ class Simulation(Row):
     queries: int | None = shown("queries")
     """Number of planned queries. A query that ran several times counts several times. None if no queries were given."""
     failing: int | None = shown("failing")
-    """Number of planned queries that would need archived files, counted in the same way."""
+    """Number of planned queries that would need archived files, counted like `queries`."""
     failing_queries: tuple[FailingQuery, ...]
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True)
     month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True)
@@ -240,10 +232,9 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """Return one row per interval for the newest version, and one note per query that cannot be planned.
+    """Return one row per interval in days, and one note per query that cannot be planned.
 
-    `intervals` are in days. Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the log
-    of the table cannot be read.
+    Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the log cannot be read.
     """
     version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
     try:
@@ -293,10 +284,7 @@ def simulate(
 
 
 def read_conditions(path: str) -> list[Query]:
-    """Return the conditions in a file, one per line. Skips empty lines and lines that start with `--`.
-
-    Raises `NoConditions` if the file cannot be read as UTF-8.
-    """
+    """Return the conditions in a UTF-8 file, one per line, without `--` comment lines. Raises `NoConditions`."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -305,11 +293,9 @@ def read_conditions(path: str) -> list[Query]:
 
 
 def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
-    """Return the SELECT statements of the last `days` days whose text contains the name of the table, most frequent
-    first.
+    """Return SELECT statements of the Databricks query history that contain a table's name, most frequent first.
 
-    Returns at most 1,000 different statements of the Databricks query history. Raises `NoHistory` if the query history
-    cannot be read, or if `source` is a path.
+    Covers `days` days and at most 1,000 statements. Raises `NoHistory` for a path, or if the history is unreadable.
     """
     if source.path is not None:
         raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")

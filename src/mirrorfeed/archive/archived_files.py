@@ -1,7 +1,7 @@
-"""Data files of a table: select the archived files, and raise an error if a query needs them.
+"""Select the archived data files of a table, and raise an error if a query needs them.
 
-A file counts as archived if its age reaches the archive interval of the table in whose folder it is. The access tier of
-the file does not matter. A file of unknown age counts as archived.
+A file counts as archived if its age is unknown, or reaches the archive interval of the table whose folder contains it.
+The access tier does not matter.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 
 ABSOLUTE_PATH = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""Regular expression that matches the start of an absolute path in the log. A clone has absolute paths of files in the
-folder of its original table."""
+"""Matches the start of an absolute path in the log. A clone has such paths to files of its original table."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FROM_Z85 = str.maketrans(
     string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
@@ -58,17 +57,16 @@ class DataFile(Row):
     deletion_vector: str | None = None
     """URI of the file with the deletion vector. None if there is no deletion vector, or if the log contains it."""
     why: str | None = None
-    """Reason why a query needs the file, if it was determined."""
+    """Reason why a query needs the file. None if unknown."""
     tier: str | None = None
     """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
-    """Folder of the table that contains the file, if it was determined. A clone has files in the folder of its original
-    table."""
+    """Folder of the table that the file belongs to, for a clone often the original table. None if not determined."""
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """URI of the file and, if the deletion vector is in another file, the URI of that file."""
+        """URI of the data file and, if its deletion vector is in another file, the URI of that file."""
         return (self.uri, self.deletion_vector) if self.deletion_vector else (self.uri,)
 
     def remarks(self) -> Sequence[str]:
@@ -85,10 +83,9 @@ def describe_files(files: Sequence[DataFile], noun: str = "file") -> str:
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the data file that an action of the log adds, removes, or contains as change data.
+    """Return the file of an `add`, `remove` or `cdc` action in the log of the table in the folder `location`.
 
-    `location` is the folder of the table. `names` maps physical column names to column names of the table, for
-    partition columns with column mapping.
+    `names` maps physical column names to column names of the table. Partition columns need it with column mapping.
     """
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
@@ -120,31 +117,23 @@ class TableMetadata:
 
     @property
     def names(self) -> dict[str, str]:
-        """Column names of the table by physical name in the log. With column mapping, the two names can differ."""
+        """Column name by physical name. The two names differ only with column mapping."""
         fields = json.loads(self.schema)["fields"]
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
 
 def to_uri(location: str, path: str) -> str:
-    """Return the URI, without percent-encoding, of a file in the log of the table in the folder `location`.
-
-    In the log, `path` is percent-encoded, and relative to the folder unless it has a scheme.
-    """
+    """Return the URI, without percent-encoding, of a path in the log: absolute, or relative to `location`."""
     return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
 def normalize_uri(uri: Any) -> str:
-    """Return a URI or a Hadoop path as text, in which a local URI starts with `file:/`. Java writes one or three
-    slashes."""
+    """Return a URI or Hadoop path as text, with one slash after `file:`, where Java writes one or three."""
     return re.sub(r"^file:///*", "file:/", str(uri))
 
 
 def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str | None:
-    """Return the URI of the file with a deletion vector. Returns None without a vector, or if the log itself contains
-    it.
-
-    `vector` is the `deletionVector` of an action in the log. `location` is the folder of the table.
-    """
+    """Return the URI of the file that a `deletionVector` field of the log refers to. None if there is no such file."""
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":
@@ -155,8 +144,7 @@ def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str 
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Function that returns the tier store for the folder of a table. If it returns None, no archived file in the folder
-counts as restored."""
+"""Function that returns the tier store of a table folder. With None, no archived file in it counts as restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +157,7 @@ class NeededFiles:
     version: Count
     files: tuple[DataFile, ...]
     active: int | None = None
-    """Number of active files that the query needs. None if unknown, for example on Databricks, or if the query reads
-    the table several times."""
+    """Number of active files that the query needs. None if unknown, as on Databricks."""
 
     def __str__(self) -> str:
         uris = first_names([file.uri for file in self.files])
@@ -186,10 +173,7 @@ def file_system(spark: SparkSession, path: Any) -> Any:
 
 
 def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -> str | None:
-    """Return the nearest folder, at `path` or above, that contains a Delta log. Returns None if there is none.
-
-    `known` has the results of earlier calls by path. This function adds new results to it.
-    """
+    """Return the nearest folder at or above `path` with a Delta log, or None. Caches results by path in `known`."""
     folder = hadoop_path(spark, path)
     name = normalize_uri(folder)
     if name not in known and file_system(spark, folder).exists(hadoop_path(spark, folder, "_delta_log")):
@@ -212,13 +196,10 @@ def select_archived(files: Iterable[DataFile], policy: Policy | None, now: datet
 def find_archived(
     spark: SparkSession, name: str, location: str, files: Iterable[DataFile], policy: Policy | None, now: datetime
 ) -> list[DataFile]:
-    """Return the files of a table that count as archived at `now`, with their ages and the folders of their tables.
+    """Return the files that count as archived at `now`, each with its age and the folder of its table.
 
-    A clone has files in the folders of other tables. For such a file, the archive interval of the other table applies,
-    because lifecycle rules apply to folders. `policy` applies to the files in `location`, the folder of the table
-    itself.
-
-    Raises `FileOfNoTable` if a file is not in the folder of an existing table.
+    `policy` applies to files in `location`, the folder of the table `name`. A clone also has files in folders of other
+    tables, whose archive intervals apply to these files. Raises `FileOfNoTable` if a file is in no table's folder.
     """
     location, known, archived = normalize_uri(location), dict[str, str | None](), list[DataFile]()
     policies, start = {location: policy}, f"{location.rstrip('/')}/"
@@ -233,10 +214,7 @@ def find_archived(
 
 
 def select_unreadable(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
-    """Return the archived files that cannot be read now, because they or their deletion vectors are not restored.
-
-    Returns all files if `tiers` is None. Reads the tiers of all files, because a sample does not show the other tiers.
-    """
+    """Return the archived files that are not restored, or whose deletion vectors are not. All if `tiers` is None."""
     if tiers is None or not archived:
         return list(archived)
     tiers_by_uri = tiers.read_tiers(sorted({uri for file in archived for uri in file.uris}))
@@ -244,10 +222,7 @@ def select_unreadable(archived: Sequence[DataFile], tiers: TierStore | None) -> 
 
 
 def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
-    """Return the files of `need` that cannot be read now, in the order of their URIs.
-
-    The tier of each file is read from the tier store of the table folder that contains the file.
-    """
+    """Return the files of `need` that are not restored, sorted by URI. Their tiers are read with `tiers_at`."""
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
         folders.setdefault(file.folder or need.location, []).append(file)
@@ -258,7 +233,7 @@ def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
 def require_readable(
     needed: Sequence[NeededFiles], tiers_at: TiersAt, refusal: Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 ) -> None:
-    """Raise an error if a needed file cannot be read now. `refusal` returns this error for the unreadable files."""
+    """Check that all needed files can be read now. If not, raise the error from `refusal` for the unreadable files."""
     unreadable = [replace(need, files=tuple(find_unreadable(need, tiers_at))) for need in needed]
     if blocked := [need for need in unreadable if need.files]:
         raise refusal(blocked)
@@ -341,8 +316,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         return self.statement is not None
 
     def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a restore plan for the files in this error. If the query was built with DataFrames, the plan only
-        restores the files, and cannot copy or return rows."""
+        """Return a restore plan for these files. Without SQL, as for a DataFrame, it cannot copy or return rows."""
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
         return replace(plan_files(self.tables, priority), sql=self.statement, files_alone=self.statement is None)

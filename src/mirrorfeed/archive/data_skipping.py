@@ -1,8 +1,7 @@
 """Validate SQL conditions, and select the files that may have matching rows by partition values and statistics.
 
-Only comparisons of integer, date and text columns with constants, joined by AND, are supported. Other conditions raise
-`Doubt`. As in Delta, a file is selected unless its partition or statistics rule out a match. A missing statistic rules
-out nothing.
+Files are selected only for comparisons of integer, date and text columns with constants, joined by AND. Other
+conditions raise `Doubt`. As in Delta, a missing statistic rules out nothing.
 """
 
 from __future__ import annotations
@@ -34,16 +33,14 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "string": pa.string(),
 }
-"""Arrow types of the supported column types, by type name in the log. Arrow compares values of these types as Delta
-does."""
+"""Arrow types by type name in the log. Arrow compares values of these types as Delta does."""
 _HARMLESS_METADATA = {
     "comment",
     "delta.columnMapping.id",
     "delta.columnMapping.physicalName",
     "delta.generationExpression",
 }
-"""Keys of column metadata that do not change comparisons, unlike the keys for collations, padded text and widened
-types."""
+"""Column metadata that does not change comparisons, unlike metadata of collations, padded text or widened types."""
 _INDEXED = 32
 """Number of leading columns for which Delta collects statistics by default."""
 _INDEX_PROPERTIES = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
@@ -55,7 +52,7 @@ class Comparison:
     """Comparison of a column with a constant, or a test that the column is not NULL."""
 
     column: str
-    """Name of the column in the log. With column mapping, queries use another name."""
+    """Physical name of the column, as in the log."""
     type: pa.DataType
     is_partition: bool
     sign: Sign
@@ -84,11 +81,9 @@ def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> lis
 
 
 def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
-    """Return a DataFrame of the rows that match a SQL condition, without running it. Without a condition, returns
-    `frame`.
+    """Return the rows that match a SQL condition, or `frame` without a condition. Does not run the query.
 
-    Raises `BadPredicate` if the condition is invalid, or contains a subquery or a nondeterministic function. `table` is
-    the name for this error.
+    Raises `BadPredicate` if the condition is invalid, or has a subquery or nondeterministic function.
     """
     if predicate is None:
         return frame
@@ -126,8 +121,7 @@ _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=":
 
 
 def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
-    """Return an empty DataFrame with the schema of a table, in JSON form. Raises `Doubt` if Spark rejects the
-    schema."""
+    """Return an empty DataFrame with a schema in Spark's JSON form. Raises `Doubt` if Spark rejects the schema."""
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
         none = spark.sparkContext._jsc.emptyRDD()
@@ -137,10 +131,9 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
 
 
 def comparisons_in(frame: DataFrame, table: TableMetadata) -> list[Comparison]:
-    """Return the comparisons in the filter of a DataFrame, with types and constants as Spark resolves them.
+    """Return the comparisons in the filter of `frame`, an optionally filtered result of `frame_of_schema`.
 
-    `frame` is the result of `frame_of_schema` for the same table, with or without a filter. Raises `Doubt` if the
-    filter contains anything other than supported comparisons joined by AND.
+    Types and constants are as Spark resolves them. Raises `Doubt` for a filter with another condition.
     """
     plan = optimize(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":
@@ -188,7 +181,7 @@ def _value(literal: Any) -> int | str | date:
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
     """Return the comparison of a column with `value`. The name of the column is case-insensitive.
 
-    Raises `Doubt` if the type is not supported, or if the column does not exist or may have no statistics.
+    Raises `Doubt` if the column does not exist, has an unsupported type, or may have no statistics.
     """
     fields = json.loads(table.schema)["fields"]
     place = next((place for place, field in enumerate(fields) if field["name"].lower() == column.lower()), None)
@@ -214,7 +207,7 @@ def _leaves(type_: Any) -> int:
 
 
 def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
-    """Return a Boolean array: False for each file in which no row can match all comparisons.
+    """Return one Boolean per file: False if no row can match all comparisons.
 
     `stats` has the statistics of each file, as JSON text. `partition` returns the values of a partition column for all
     files, as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
@@ -241,13 +234,11 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
     ">": (("maxValues", pc.greater),),
     ">=": (("maxValues", pc.greater_equal),),
 }
-"""For each sign, the minimum or maximum of a column in a file, and how it compares with the value if a row may
-match."""
+"""For each sign, the statistics to compare with the constant, and the comparisons that hold if a row may match."""
 
 
 def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.Array:
-    """Return a Boolean array: False for each file whose statistics rule out a match. A missing statistic rules out
-    nothing."""
+    """Return one Boolean per file: False if its statistics rule out a match. Missing statistics rule out nothing."""
     table = _parse_statistics(comparisons, stats)
     number = table["numRecords", ""]
     holds, known = [], [pc.is_valid(number)]

@@ -1,7 +1,6 @@
 """List the data files of a table from its Delta log, with Hadoop and Arrow.
 
-This is faster than Spark, which first builds a snapshot of the log. Raises `Doubt` if the result might differ from
-Delta's result, so that the caller uses Delta instead.
+This is faster than Spark, which first builds a snapshot. Raises `Doubt` if Delta's result might differ.
 """
 
 from __future__ import annotations
@@ -53,18 +52,14 @@ _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f
 
 
 class LogFiles(NamedTuple):
-    """Names of the log files from which a version can be read: one complete checkpoint, if any, and the commits after
-    it."""
+    """Names of the files to read for a version: one complete checkpoint, if any, and the commits after it."""
 
     checkpoint: tuple[str, ...]
     commits: tuple[str, ...]
 
 
 def select_log_files(names: Iterable[str], version: int) -> LogFiles:
-    """Return the log files from which a version can be read. `names` are all files of the log.
-
-    Raises `Doubt` if commits are missing.
-    """
+    """Return which of the log files `names` are needed to read a version. Raises `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
     for match_ in filter(None, map(_NAME.fullmatch, names)):
@@ -86,10 +81,9 @@ def select_log_files(names: Iterable[str], version: int) -> LogFiles:
 
 
 def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return the files of a checkpoint of which all parts exist, or an empty tuple.
+    """Return the names of the files of a checkpoint that has all its parts, or an empty tuple.
 
-    `files` are checkpoint files of one version, each with the number of parts of its checkpoint, or 0 if it has no
-    parts.
+    `files` has each checkpoint file of a version, with the number of parts of its checkpoint, 0 if it has no parts.
     """
     for name, parts in sorted(files):
         if not parts:
@@ -100,7 +94,7 @@ def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
-    """Raise `CommitsElsewhere` if a table feature allows newer commits outside the log, for example in the catalog."""
+    """Check that no table feature allows commits outside the log, as in a catalog. Raises `CommitsElsewhere`."""
     if external := external_commit_features(features):
         raise CommitsElsewhere(table=table, feature=external[0])
 
@@ -118,8 +112,7 @@ class ColumnarLog:
     """Function that returns the local path of a log file by name, after copying a remote file."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at a version, or this log if `version` is None. Raises `Doubt` if the log has no commit of the
-        version."""
+        """Return the log at a version, by default this version. Raises `Doubt` if the log has no such commit."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)
@@ -130,8 +123,7 @@ class ColumnarLog:
 
     @cached_property
     def metadata(self) -> TableMetadata:
-        """Metadata of the table at the version. Raises `Doubt` if the log has none, or if the table has unsupported
-        features."""
+        """Metadata of the table. Raises `Doubt` if the log has none, or if the table has unsupported features."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.log_files.commits), *self.log_files.checkpoint):
@@ -150,10 +142,10 @@ class ColumnarLog:
     def files(
         self, comparisons: Sequence[Comparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files that may have rows that match all comparisons, and these files.
+        """Return the number of files in which a row may match all comparisons, and these files.
 
-        With `until`, in milliseconds since the epoch, only files that were created until then are returned, but all
-        files are counted. Raises `Doubt` if Delta might select other files.
+        With `until`, in milliseconds since the epoch, newer files are counted but not returned. Raises `Doubt` if Delta
+        might select other files.
         """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
@@ -170,10 +162,9 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield the files that each part of the log adds, newest part first, with the keys of all files in newer parts.
+        """Yield the files that each log file adds, newest log file first, and the keys of all files in newer log files.
 
-        A file with one of these keys is outdated, because newer parts override older parts. A commit contains a file
-        once.
+        A file with one of these keys is outdated: a newer log file has removed or replaced it.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -233,8 +224,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield tables of actions from a JSON file of the log, with one column each for added files, removed files and
-    sidecars."""
+    """Yield the actions in a JSON log file, as tables with the columns `add`, `remove` and `sidecar`."""
     values = pa.struct([(name, pa.string()) for name in partitions])
     kinds = {"add": [*_ADD, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
     schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
@@ -245,8 +235,7 @@ def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """Yield tables of the added files in a Parquet checkpoint, or in a part of one. Raises `Doubt` if columns are
-    missing."""
+    """Yield tables of the added files in a Parquet checkpoint or sidecar. Raises `Doubt` if columns are missing."""
     if "add" not in file.schema_arrow.names:
         return
     fields = {field.name for field in file.schema_arrow.field("add").type}
@@ -273,7 +262,7 @@ def _to_table(actions: pa.ChunkedArray) -> pa.Table:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """Return the keys that identify the files in the log. A key combines the path and the deletion vector of a file."""
+    """Return the keys of the files in the log. A key combines the path and the deletion vector of a file."""
     path, vector = to_array(files["path"]), to_array(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
@@ -305,8 +294,7 @@ _LISTED_NAME = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """Context manager that yields the log of a table at the newest version. Raises `Doubt` if the log cannot be
-    read."""
+    """Context manager that yields a table's log at the newest version. Raises `Doubt` if it cannot be read."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
@@ -352,10 +340,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
 
 
 def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
-    """Copy the file `name` of a log to a local folder, unless it was copied before, and return the local path.
-
-    Raises `Doubt` if the file cannot be copied.
-    """
+    """Copy a log file to a local folder, unless it exists there, and return its path. Raises `Doubt` on failure."""
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

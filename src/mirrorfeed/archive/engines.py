@@ -49,14 +49,12 @@ class Engine:
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
-    """True if the engine itself rejects queries that need archived files, and skips archived files if a LIMIT allows
-    it."""
+    """True if the engine itself rejects queries that need archived files, or skips these files if a LIMIT allows it."""
 
     def must_check(self, statement: str) -> bool:
-        """Return whether a statement must be checked for archived files before it runs: True for a query.
+        """Return whether to check a statement for archived files before it runs. On Databricks, always False.
 
-        Returns False for a command that reads no data file, and for every statement if the engine itself checks
-        queries. Raises `NoQuery` for other commands.
+        Otherwise True for a query, False for a command that reads no data file. Raises `NoQuery` for other commands.
         """
         return False
 
@@ -68,18 +66,14 @@ class Engine:
         raise TableByTable()
 
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
-        """Return a DataFrame with the rows of `frame`, and the archived files that it needs, including restored files.
+        """Return the rows of `frame`, and the archived files that it needs, including restored files.
 
-        Returns no files if the engine itself checks queries. Raises `UnknownFiles` or `CannotBePlanned` if the needed
-        files cannot be determined.
+        On Databricks, returns no files. Raises `UnknownFiles` or `CannotBePlanned` if the files cannot be determined.
         """
         return frame, ()
 
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files in which a DELETE, UPDATE or MERGE of the table `source` searches for rows.
-
-        Returns no files if the engine itself checks statements.
-        """
+        """Return the archived files in which a DELETE, UPDATE or MERGE searches for rows. Empty on Databricks."""
         return ()
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
@@ -102,7 +96,7 @@ class Engine:
         return NeededFiles(str(source), table.table_id, normalize_uri(table.location), at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
-        """Return the number and the rows of a version. The default version is the newest.
+        """Return the rows of a version, with its version number. The default version is the newest.
 
         With open source Delta, raises `NoSuchVersion` or `VersionExpired` if the version cannot be read.
         """
@@ -113,17 +107,13 @@ class Engine:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows of a version except the rows in the files `left_out`, given by URI.
-
-        On Databricks, always raises `ActiveRowsUnavailable`.
-        """
+        """Return the rows that are not in the files `left_out` (URIs). Raises `ActiveRowsUnavailable` on Databricks."""
         raise ActiveRowsUnavailable(table=str(source))
 
 
 @dataclass(frozen=True)
 class ClassicEngine(Engine):
-    """Engine for open source Delta on classic Spark. Plans show which files a query needs, and the log shows their
-    age."""
+    """Engine of open source Delta on classic Spark. It finds the needed files in plans, and their age in the log."""
 
     guards_itself: ClassVar[bool] = False
 
@@ -153,10 +143,7 @@ class ClassicEngine(Engine):
         return self._needed_by([spark_plans.scan_for_change(self.spark, statement, self.newest(source))], now)
 
     def _check_settings(self) -> None:
-        """Raise `CannotBePlanned` if a session setting makes Spark skip files that cannot be read.
-
-        If a file is archived after its tier was read, the query must fail, instead of returning incomplete rows.
-        """
+        """Check that no session setting makes Spark skip unreadable files. Raises `CannotBePlanned`."""
         for name in IGNORE_FILE_SETTINGS:
             if str(self.spark.conf.get(name)).lower() == "true":
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
@@ -191,10 +178,7 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files that may have rows that match `where`, from the statistics in the log.
-
-        Raises `Doubt` if Delta might select other files.
-        """
+        """Return the result of `needed` from the log's statistics. Raises `Doubt` if Delta might select other files."""
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
@@ -212,7 +196,7 @@ class ClassicEngine(Engine):
         )
 
     def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files that may have rows that match `where`, from Delta's plan of the query."""
+        """Return the result of `needed` from Delta's plan of the query."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
@@ -247,7 +231,7 @@ class ClassicEngine(Engine):
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version by URI. The default version is the newest.
 
-        Raises `CommitsElsewhere` if the log may not contain the newest commits.
+        Raises `CommitsElsewhere` if the log may lack the newest commits.
         """
         table = table or read_table_info(self.spark, source)
         delta_log_reader.require_own_commits(str(source), table.features)
@@ -272,7 +256,7 @@ class ClassicEngine(Engine):
 
 
 def created_until(policy: Policy | None, now: datetime) -> int:
-    """Return the latest creation time at which a file may count as archived, in milliseconds since the epoch.
+    """Return the latest creation time of a file that may count as archived, in milliseconds since the epoch.
 
     Returns -1 if `policy` is None.
     """
@@ -290,8 +274,7 @@ def all_and_archived(
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """Return the URIs of the data files that a query reads, without the files that Delta skips. Raises
-    `UnknownFiles`."""
+    """Return the URIs of the files that a query reads, without files that Delta skips. Raises `UnknownFiles`."""
     _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
 

@@ -1,9 +1,6 @@
 """Check queries and ranges of the change data feed for archived files, before anything is read.
 
-    sql = guarded(spark).sql
-
-A range needs other files than a snapshot: `_change_data` files, and files that were removed from the table. On
-Databricks, the engine itself checks reads of the change data feed.
+A range also needs `_change_data` files and removed files. Databricks itself checks reads of the change data feed.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ Refusal = Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 
 
 def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, refusal: Refusal) -> DataFrame:
-    """Return a DataFrame of the rows of a query, after checking that all archived files that it needs can be read.
+    """Return the rows of a query, after checking that all archived files that it needs can be read.
 
     The DataFrame runs the plan that was checked. `refusal` returns the error for files that cannot be read.
     """
@@ -66,31 +63,27 @@ def guarded(spark: SparkSession) -> Guarded:
 
 @dataclass(frozen=True)
 class Guarded:
-    """Runs a query only if all archived files that it needs are restored. Otherwise, raises an error before anything is
-    read."""
+    """Runs queries. A query that needs archived files fails before it reads anything, unless all are restored."""
 
     spark: SparkSession
     tiers: TiersAt = tiers_at
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def sql(self, statement: str, args: Any = None) -> DataFrame:
-        """Return the rows of a query.
+        """Return the rows of a query. `args` are its parameters, as in `spark.sql`.
 
         Raises `StatementNeedsArchivedFiles` before anything is read if the query needs archived files that are not
-        restored. The method `plan()` of this error returns a restore plan for these files. Raises `NoQuery` for a
-        statement that changes a table: use `ArchiveAwareTable` instead. A command that reads no data file runs without
-        a check.
-
-        On Databricks, every statement runs without a check, because Databricks itself rejects queries that need
-        archived files.
+        restored. The method `plan()` of this error returns a restore plan. Raises `NoQuery` for a statement that
+        changes a table: use `ArchiveAwareTable` instead. Commands that read no data file run without a check. On
+        Databricks, every statement runs without a check, because Databricks itself rejects queries that need archived
+        files.
         """
         must_check = engine_of(self.spark).must_check(statement)
         frame = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
         return self.frame(frame, statement) if must_check else frame
 
     def table(self, name: str) -> DataFrame:
-        """Return the rows of a table or view by its name, or of a table by its path. Raises the same errors as
-        `sql`."""
+        """Return the rows of a table or view by name, or of a table by path. Raises the same errors as `sql`."""
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
@@ -102,8 +95,7 @@ class Guarded:
         return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
 
     def needed(self, statement: str) -> list[NeededFiles]:
-        """Return the archived files that a query needs, including restored files, by table and version. Does not run
-        the query."""
+        """Return the archived files that a query needs, including restored files, without running the query."""
         engine = engine_of(self.spark)
         return list(engine.plan_query(engine.query(statement), self.now())[1])
 
@@ -117,12 +109,10 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Raise an error if a read cannot return all rows. `what` is a range of the change data feed, or the version of a
-    snapshot.
+    """Check that a range of the change data feed, or the version of a snapshot, needs no archived or missing files.
 
-    Raises `ArchivedFilesNeeded` for archived files that are not restored, and `Gap` or `SnapshotGone` for missing
-    files. The message of `ArchivedFilesNeeded` starts with `operation`. Does nothing on Databricks, or if the table has
-    no archive interval.
+    Raises `ArchivedFilesNeeded`, with a message about `operation`, for archived files that are not restored, and `Gap`
+    or `SnapshotGone` for missing files. Does nothing on Databricks, or if the table has no archive interval.
     """
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
@@ -152,8 +142,7 @@ def check(
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:
     """Return all files that Delta reads for `what`: a range of the change data feed, or the version of a snapshot.
 
-    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if the log may not contain the newest
-    commits.
+    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if the log may lack the newest commits.
     """
     engine = ClassicEngine(spark)
     if isinstance(what, int):
@@ -173,10 +162,8 @@ def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: R
 def changed_files(spark: SparkSession, location: str, what: Range, before: Mapping[str, DataFile]) -> list[DataFile]:
     """Return the files that Delta reads for the change data feed of a range.
 
-    For each commit, these are its `_change_data` files or, if it has none, the files that it added and removed, with
-    their deletion vectors. A `_change_data` file is as old as its commit. The age of a removed file comes from
-    `before`, the files before the range by URI, or from the commit in the range that added it. Otherwise its age is
-    unknown.
+    For each commit, these are its `_change_data` files or, if there are none, the files that it added and removed.
+    `before` has the files before the range by URI. Without it, the age of removed files can be unknown.
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}

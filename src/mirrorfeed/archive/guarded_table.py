@@ -1,11 +1,8 @@
-"""Read and change one table with archived files: return a correct result, or raise an error before anything is read.
+"""Read and change a table with archived files: return a correct result, or raise an error before anything is read.
 
-Each read is planned first, at a fixed version, and its plan is checked for archived files. With `tiers`, the tier of
-each archived file is read, because the file may have been restored. Without `tiers`, all archived files count as
-unreadable.
-
-A DELETE, UPDATE or MERGE needs all files in which it searches for rows. A statement that only removes files from the
-log needs no file. On Databricks, the engine itself checks statements.
+Each read is planned at a fixed version, and its plan is checked for archived files. A DELETE, UPDATE or MERGE needs all
+files in which it searches for rows. `tiers` shows which archived files are restored. Without `tiers`, all archived
+files count as unreadable. On Databricks, the engine itself checks statements.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(frozen=True)
 class Recent:
-    """Rows of a table without the archived files that cannot be read, and a list of these files."""
+    """Rows in the files of a table that can be read, and the archived files that are left out."""
 
     rows: DataFrame
     version: int
@@ -97,8 +94,7 @@ class GuardedTable:
         return self._guard("A query", select, version, where)
 
     def count(self, version: int | None = None) -> int:
-        """Return the number of rows. The number comes from the log if the log contains it. The default version is the
-        newest."""
+        """Return the number of rows of a version, by default the newest, from the log if the log contains it."""
         (row,) = self._guard("A count", lambda rows: rows.groupBy().count(), version).collect()
         return int(row[0])
 
@@ -146,8 +142,7 @@ class GuardedTable:
     def stream(self, starting_version: int | None = None) -> DataFrame:
         """Return a stream of the whole table and its later changes, or of the changes from `starting_version` on.
 
-        Raises `MirrorfeedError` if an existing file that the stream needs is archived. Files that are added later are
-        not checked, because they are new.
+        Raises `MirrorfeedError` if an existing file that the stream needs is archived. New files are not checked.
         """
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), argument="starting version", value=starting_version)
@@ -174,10 +169,9 @@ class GuardedTable:
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """Return the result of `select` for the rows of a version, after checking its plan for archived files of all
-        tables.
+        """Return `select` of the rows of a version, after checking that all needed archived files can be read.
 
-        If Delta answers the query from the log, the plan has no files. The error shows `operation` and `where`.
+        The error shows `operation` and `where`.
         """
         at, rows = self._engine.read(self.source, version)
         refusal = partial(self._refusal, operation, where, at)
@@ -188,7 +182,7 @@ class GuardedTable:
     ) -> ArchivedFilesNeeded:
         """Return the error for archived files that cannot be read.
 
-        Returns `ArchivedFilesNeeded` if all files are needed from this table at `version`, otherwise
+        It is `ArchivedFilesNeeded` if only this table at `version` needs files, otherwise
         `StatementNeedsArchivedFiles`.
         """
         first, *others = blocked
@@ -199,8 +193,7 @@ class GuardedTable:
         )
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
-        """Return the archived files that a query with this condition needs, including restored files. Reads no data
-        file."""
+        """Return the archived files that a query with this condition needs, including restored files."""
         return self._engine.needed(self.source, where, self._now(), version)
 
     def delete(self, where: str) -> None:
@@ -212,8 +205,7 @@ class GuardedTable:
         self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Update columns of the rows that match a SQL condition. `assignments` has a SQL expression for each column to
-        change.
+        """Set columns of the rows that match a SQL condition. `assignments` has a SQL expression per column.
 
         Raises `MirrorfeedError` and changes nothing if an expression contains a subquery, or if the statement searches
         archived files that are not restored.
@@ -230,9 +222,8 @@ class GuardedTable:
         """Merge `rows` into the table. Rows match if all keys are equal and `target_condition` is true.
 
         In SQL, the table has the alias `t`, and `rows` the alias `s`. `target_condition` contains only columns of `t`.
-        `clauses` is the SQL from the first WHEN, without subqueries. `rows` are read once.
-
-        Raises `MirrorfeedError` and changes nothing if the statement searches archived files that are not restored.
+        `clauses` is the SQL from the first WHEN, without subqueries. Raises `MirrorfeedError` and changes nothing if
+        the statement searches archived files that are not restored.
         """
         keys = exact_names(str(self.source), self._rows.columns, keys)
         exact_names("The source of the MERGE", rows.columns, keys)
@@ -257,10 +248,7 @@ class GuardedTable:
         return f"MERGE INTO {self.source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
 
     def overwrite(self, rows: DataFrame) -> None:
-        """Replace all rows of the table, in all partitions. Reads no file of the table.
-
-        Ignores the partition overwrite mode of the session.
-        """
+        """Replace all rows of the table, also in dynamic partition overwrite mode. Reads no file of the table."""
         # Delta only marks the table's own files as removed.
         writer = self._guarded(rows).write.format("delta").mode("overwrite")
         writer = writer.option("partitionOverwriteMode", "static")
@@ -272,8 +260,7 @@ class GuardedTable:
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Return SQL conditions that limit the keys of the table to the smallest and largest key in `rows`.
 
-        Uses only keys whose types have the same order in the table and in `rows`. Returns `["false"]` if no row can
-        match.
+        Uses only integer, date and text keys. Returns `["false"]` if no row can match.
         """
         schema = self._rows.schema
         source_names = dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
@@ -298,8 +285,7 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
 
-        Raises `StatementNeedsArchivedFiles`. A concurrent change after the check can only make a statement fail,
-        because statements are atomic.
+        Raises `StatementNeedsArchivedFiles`. After the check, a concurrent change can only make the statement fail.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         require_readable(needed, self._tiers_at, partial(StatementNeedsArchivedFiles.of, operation=operation))
@@ -335,7 +321,7 @@ def session_of(session: Session) -> SparkSession:
 
 
 def _has_subquery(rows: DataFrame, expression: str) -> bool:
-    """Return whether a SQL expression on `rows` contains a subquery, which Spark does not accept in a lambda."""
+    """Return whether a SQL expression on `rows` contains a subquery."""
     try:
         with silence_spark_logs():
             analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))
@@ -351,8 +337,7 @@ def _have_same_order(type_: DataType, source_type: DataType) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """Return a value as a SQL literal. Returns None for text that Spark might change: Spark also replaces `${…}` in
-    literals."""
+    """Return a value as a SQL literal. None for text that Spark might change, such as `${…}`."""
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, str):
@@ -361,9 +346,8 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """Return a condition in parentheses, so that it cannot change the rest of the statement.
+    """Return a condition in parentheses. The line break ends a comment at the end of the condition.
 
-    The line break ends a comment at the end of the condition. There are two pairs of parentheses, because Spark parses
-    `WHERE (flag)` after a table name as an alias called WHERE with a column.
+    There are two pairs, because Spark parses `WHERE (flag)` after a table name as an alias WHERE with a column.
     """
     return f"(({condition}\n))"

@@ -108,8 +108,7 @@ def plan_restore(
 ) -> RestorePlan:
     """Return the restore plan that `make_plan` creates, with its estimated costs if there are `rates`.
 
-    Saves the plan in the new file `save_as`, if given. Raises `PlanExists` or `PlanNotWritten` if that is impossible,
-    before Spark starts.
+    Saves the plan in the new file `save_as`, if given. Raises `PlanExists` or `PlanNotWritten` before Spark starts.
     """
     check_path(save_as)
     now = datetime.now(UTC)
@@ -132,10 +131,8 @@ def restore(
 
     When all files are restored, copies the rows of the planned query into the new table `into`, or returns the first
     `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the
-    progress as text.
-
-    Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced, `OnlyRows` or
-    `TargetExists` if the rows cannot be copied into `into`, and the errors of `request_files`.
+    progress as text. Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced,
+    `OnlyRows` or `TargetExists` if the rows cannot be copied, and the errors of `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
@@ -176,10 +173,7 @@ def restore(
 
 
 def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Return the numbers of restored, pending and archived files. Raises `FilesGone` if files no longer exist.
-
-    Reads the tiers of all files, because a sample does not show the other tiers.
-    """
+    """Return the numbers of restored, pending and archived files. Raises `FilesGone` if files no longer exist."""
     tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
     if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=missing)
@@ -191,9 +185,9 @@ def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
 def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress.
 
-    Also requests existing copies again if they expire in less than `terms.keep_days` days. Requests rejected files
-    again a few times. Raises `RestoreRejected` if files are still rejected, `CannotKeep` or `OnlyHot` if the storage
-    does not support `terms`, and `FilesGone` if files no longer exist.
+    Also requests copies again that expire in less than `terms.keep_days` days. Raises `RestoreRejected` if files are
+    still rejected after a few attempts, `CannotKeep` or `OnlyHot` if the storage does not support `terms`, and
+    `FilesGone` if files no longer exist.
     """
     from mirrorfeed.storage.azure_and_s3_tiers import BATCH_SIZE  # imported late: cloud clients
 
@@ -233,8 +227,7 @@ def request_and_wait(
 ) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress when all files are restored.
 
-    Calls `report` with the progress every `poll_seconds` seconds. Files that are archived in the meantime are requested
-    again.
+    Calls `report` every `poll_seconds` seconds. Files that are archived in the meantime are requested again.
     """
     started = datetime.now(UTC)
     while True:
@@ -248,8 +241,7 @@ def request_and_wait(
 def describe_restore_costs(
     plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime
 ) -> str | None:
-    """Return the estimated costs of the restore as a sentence, or None without `rates`. Raises `CannotKeep` or
-    `OnlyHot`."""
+    """Return the estimated costs as a sentence, or None without `rates`. Raises `CannotKeep` or `OnlyHot`."""
     check_terms(plan.table, tiers, terms)
     if rates is None:
         return None
@@ -277,7 +269,7 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
     """Return whether an earlier run created the table `into`: it exists, and its property `property_` has this value.
 
-    Raises `TargetExists` if the table exists and the property has another value. `expected` is a noun for this error.
+    Raises `TargetExists` if the table exists without this value. `expected` describes the expected table for the error.
     """
     try:
         table = read_table_info(spark, into)
@@ -291,14 +283,13 @@ def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: s
 
 
 def _fingerprint(plan: Plan) -> str:
-    """Return a hash of the tables, versions, query and time zone of a plan. Plans with the same hash have the same
-    rows."""
+    """Return a hash of the tables, versions, query and time zone of a plan. Equal hashes mean equal rows."""
     tables = [(each.table, each.table_id, each.version) for each in plan.tables]
     return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
 
 
 def session_time_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
-    """Context manager in which the session has the time zone `zone`. Without a zone, the time zone does not change."""
+    """Context manager that sets the time zone of the session. With None, the time zone does not change."""
     return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 
@@ -309,7 +300,7 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Raise `PlanOfAnotherTable` if the planned table was replaced, or does not have the version of the plan.
+    """Check that the planned table was not replaced, and has the version of the plan. Raises `PlanOfAnotherTable`.
 
     `table_id` and `newest` are the current id and the newest version of the table.
     """
@@ -321,10 +312,9 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """Return the rows of the planned query, after another check for archived files, because more files may be archived
-    now.
+    """Return the rows of the planned query, after another check for archived files. None if there is no query.
 
-    Returns None if the plan is for files alone, or for a range of the change data feed. Such a range is only checked.
+    A plan for files alone, or for a range of the change data feed, has no query. The range is only checked.
     """
     source = Source.parse(plan.table)
     if plan.sql is not None:

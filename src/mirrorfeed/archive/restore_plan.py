@@ -1,9 +1,8 @@
 """Restore plans for queries and for ranges of the change data feed: save and load a plan, and estimate its costs.
 
-A restore plan contains the query, and the tables with their versions, so that several runs can execute it.
-
-Azure and S3 restore differently. In Azure, a restored file leaves the archive tier, which costs a fee within the first
-180 days, and the lifecycle rule later archives the file again. S3 keeps the archived file and adds a temporary copy.
+A plan contains the query, and the tables with their versions, so that several runs can execute it. In Azure, a restored
+file leaves the archive tier, which costs a fee within the first 180 days, and the lifecycle rule later archives the
+file again. S3 keeps the archived file and adds a temporary copy.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ class Plan:
     feed_from: Count | None = None
     """First version of a range of the change data feed. The range ends with the version of the first table."""
     sql: str | None = None
-    """SQL of the query, if the plan was created from a SQL query. Otherwise `where` is the condition of a query on one
-    table."""
+    """SQL of the query. None for a condition on one table, for a range, and for files alone."""
     files_alone: bool = False
     """True if the plan restores files without running a query."""
     zone: str | None = None
@@ -61,8 +59,7 @@ class Plan:
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
     readable: tuple[str, ...] = ()
-    """Files that were not archived when the plan was created, such as new deletion vectors. They are restored only if
-    they are archived later."""
+    """URIs of files that were not archived at planning. They are restored only if they are archived later."""
     format: Literal[4] = FORMAT
 
     @property
@@ -91,14 +88,12 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the archived files whose size is known. The log has no sizes of deletion vectors, and Databricks
-        returns only the names of archived files."""
+        """Bytes of the archived files whose size is known. Unknown for deletion vectors, and on Databricks."""
         return sum(file.bytes or 0 for file in self.archived)
 
     @property
     def hours(self) -> float:
-        """Maximum number of hours that the restore takes, according to the storage service. 0 if no file is
-        archived."""
+        """Maximum number of hours of the restore, according to the storage service. 0 if no file is archived."""
         if not self.archived:
             return 0.0
         if self.priority == Priority.STANDARD.name:
@@ -106,8 +101,7 @@ class Plan:
         return max(_HIGH_HOURS, self.bytes / _HIGH_BYTES_AN_HOUR)
 
     def save(self, path: str) -> None:
-        """Save the plan to a new file. Raises `PlanExists` if the file exists, and `PlanNotWritten` if it cannot be
-        written."""
+        """Save the plan to a new file. Raises `PlanExists`, or `PlanNotWritten` if the file cannot be written."""
         try:
             with Path(path).open("x", encoding="utf-8") as file:
                 file.write(_PLAN.dump_json(self, indent=1, exclude_none=True).decode())
@@ -155,8 +149,7 @@ class RestorePlan(Row):
 
     @classmethod
     def of(cls, plan: Plan, path: str | None = None, costs: str | None = None) -> RestorePlan:
-        """Return the row of a plan, which is saved at `path` if given. `costs` is a sentence about its estimated
-        costs."""
+        """Return the plan as a row. `path` is its file, if saved. `costs` is a sentence about its estimated costs."""
         tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
         query = plan.sql or plan.where
         return cls(
@@ -178,7 +171,7 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Raise `PlanExists` or `PlanNotWritten` if a plan cannot be saved to this path. Does nothing if `path` is None."""
+    """Check that a plan can be saved to a path, if given. Raises `PlanExists` or `PlanNotWritten`."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():
@@ -204,17 +197,17 @@ class Terms:
 
     to: Tier = Tier.HOT
     keep_days: int | None = None
-    """Number of days for which copies are stored. None means the default of the storage service."""
+    """Number of days for which copies are stored. None means `DEFAULT_COPY_DAYS`."""
 
 
 DEFAULT_TERMS = Terms()
 
 
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
-    """Return the row of a plan, with its estimated costs and without the files that can be read now.
+    """Return the row of a plan, with its estimated costs, and without the files that can be read now.
 
-    The row has no costs without `rates`. If the tiers cannot be read, all files count as archived, and the costs
-    include only retrieval and requests.
+    Without `rates`, there are no costs. If the tiers cannot be read, all files count as archived, and the costs include
+    only retrieval and requests.
     """
     try:
         facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
@@ -238,10 +231,9 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """Return the costs to restore the archived files of `files` and to store them, by description. A cost is None if
-    its price is not configured.
+    """Return the costs to restore the archived files of `files` and to store them, by description.
 
-    `copies` is True if the storage creates copies, as S3 does. The result has no costs for files that are not archived.
+    A cost is None if its price is not configured. `copies` is True if the storage creates copies, as S3 does.
     """
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)

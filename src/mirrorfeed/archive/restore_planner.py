@@ -40,8 +40,7 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """Return the restore plan for the rows of a table that match `where`, at the newest version. Raises
-    `NoInterval`."""
+    """Return the restore plan for the rows of a table's newest version that match `where`. Raises `NoInterval`."""
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
@@ -77,8 +76,10 @@ def plan_feed(
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Raise `Gap` or another error if Delta cannot read the range even after a restore, for example because versions
-    are older than the retention."""
+    """Check that Delta can read the range after a restore, for example that no version is older than the retention.
+
+    Raises `Gap` or another error of reading.
+    """
     with reader.read_errors(str(source), range_):
         reader.read_changes(spark, source, range_)
 
@@ -117,11 +118,9 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 
 
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
-    """Return a SQL condition or query in which relative times, such as current_date(), are replaced by their values at
-    `at`.
+    """Return SQL in which relative times, such as current_date(), are replaced by their values at `at`.
 
-    `columns` are names of columns, which are not replaced. Raises `RelativeWord` for a relative time that cannot be
-    replaced.
+    `columns` are names that are not replaced. Raises `RelativeWord` for a relative time that cannot be replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
@@ -149,8 +148,7 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return the position after the end of a block comment, whose text starts at `start`. Block comments can be
-    nested."""
+    """Return the position after a block comment whose text starts at `start`. Block comments can be nested."""
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[start:]):
         depth += 1 if mark[0] == "/*" else -1

@@ -1,13 +1,11 @@
 """Find the files that a query or statement will read, from its plan on classic Spark with open source Delta.
 
-Not used on Databricks, which itself checks queries for archived files, or with Spark Connect, which shows no plan.
+Databricks itself checks queries for archived files, and Spark Connect shows no plan.
 
 A plan must show all files that the query reads. So subqueries are included, and cached data, runtime filters, and the
 partition filters that Delta derives from generated columns are not used. The derived filters miss rows that were
-written in another time zone.
-
-A checked query runs the plan that was checked, so later commits, caches and settings do not change which files it
-reads.
+written in another time zone. A checked query runs the plan that was checked, so later commits, caches and settings do
+not change which files it reads.
 """
 
 from __future__ import annotations
@@ -60,8 +58,7 @@ def session_of(frame: DataFrame) -> SparkSession:
 
 
 def optimize(spark: SparkSession, frame: DataFrame) -> Any:
-    """Return the optimized logical plan of a DataFrame, as a Java object. Uses a copy of the session, with settings
-    with which a plan shows all files."""
+    """Return the optimized logical plan of a DataFrame, with settings that make it show all files, as a Java object."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
@@ -71,7 +68,7 @@ def optimize(spark: SparkSession, frame: DataFrame) -> Any:
 
 @contextmanager
 def active_session(spark: SparkSession, session: Any) -> Iterator[None]:
-    """Context manager in which `session`, a Java object, is the active session of the thread."""
+    """Context manager in which `session`, a Java object, is the active session."""
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
@@ -139,10 +136,9 @@ class Scan:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
     def files(self, until: int | None = None) -> list[DataFile]:
-        """Return the files of the scan. With `until`, in milliseconds since the epoch, return only files that were
-        created until then, and files that may be in the folder of another table.
+        """Return the files of the scan. With `until`, in milliseconds since the epoch, leave out files created later.
 
-        Files that are not returned are not collected from Spark either.
+        Files that may be in the folder of another table are never left out.
         """
         entries = self._all_entries()
         if self._files is not None:
@@ -192,10 +188,7 @@ class Scan:
 
 
 def scan_all(frame: DataFrame) -> Scan | None:
-    """Return a scan of all files of the table version that a DataFrame reads, without a plan.
-
-    Returns None for a view, or if the DataFrame does not read a Delta table.
-    """
+    """Return a scan of all files of the Delta table that a DataFrame reads. None for a view or another source."""
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
     while node.children().size() == 1 and not class_of(node).endswith(".View"):
@@ -207,8 +200,7 @@ def scan_all(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """Return the catalog name of the table that a leaf of a plan reads, or its path, as commands of mirrorfeed accept
-    it."""
+    """Return the catalog name or path of the table that a leaf of a plan reads, for commands of mirrorfeed."""
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()
@@ -282,8 +274,7 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
-    """Raise `UnknownFiles` if a query reads files of a Delta table as plain files, because some of these may be
-    archived."""
+    """Raise `UnknownFiles` if a query reads a Delta table's files as plain files, because some may be archived."""
     known: dict[str, str | None] = {}
     for path in (normalize_uri(root) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
@@ -311,13 +302,11 @@ _NO_ROWS = re.compile(
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
-"""Matches plan nodes of statements that Spark does not treat as commands: statements of Delta, EXECUTE IMMEDIATE,
-scripts."""
+"""Matches plan nodes of other statements that run commands: statements of Delta, EXECUTE IMMEDIATE, scripts."""
 
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
-    """Return the class name of the command in a statement's parsed plan, such as "DropTable". Returns None for a
-    query."""
+    """Return the class name of the command in a statement, such as "DropTable". None for a query."""
     root = parse(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
@@ -336,11 +325,9 @@ def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
 
 
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
-    """Return a scan of the files of `table` in which a DELETE, UPDATE or MERGE searches for rows. Does not run the
-    statement.
+    """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
 
-    Like the statement itself, skips files only by the statement's own conditions. A query would also use derived
-    conditions. Raises `UnknownFiles` for another statement.
+    Unlike a query, it does not skip files by derived conditions. Raises `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]

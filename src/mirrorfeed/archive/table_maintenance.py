@@ -1,7 +1,7 @@
 """Maintain active files (OPTIMIZE, REORG, ANALYZE, VACUUM), and check that active files exist.
 
-On Databricks, these statements skip archived files. Open source Delta would read archived files, so OPTIMIZE and REORG
-are limited to partitions without archived files, and ANALYZE does not run.
+On Databricks, these statements skip archived files. With open source Delta, OPTIMIZE and REORG run only on partitions
+without archived files, and ANALYZE does not run.
 """
 
 from __future__ import annotations
@@ -107,10 +107,7 @@ def maintain(
 def split(
     files: Sequence[DataFile], archived: Sequence[DataFile]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Return the partitions without archived files, and the partitions with archived files.
-
-    A table without partition columns is one partition.
-    """
+    """Return the partitions without archived files, then those with. An unpartitioned table is one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
@@ -121,8 +118,7 @@ def _partition(file: DataFile) -> Partition:
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """Return a SQL condition that matches the rows in these partitions. `types` has the SQL types of the partition
-    columns."""
+    """Return a SQL condition that matches the rows in these partitions. `types` has the SQL types of their columns."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions
@@ -139,7 +135,7 @@ def _equals(name: str, value: str | None, type_: str) -> str:
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
     """Return the active files of a table that do not exist.
 
-    Databricks runs FSCK without changing anything. Otherwise every file is looked up in `tiers`, or on this machine.
+    On Databricks, runs FSCK without changing anything. Otherwise looks up every file in `tiers`, or on this machine.
     Raises `CannotCheckFiles` without `tiers` if files are not on this machine.
     """
     if is_databricks(spark):

@@ -1,7 +1,4 @@
-"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the rules of the table into it.
-
-The address of the table selects the cloud.
-"""
+"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the rules of the table into it."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class RuleState(Enum):
 
 
 def file_prefixes(partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """Return prefixes that match all files in a table's folder, except the files of its log.
+    """Return prefixes of all files in a table's folder except its log.
 
     With `random_names`, as with column mapping, file names can start with any letter or digit.
     """
@@ -72,10 +69,7 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Return the content of an exported policy. Raises `NoJson` if the file cannot be read or is not valid JSON.
-
-    Also reads UTF-16, and UTF-8 with a byte order mark, because PowerShell writes these encodings.
-    """
+    """Return an exported policy from a JSON file in UTF-8 or UTF-16, as PowerShell writes. Raises `NoJson`."""
     try:
         raw = Path(path).read_bytes()
         return parse_json(raw.decode(json.detect_encoding(raw)))
@@ -89,7 +83,7 @@ class PolicyRule(NamedTuple):
     name: str
     prefixes: Sequence[str]
     problems: Sequence[str]
-    """Problems other than the age of the files that the rule archives."""
+    """Problems of the rule, except a wrong age."""
     archives: bool
     by_tag: bool
     wrong_age: str | None
@@ -128,16 +122,14 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """Return additional options for `apply_command`, which preserve settings of the exported policy other than
-        rules."""
+        """Return options for `apply_command` that preserve the other settings of the exported policy."""
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the exported policy with rules that archive the files of this table after `days` days. Other rules are
-        preserved.
+        """Return the exported policy with rules that archive this table's files after `days` days.
 
-        With `take_over`, the new rules also replace the `foreign_rules`. `state` disables or removes the rules of this
-        table. Raises `TooManyRules`.
+        Other rules are preserved, except `foreign_rules` if `take_over` is True. `state` can disable or remove the
+        rules of this table. Raises `TooManyRules`.
         """
         raise NotImplementedError
 
@@ -145,15 +137,11 @@ class Rules:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy. Raises `NoRules` (Azure) or `NoBucketRules` (S3) if the policy is not
-        valid."""
+        """Return the rules of an exported policy. Raises `NoRules` (Azure) or `NoBucketRules` (S3) if it is invalid."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
-        """Return the prefixes of a rule that only archives files by age, like the rules that mirrorfeed writes.
-
-        Returns an empty list for other rules.
-        """
+        """Return the prefixes of a rule that only archives files by age. Empty for other rules."""
         raise NotImplementedError
 
     def name_of(self, rule: Mapping[str, Any]) -> str:
@@ -173,9 +161,9 @@ class Rules:
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
     def check(self, policy: Any, days: int, state: RuleState = RuleState.ON) -> list[str]:
-        """Return the problems of a policy for this table, as text. Its rules must archive files after `days` days.
+        """Return the problems of a policy that should archive files of this table after `days` days.
 
-        If `state` is not ON, missing rules are not a problem.
+        Missing rules are a problem only if `state` is ON.
         """
         problems: list[str] = []
         covered: set[str] = set()
@@ -207,17 +195,13 @@ _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 
 
 def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
-    """Return an endless iterator of names for rules of mirrorfeed, except the names in `used`.
-
-    A name contains the days and, if `on` is False, the word "paused".
-    """
+    """Return an endless iterator of rule names, such as "mirrorfeed60days1", without the names in `used`."""
     names = (f"mirrorfeed{days}days{'' if on else 'paused'}{number}" for number in count(1))
     return (name for name in names if name not in used)
 
 
 def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the lifecycle rules of a table. Raises `NoLifecycle` if the table is neither in Azure storage nor in
-    S3."""
+    """Return the lifecycle rules of a table. Raises `NoLifecycle` outside Azure storage and S3."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
@@ -235,9 +219,9 @@ def merge_rules(
 ) -> Lifecycle:
     """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
 
-    The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace rules
-    that mirrorfeed did not write and that archive only files of this table. Raises `NoJson`, `NoLifecycle`,
-    `TooManyRules`, or `NoInterval` if the table has no interval and `days` is None.
+    The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace the
+    `foreign_rules` of the table. Raises `NoJson`, `NoLifecycle`, `TooManyRules`, or `NoInterval` if the table has no
+    interval and `days` is None.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)

@@ -1,9 +1,9 @@
-"""Lifecycle rules of an Azure storage account: check an exported policy for a table, and merge rules into it.
+"""Lifecycle rules of an Azure storage account: check an exported policy, or merge the rules of a table into it.
 
-A storage account has one policy, which is replaced as a whole. Rules that mirrorfeed did not write are not changed,
-except with `take_over`. Rules of mirrorfeed are recognized by name and written again each time, together for all tables
-with the same interval, because a policy can contain 100 rules, and a rule ten prefixes. Azure has no filter that
-excludes paths, so the prefixes do not match `_delta_log`.
+An account has one policy, which is replaced as a whole. It can contain 100 rules with ten prefixes each, so tables with
+the same interval share rules. Rules of mirrorfeed are recognized by name and written again each time. Rules that
+mirrorfeed did not write do not change, except with `take_over`. Azure has no filter that excludes paths, so the
+prefixes do not match `_delta_log`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _PREFIXES_A_RULE = 10
 
 
 def folder_of(location: str) -> str | None:
-    """Return container and folder of a table, as prefixes in lifecycle rules start. Returns None outside Azure
-    storage."""
+    """Return container and folder of a table, as in the prefixes of rules. None outside Azure storage."""
     match_ = _ADDRESS.fullmatch(location.rstrip("/"))
     return f"{match_[1] or match_[3]}/{(match_[2] or match_[4]).strip('/')}/" if match_ else None
 
@@ -76,10 +75,9 @@ class AzureRules(Rules):
                 )
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy, without `null` fields. Raises `NoRules` if the policy is not valid.
+        """Return the rules of an exported policy, without `null` fields. Raises `NoRules` if it is invalid.
 
-        Accepts the formats of the portal, of templates, of the command line, which writes `null` for unused fields, and
-        of PowerShell, which capitalizes names.
+        Accepts the formats of the portal, templates, the command line, and PowerShell, which capitalizes names.
         """
         policy = _plain(exported)
         for key in ("properties", "policy"):
@@ -104,8 +102,7 @@ class AzureRules(Rules):
 
 
 def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
-    """Return the problem with the conditions under which a rule archives files, or None. The age must be `days`
-    days."""
+    """Return why a rule does not archive files `days` days after creation. None if it does."""
     conditions = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
     if len(conditions) > 1 and conditions != [_BY_CHANGE, _BY_TIER]:
         return f"combines {' and '.join(conditions)}, which Azure does not support"
@@ -125,8 +122,7 @@ def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a policy without `null` fields, with lowercase initials of names, and with integers for floats such as
-    60.0, which the command line writes."""
+    """Return a policy without `null` fields, with lowercase initials of names, and with 60 instead of 60.0."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Lifecycle rules of an S3 bucket: check an exported configuration for a table, and merge rules into it.
+"""Lifecycle rules of an S3 bucket: check an exported configuration, or merge the rules of a table into it.
 
-A bucket has one configuration, which is replaced as a whole. It can contain 1,000 rules, and a rule one prefix. S3 has
-no filter that excludes paths, so the prefixes do not match `_delta_log`.
+A bucket has one configuration, which is replaced as a whole. It can contain 1,000 rules with one prefix each. S3 has no
+filter that excludes paths, so the prefixes do not match `_delta_log`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class S3Rules(Rules):
     apply_command = "aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE"
 
     def options(self, exported: Any) -> str:
-        """Return the option with which S3 continues to archive files below 128 KiB, if this setting is in the exported
-        configuration.
+        """Return the option that lets S3 archive files below 128 KiB, if the exported configuration has this setting.
 
         The setting must be an option, because S3 does not accept it as part of the configuration.
         """
@@ -42,8 +41,7 @@ class S3Rules(Rules):
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the configuration with the rules of this table. New rules use the storage class of its existing
-        rules."""
+        """Return the configuration with the table's rules. New rules use the storage class of its existing rules."""
         existing = self.all_rules(exported or {"Rules": []})
         table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [
