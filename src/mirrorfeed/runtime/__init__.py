@@ -8,10 +8,9 @@ from typing import Any
 
 
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a `__getattr__` function for a module, which imports names from other modules of the package on first use.
+    """Return a `__getattr__` for a module, which imports names from other modules of the package on first use.
 
-    `names` maps each module to the names that it defines. With the key `module:Name`, a name has the value of `Name` in
-    the module. The function raises `AttributeError` for other names.
+    `names` lists the names by module. With the key `module:Name`, a name has the value of `Name` in that module.
     """
     homes = {name: home for home in names for name in names[home]}
 

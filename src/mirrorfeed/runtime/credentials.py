@@ -1,7 +1,7 @@
 """Azure credentials as configuration values, and the server addresses that may receive their tokens.
 
 A credential contains the location of a secret, never the secret. The module `login` logs in with a credential. Messages
-about invalid values do not repeat the values, because a value may be a secret.
+do not repeat invalid values, because a value may be a secret.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SECRET_FIELDS = {
 
 
 def _parse_secret(value: object, info: ValidationInfo) -> Secret:
-    """Return the location of a secret in a configuration. Raises `ValueError` if the location is not valid.
+    """Return a secret's location in a configuration. Raises `ValueError` if it is not valid.
 
     A key without a scope gets `secret_scope` of the validation context, if any.
     """
@@ -160,7 +160,7 @@ def parse_address(text: str) -> tuple[str, str]:
 def is_trusted(host: str, trusted_hosts: Collection[str]) -> bool:
     """Return whether a host may receive tokens: whether it matches `MICROSOFT_HOSTS` or one of `trusted_hosts`.
 
-    Both contain host names, and patterns such as `*.example.com`. Hosts of this machine are not trusted automatically,
+    A pattern such as `*.example.com` matches all subdomains. Hosts of this machine are not trusted automatically,
     because any user of the machine can listen there.
     """
     patterns = [pattern.lower() for pattern in (*MICROSOFT_HOSTS, *trusted_hosts)]
@@ -179,16 +179,13 @@ def is_host(text: str) -> bool:
 
 
 def is_host_pattern(text: str) -> bool:
-    """Return whether `text` is a host name, an IP address, or a pattern such as `*.example.com`.
-
-    A pattern needs at least two parts after `*.`.
-    """
+    """Return whether `text` is a host, or a pattern such as `*.example.com` with at least two parts after `*.`."""
     suffix = text.removeprefix("*.")
     return is_host(suffix) and (suffix == text or "." in suffix.strip("."))
 
 
 def check_proxy() -> None:
-    """Raise `BadProxy` if the environment contains a proxy setting that is not an address."""
+    """Check that the proxy settings in the environment are addresses. Raises `BadProxy`."""
     proxies = getproxies()
     for name in ("https", "all"):
         if (proxy := proxies.get(name)) and _match_address(_PROXY, proxy) is None:
@@ -196,14 +193,14 @@ def check_proxy() -> None:
 
 
 def _match_address(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the match, with host and port as its groups, or None if the host or the port is not valid."""
+    """Return the match, with host and port as its groups. None if the host or the port is not valid."""
     match = pattern.fullmatch(text)
     is_valid = match is not None and is_host(match[1]) and (match[2] is None or 0 < int(match[2]) < 65_536)
     return match if is_valid else None
 
 
 def default_workspace() -> WorkspaceClient:
-    """Return a new client of the configured workspace. Raises `ValueError` if no workspace is configured."""
+    """Return a new client of the configured Databricks workspace. Raises `ValueError` if none is configured."""
     from databricks.sdk import WorkspaceClient  # imported late: takes seconds, and few runs need it
 
     client = WorkspaceClient()

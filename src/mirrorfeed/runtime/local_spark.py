@@ -27,7 +27,7 @@ _SPARK_INCLUDES = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
     *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
 )
-"""Groups of JARs (70 MB) that Delta requires but that are not downloaded, because Spark includes newer releases."""
+"""Maven groups (70 MB) that Delta requires but that are not downloaded, because Spark includes newer releases."""
 
 
 def local_options(environment: Mapping[str, str]) -> dict[str, str]:
@@ -64,7 +64,7 @@ def java_command(environment: Mapping[str, str]) -> str:
 
 
 def check_java(command: str) -> None:
-    """Raise `JavaUnfit` if the Java release of this `java` program is not 17 or 21."""
+    """Check that the Java release of a `java` program is 17 or 21. Raises `JavaUnfit`."""
     ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
     if version is None or int(version[1]) not in JAVA_VERSIONS:
@@ -82,17 +82,14 @@ def cached_jars(folder: Path) -> list[Path]:
 
 
 def record_jars(folder: Path) -> None:
-    """Write the names of the JARs in a cache folder to a file, which `cached_jars` reads.
-
-    Call this function only after Spark has started with these JARs.
-    """
+    """Record the JARs in a cache folder for `cached_jars`. Call this only after Spark has started with them."""
     unfinished = folder / "resolved.unfinished"
     unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
     unfinished.replace(folder / "resolved.txt")
 
 
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
-    """Return the folder for JARs of these versions, and create the folder if necessary. Raises `CacheUnusable`.
+    """Return the folder for JARs of these versions, and create it if necessary. Raises `CacheUnusable`.
 
     The parent folder also contains the log of Spark's start.
     """
@@ -172,8 +169,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 def _first_error(log: Path) -> str:
-    """Return the first line of a log that looks like an error, or the first line. Returns a fixed text if the log is
-    empty."""
+    """Return the first line of a log that looks like an error, or the first line, or a fixed text if it is empty."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
     return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

@@ -1,11 +1,10 @@
 """Log in with a credential, in the driver and in executors that upload files.
 
-By default only the driver logs in. With `upload_from: executors`, a task contains the location of a secret, and each
-executor logs in by itself. So no secret is in a task, a plan, an event log, a record or an error, and tokens are
-renewed as long as a task runs. Requirements on executors:
+By default only the driver logs in. With `upload_from: executors`, each executor logs in by itself and renews its
+tokens. A task contains the location of a secret, so no secret is in a plan, an event log, a record or an error.
+Requirements on executors:
 
-- `Default`: a credential that azure-identity finds on executors, such as a managed identity, not the login of the
-  Azure CLI.
+- `Default`: a credential that azure-identity finds on executors, such as a managed identity, not an Azure CLI login.
 - `ServicePrincipal`: the secret in an environment variable of the cluster (`spark_env_vars`), because executors cannot
   read secret scopes.
 - `ServiceCredential`: Databricks Runtime 16.2 or newer and a dedicated cluster. There is no secret.
@@ -50,14 +49,13 @@ _ENTRA_CODE = re.compile(r"AADSTS\d+")
 _CHAIN_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
 """Matches, in the message of a credential chain, the name of each credential and the first sentence of its reason."""
 _MAX_LINK_REASON = 120
-"""Maximum number of characters to show of the reason of one credential in a chain."""
+"""Maximum number of characters of a reason to show for each credential in a chain."""
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """Return a credential that clients of the Azure libraries accept.
+    """Return a credential for Azure clients. Its `get_token` raises `LoginUnavailable` or `CredentialRefused`.
 
-    Its `get_token` raises `LoginUnavailable` or `CredentialRefused`. This function raises `BadProxy`,
-    `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable`.
+    Raises `BadProxy`, `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable`.
     """
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
@@ -70,7 +68,7 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
 
 
 def _create_credential(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
-    """Return a tuple of a credential of the Azure libraries and all secrets that its requests contain."""
+    """Return a credential of the Azure libraries, followed by all secrets that its requests contain."""
     match credential:
         case ServicePrincipal():
             secret = read_secret(credential.secret)

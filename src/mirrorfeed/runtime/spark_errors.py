@@ -38,20 +38,19 @@ NOT_IN_CATALOG = (
     "DELTA_TABLE_NOT_FOUND",
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Condition for any version beyond the retention, even if its files still exist. The newest version is always
-readable."""
+"""Condition for a version beyond the retention, even if its files still exist, except the newest version."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
-"""Name that mirrorfeed gives to an error without a condition. Delta's feed reader serializes a deletion vector as a
-string, and Java limits such strings to 64 KiB (delta-io/delta issue 5662)."""
+"""Name that mirrorfeed gives to an error without a condition: a deletion vector is too large for Delta's feed reader.
+Java limits the string to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
 """Condition for a file that exists but cannot be read. Conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
 """Conditions whose cause is the source table, not the query."""
 
 _STREAM = "STREAM_FAILED"
-"""Condition of any failure of a stream. The text of the error has the reason."""
+"""Condition of any failure of a stream. The text of the error contains the cause."""
 
 _OLD_NOT_THERE = re.compile(
     r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
@@ -74,8 +73,7 @@ _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 def list_conditions(error: Exception) -> tuple[str, ...]:
     """Return the error conditions that an error contains, outermost first. Empty if there are none.
 
-    A failure in a task, and a failure of Delta for which Spark has no class, have no condition. Their text is a Java
-    stack trace, with the names of conditions in brackets.
+    An error without a condition, such as a failure in a task, can have conditions in its text, in brackets.
     """
     condition: str | None = getattr(error, "getCondition", lambda: None)()
     if condition and condition != _STREAM:
@@ -115,8 +113,7 @@ def analyze(frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def silence_spark_logs() -> Iterator[None]:
-    """Context manager that suppresses the log messages that PySpark writes to standard error before it raises an
-    error."""
+    """Context manager that suppresses PySpark's log messages about an error on standard error."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]

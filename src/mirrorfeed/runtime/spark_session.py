@@ -90,10 +90,7 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def kind() -> Kind:
-    """Return the kind of Spark that this process uses.
-
-    Raises `ConnectNotConfigured` if Databricks Connect is installed but no compute is configured.
-    """
+    """Return the kind of Spark of this process. Raises `ConnectNotConfigured` if Databricks Connect has no compute."""
     if os.environ.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     has_connect = _is_connect_installed()
@@ -107,10 +104,7 @@ def kind() -> Kind:
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
-    """Return the session if it still works, or a new session if an expired session used Spark Connect.
-
-    Raises `SessionLost` if no session can be started, or if a session without Spark Connect has ended.
-    """
+    """Return the session if it works, or a new one if it used Spark Connect and has ended. Raises `SessionLost`."""
     if _is_alive(spark):
         return spark
     if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process
@@ -160,9 +154,8 @@ def _is_connect_configured() -> bool:
 
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
-"""Setting that preserves the days from 1582-10-05 to 1582-10-14, which the older calendar does not have. Delta
-converts rows of a feed with Java's date classes. The older classes change these days to 1582-10-15, also in times
-and nested values."""
+"""Setting with which a feed keeps the days from 1582-10-05 to 1582-10-14. Otherwise, Java's older date classes change
+these days to 1582-10-15, also in times and nested values."""
 
 IGNORE_FILE_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings that make Spark read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
@@ -187,14 +180,13 @@ _WANTED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }
-"""Settings that are not applied where the compute does not allow changing them. `doctor --setup` checks `ALL_DAYS`."""
+"""Settings that are applied only if the compute allows changing them. `doctor --setup` checks `ALL_DAYS`."""
 
 _lock = Lock()
 _active_contexts = 0
 """Number of callers that are inside `lossless_settings`."""
 _original_values: list[tuple[SparkSession, str, str]] = []
-"""Session, name and original value of each changed setting. The values are restored when no caller is inside
-`lossless_settings`."""
+"""Session, name and original value of each changed setting, to restore after the last `lossless_settings`."""
 
 
 @contextmanager
@@ -202,7 +194,7 @@ def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
     Raises `SettingFixed` if the session does not allow changing a setting without which values can be wrong. Can be
-    nested, and used by several threads: the original values are restored at the end of the last use.
+    nested, and shared by threads: the last use restores the original values.
     """
     global _active_contexts
     with _lock:
@@ -235,10 +227,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
 
 
 def _value(spark: SparkSession, name: str) -> str | None:
-    """Return the value of a setting. Returns None if this Spark does not have the setting, or does not show it.
-
-    Serverless compute does not show all settings.
-    """
+    """Return the value of a setting, or None if this Spark does not have or show it, as on serverless compute."""
     with suppress(Exception):
         return spark.conf.get(name) or "false"
     return None
@@ -264,10 +253,7 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Return whether a session reads dates from 1582-10-05 to 1582-10-14 in a change data feed unchanged.
-
-    Raises `SettingFixed`, like `lossless_settings`.
-    """
+    """Return whether dates from 1582-10-05 to 1582-10-14 in a feed are read unchanged. Raises `SettingFixed`."""
     with lossless_settings(spark):
         return _value(spark, ALL_DAYS) == "true"
 

@@ -28,16 +28,15 @@ def this_build() -> str:
 
 
 def project() -> Path:
-    """Return the folder of the project, if this file is in the sources. For an installed wheel, the result has no
-    meaning."""
+    """Return the project folder that contains this file. The result has no meaning for an installed wheel."""
     return Path(__file__).resolve().parents[3]
 
 
 def version_of_sources(project: Path) -> str:
     """Return the version of a project's sources: `RELEASE` if the commit has its tag and the files are unchanged.
 
-    Otherwise the version is, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` and the commit, if there is one, and
-    `d` and a hash of the content, if the content was changed.
+    Otherwise, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` and the commit, if there is one, and `d` and a hash
+    of the content, if it was changed.
     """
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also be in a folder of another repository, which does not track its files.
