@@ -101,10 +101,10 @@ def append_versions(
 ) -> AppendProgress:
     """Append versions to the history of a table, up to the version that is newest at the start. Returns the progress.
 
-    With `reseed`, or if the configuration allows it, the history continues with a snapshot if versions cannot be
-    appended, and these versions are lost. Otherwise raises `HistoryInterrupted`. Updates `progress` after each append,
-    so that it is correct if a later append fails. Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict`
-    if other runs append at the same time.
+    If versions cannot be appended, raises `HistoryInterrupted`. With `reseed`, or if the configuration allows it, the
+    history continues with a snapshot instead, and lacks these versions. Updates `progress` after each append, so that
+    it is correct if a later append fails. Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict` if other
+    runs append at the same time.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)

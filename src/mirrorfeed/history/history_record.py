@@ -110,7 +110,7 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Return a record from its JSON. `history` is a name for errors. Raises `DamagedFile` if the text is invalid."""
+    """Return a record from its JSON. `history` is a name for messages. Raises `DamagedFile` if the text is invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:

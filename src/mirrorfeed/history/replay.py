@@ -78,7 +78,7 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
 def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) -> int:
     """Return the version of the source for `at`: a version, or the version that was the newest at a time.
 
-    Raises `NotInHistory` if no segment contains it. `history` is the name for this error.
+    Raises `NotInHistory` if no segment contains it. `history` is the name of the history in this error.
     """
     if isinstance(at, datetime):
         version = segments.find_version(records, at)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Send = Callable[["Alert"], None]
 """Function that sends an alert to one channel, or raises an error."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
-"""Timeouts for webhooks and mail servers. They are short, because the next run sends failed alerts again."""
+"""Limits for webhooks and mail servers. They are short, because the next run sends failed alerts again."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
 """Maximum characters of the problem, and of the fix, in a message. Slack and Teams limit the size of messages."""

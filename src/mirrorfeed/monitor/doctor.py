@@ -103,7 +103,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems because of which other problems of the same table, or of the database, cannot be evaluated."""
+"""If a table has one of these problems, its other problems cannot be evaluated. If the database has it, none can."""
 
 
 def check_all(

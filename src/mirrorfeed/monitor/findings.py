@@ -105,7 +105,7 @@ class TableFacts:
 
     @property
     def is_complete(self) -> bool:
-        """True if log and source were read, and no error may be temporary."""
+        """True if log and source were read, and none of the errors may be temporary."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 

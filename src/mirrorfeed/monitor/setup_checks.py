@@ -1,4 +1,4 @@
-"""Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger and sources.
+"""Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger, sources, hosts.
 
 The checks write small files to the landing zone and remove them. `check_setup` creates the ledger.
 """

@@ -73,7 +73,7 @@ class Listed(Row):
 
 @row
 class Decision(Row):
-    """Next step of a publication, as shown by a dry run."""
+    """Next step for a table, as shown by a dry run."""
 
     table: str = shown("table")
     next: str = shown("next")

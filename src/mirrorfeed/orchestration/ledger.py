@@ -216,7 +216,7 @@ def _publication_row(result: TableResult, record: Record) -> Row:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger, or add missing columns. Raises `LedgerNotWritten` if this fails or it is another table."""
+    """Create the ledger or add missing columns. Raises `LedgerNotWritten` on failure, or if it is not a ledger."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
@@ -276,7 +276,7 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return the newest `limit` publications of each table from a ledger in a local folder.
+    """Return the same as `known` for all tables of a ledger in a local folder, but only `limit` publications for each.
 
     Returns None if only Spark can read the ledger, or if columns are missing.
     """

@@ -78,9 +78,9 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Return a function whose context manager waits at its exit until Fabric has dropped the table.
+    """Return a function that returns a context manager, in which the caller deletes a table's folder.
 
-    The caller deletes the folder in this context. Waits at most `seconds`, and only if the landing zone is in OneLake.
+    On exit, it waits at most `seconds` until Fabric has dropped the table, if the landing zone is in OneLake.
     """
 
     @contextmanager
@@ -102,7 +102,7 @@ def dropping_by(
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish recorded publications, and delete the table's folder. Reloads store no state.
+    """Finish recorded publications, and delete the table's folder.
 
     Raises an error, and deletes nothing, if no snapshot of the source can be published. Also raises an error if the
     folder still exists after several attempts.

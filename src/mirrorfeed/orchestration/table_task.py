@@ -40,7 +40,7 @@ Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
 """Function for one attempt, such as `publish`. Its parameters include the result to update and a callback for steps."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
-"""Function that returns a context manager in which the caller deletes a table's folder. Its exit waits for Fabric."""
+"""Returns a context for deleting a table's folder. On exit, the context waits until Fabric has dropped the table."""
 _log = logging.getLogger(__name__)
 
 

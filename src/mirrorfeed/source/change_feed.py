@@ -40,7 +40,7 @@ _CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUM
 _KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
 """Operations that never turn the feed on or off. After any other operation, a query checks the feed."""
 _MAX_CANDIDATES = 16
-"""If more commits may change the schema, a search of the log first selects those that change metadata."""
+"""If more commits than this may change the schema, the log is first searched for commits that change metadata."""
 
 
 class FeedKind(Enum):
@@ -125,7 +125,7 @@ def read_schema(
 
 
 class SparkRequired(Exception):
-    """Raised by `read_facts` if it needs Spark but has no session. Callers catch the error and call it with Spark."""
+    """Raised by `read_facts` if it needs Spark but has no session. Callers catch it and continue with Spark."""
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:

@@ -44,7 +44,7 @@ class Facts:
 
     table_id: str
     latest: int
-    """Newest version."""
+    """Newest version of the table."""
     commits: tuple[Commit, ...]
     """Commits after the published version, in ascending order. Versions without a log file are missing. Before the
     first publication, only the newest commit.

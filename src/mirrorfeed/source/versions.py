@@ -87,7 +87,7 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """Return the name of the table from which a table was cloned, or None if it is not a clone.
+    """Return the name of the table from which a table was cloned, or None if its history contains no clone.
 
     Returns "another table" if the history does not contain the name.
     """
@@ -172,7 +172,7 @@ def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:
-    """Return the number and size of commits from their `commitInfo`. `versions` is negative after a restore."""
+    """Return number and size of the commits. `versions` is negative if the source was restored or replaced."""
     if not measured or versions == 0:
         return PendingCommits(abs(versions))
     sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commit_infos]
