@@ -225,7 +225,7 @@ WARN_TABLES = 450
 TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
-"""Limit of changed bytes per day, and the bytes that cause a warning. Microsoft does not document what counts."""
+"""Limit of changed bytes per day, and the bytes that cause a warning. Microsoft does not document which bytes count."""
 
 SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 

@@ -37,7 +37,7 @@ _HASH = ("__hash_1__", "__hash_2__")
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """Return all rows of a snapshot as landing rows without a marker. Rows with NULL in one of `keys` get a problem."""
+    """Return all rows of a snapshot as landing rows without a marker. NULL in one of `keys` is a `Problem.NULL_KEY`."""
     problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
     return snapshot.select(*map(to_landing, columns), problem.cast("int").alias(PROBLEM))
 
@@ -86,7 +86,7 @@ def rows_of_keys(
     """Return a landing row for each key in `wanted`: an upsert with the snapshot's row, or a delete if it has no row.
 
     `wanted` has the values of landing rows, without NULL and duplicates. For keys with a true `DELETE_FIRST`, a delete
-    directly precedes the upsert. Several rows with one key are a problem.
+    directly precedes the upsert. Several rows with one key are a `Problem.DUPLICATE_KEY`.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -192,14 +192,15 @@ def _col(name: str) -> SparkColumn:
 
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Return all changes of a table without keys as landing rows, in commit order. Updates and deletes are problems."""
+    """Return the changes of a table without keys as landing rows, in commit order.
+    Updates and deletes are a `Problem.CHANGE_WITHOUT_KEY`."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return a landing row for each key whose row at the end of the range differs from its row before the range.
-    The row is an upsert, or a delete that has only the key. Several new rows with one key are a problem."""
+    The row is an upsert, or a delete with only the key. Several new rows with one key are a `Problem.DUPLICATE_KEY`."""
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_names(keys)
@@ -215,9 +216,9 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return a landing row for each key and each version that changed the key, by version, and with deletes first.
+    """Return a landing row for each key and each version that changed the key, ordered by version, with deletes first.
 
-    If a key had two rows at the same time, or its events contradict each other, it gets only the row that `net`
+    If a key had two rows at the same time, or its changes contradict each other, it gets only the row that `net`
     returns. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
     row in the same version is an update. If a key had two rows, a delete precedes the insert.
     """
@@ -273,7 +274,7 @@ def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], 
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine the changes of equal rows, by key and by the columns `by`, into one row of the result.
+    """Return one row for all changes of equal rows, separately for each key and each value of the columns `by`.
 
     Its `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive,
     the result has the values of the row, otherwise only its key and hashes.

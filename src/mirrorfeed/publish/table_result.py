@@ -11,7 +11,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 5.0
-"""Seconds in one publication from which `remarks` reports the time for looking up deleted keys."""
+"""Minimum seconds for looking up deleted keys in one publication, to be reported in `remarks`."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class TableResult(Row):
 
     @property
     def _long_look_ups(self) -> float:
-        """Seconds for looking up deleted keys in publications in which this took more than half of the time."""
+        """Seconds spent on looking up deleted keys, in publications where this took more than half of the time."""
         seconds = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
             look_up = measured.get("look_up_seconds", 0.0)

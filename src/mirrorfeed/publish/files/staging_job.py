@@ -57,7 +57,8 @@ def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    """Return a text in quotes, for messages. If it is not valid UTF-8, returns only the part around the first error."""
+    """Return UTF-8 bytes as quoted text, for messages. If they are not valid, returns only the part around the first
+    error."""
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:

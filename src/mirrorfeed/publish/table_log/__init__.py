@@ -166,8 +166,8 @@ class TableLog:
         """Add a record to the log, which commits the publication. Returns a confirmed view from a read after the write.
 
         Returns None if there is no log any more. The view does not contain `new` if another publisher was first: call
-        `contains` to find out. Raises `TooManyFiles` if the record is too large, the error of the write or
-        `ConcurrentChanges` if the log has no record with this number, and the errors of `check`.
+        `contains` to find out. Raises `TooManyFiles` if the record is too large, and the errors of `check`. If the log
+        has no record with this number afterwards, raises the error of the write or `ConcurrentChanges`.
         """
         if len(new.to_json()) > READ_LIMIT:
             discard(self, view, new.batch)
