@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 """Bytes to read at once."""
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum ratio of decompressed to compressed bytes. Two compressed bytes can produce at most 64 bytes."""
+"""Maximum ratio of decompressed to compressed bytes. An instruction of two bytes repeats at most 64 bytes."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -224,7 +224,8 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
 def _read_more(source: Iterator[str], count: int) -> str:
     """Return more than `count` characters of `source`, or all that remain.
 
-    `split` reads as many characters as its unfinished row has, so that it rarely splits a long row again.
+    `split` reads as many characters as its unfinished row has, so that no long row is split again for each piece of
+    text.
     """
     parts: list[str] = []
     length = 0

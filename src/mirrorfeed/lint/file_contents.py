@@ -1,7 +1,7 @@
 """Read the columns of Parquet and text files, and count rows by row marker, NULLs and invalid texts.
 
 Of a Parquet file, only the footer and the needed columns are read: keys, row markers, texts and columns that must not
-be NULL. The Parquet library can crash on a damaged file, so this happens in a child process.
+be NULL. A child process reads Parquet files, because their library can crash on a damaged file.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def check_partner_events(data: bytes | None) -> Iterator[Finding]:
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
-    """Yield findings for leftover files, and for keys and data files that differ from mirrorfeed's newest record."""
+    """Yield findings for leftovers, and for keys and data files that differ from the newest record of the log."""
     staged = re.compile(rf"_.*\.{re.escape(table.settings.extension)}(?:\.\w+)?", re.IGNORECASE)
     for name in table.ignored:
         if _STAGED.fullmatch(name) or staged.fullmatch(name):

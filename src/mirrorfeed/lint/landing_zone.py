@@ -65,7 +65,7 @@ class DataFile:
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """None if the file is empty, is not named like a data file, or was consumed after the listing."""
+    """Result of reading the file. None if it is empty, is not named like a data file, or was consumed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

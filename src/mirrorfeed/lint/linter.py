@@ -45,7 +45,7 @@ from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Maximum total bytes of a table's data files for which duplicate keys are always searched."""
+"""Maximum bytes of data files up to which a table is always checked for duplicate keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ class Deviation(NamedTuple):
 def find_metadata_name(names: Iterable[str]) -> str | None:
     """Return the name of the metadata file among `names`, or None.
 
-    Accepts a misspelled name only without `_metadata.json`: in another case, without `_` or without `.json`.
+    If `_metadata.json` is missing, accepts the name in another case, without `_` or without `.json`.
     """
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=None)

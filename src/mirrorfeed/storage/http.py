@@ -75,7 +75,7 @@ def _is_retryable(response: Any) -> bool:
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
     """Transport that raises `ServiceResponseError` for an incomplete response.
 
-    Python's HTTP library accepts a response that ends within its headers as empty, so a folder would appear empty.
+    Python's HTTP library treats a response that ends within its headers as complete, so a folder would appear empty.
     """
 
     def send(self, request: Any, **options: Any) -> Any:

@@ -317,7 +317,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _creation_time(path: str) -> int:
-    """Return the creation time of a folder in nanoseconds, or 0 if unknown. Distinguishes reused inodes in ETags."""
+    """Return the creation time of a folder in nanoseconds, or 0 if unknown. ETags need it: inodes are reused."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

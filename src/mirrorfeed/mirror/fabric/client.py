@@ -210,7 +210,7 @@ class ErrorResponse:
 
 
 def parse_error(status: int, retry_after: str, body: Any) -> ErrorResponse:
-    """Return the error in a failed response, without secrets. The arguments are its status, header and JSON value."""
+    """Return the error in a failed response, without secrets, from status, `Retry-After` header and JSON value."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)

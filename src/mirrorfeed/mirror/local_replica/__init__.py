@@ -176,7 +176,7 @@ class TableCycle:
         return mirror
 
     def _confirm_folder(self) -> None:
-        """Raise `FolderReplaced` if the folder was deleted or created again: its files may be of another table."""
+        """Check that the folder is still the same. Raises `FolderReplaced` if it was deleted or created again."""
         if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 

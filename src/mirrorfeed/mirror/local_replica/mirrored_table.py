@@ -80,7 +80,10 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return an integer for each value, from 0, and NULL for NULL. All NaN are equal, and 0.0 equals -0.0."""
+    """Return an integer for each value, and NULL for NULL. Equal values have the same integer.
+
+    The integers count from 0 in the order of first occurrence. All NaN are equal, and 0.0 equals -0.0.
+    """
     if pa.types.is_floating(column.type):  # equal values with several representations
         column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
         column = pc.if_else(pc.equal(column, 0), pa.scalar(0.0, column.type), column)
