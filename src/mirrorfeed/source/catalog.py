@@ -51,7 +51,7 @@ def list_tables(
 ) -> list[FoundTable]:
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
-    Uses Spark if the pattern is not in Unity Catalog or if no workspace is configured. Raises `CatalogRefused` or
+    Catalogs are read through Spark, except for Unity Catalog if a workspace is configured. Raises `CatalogRefused` or
     `CatalogUnavailable`.
     """
     if pattern.path is not None:

@@ -78,7 +78,7 @@ def read_commits(spark: SparkSession, source: Source, after: int | None = None) 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
     """Return the newest `limit` commits, or all, as rows of DESCRIBE HISTORY in ascending order, with times in UTC.
 
-    Does not use Spark for a table in a local folder. Raises `NoVersions` if there are no commits.
+    If possible, reads a table in a local folder without Spark. Raises `NoVersions` if there are no commits.
     """
     rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
     if not rows:
