@@ -58,7 +58,7 @@ _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
-"""Table feature for columns of type timestamp_ntz. Set at creation, because a later column could not enable it."""
+"""Table feature for columns of type timestamp_ntz. Set at creation, because such a column could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
 _CONFLICTS = (
     *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
