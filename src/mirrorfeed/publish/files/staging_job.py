@@ -57,8 +57,7 @@ def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    """Return UTF-8 bytes as quoted text, for messages. Of invalid UTF-8, returns only the part around the first
-    error."""
+    """Return UTF-8 bytes as quoted text, for messages. If they are invalid, only the part around the first error."""
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:
