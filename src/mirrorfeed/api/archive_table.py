@@ -217,8 +217,8 @@ class ArchiveAwareTable(GuardedTable):
 
         `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
         from version `feed_from` to version `feed_to` (default: the newest). Priority `high` is faster and more
-        expensive. `prices` is `Prices` or a JSON file. The plan is saved in `save_as`, a new file. No data file is read
-        or requested.
+        expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. No data file is read or
+        requested.
 
         Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
         `where`, or `feed_to` is used without `feed_from`.

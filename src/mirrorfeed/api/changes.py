@@ -35,7 +35,7 @@ class VersionChanges(Row):
 class Changes:
     """Changes of a table in the versions after `from_version_exclusive`, up to `to_version_inclusive`.
 
-    Later commits do not change the two versions. If they are equal, there are no changes.
+    Later commits do not change these bounds. If the bounds are equal, there are no changes.
     """
 
     table: str

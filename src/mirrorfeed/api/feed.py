@@ -39,9 +39,8 @@ def load(
 
     `spark` is the session to use. By default, the active session is used, or a session is started when it is first
     needed. `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the
-    Databricks secret scope of the secrets for which the file has only a key.
-
-    Raises `MirrorfeedError` with all mistakes in the file and their lines.
+    Databricks secret scope of the secrets for which the file has only a key. Raises `MirrorfeedError` with all mistakes
+    in the file and their lines.
     """
     from mirrorfeed.config import loader
 
@@ -59,8 +58,8 @@ class Feed:
     all configured tables. A table that fails does not stop the others: its row in the result has an `error`, and
     `check` of the result raises an error for all failed rows.
 
-    Methods that do not accept every table raise `MirrorfeedError` for a table that is not configured. All methods raise
-    it if a service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
+    Methods that require a configured table raise `MirrorfeedError` for any other table. All methods raise it if a
+    service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
     """
 
     _config: Config
@@ -74,7 +73,7 @@ class Feed:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Targets of configured tables, then of tables that match patterns, which every access lists again."""
+        """Targets of configured tables, then of tables that match patterns. Each access lists the matches again."""
         return tuple(str(table.target) for table in self._current_config.tables)
 
     @property
@@ -88,9 +87,8 @@ class Feed:
         The row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
         It has an `error` if the source is missing, or has columns that cannot be published as configured. Unity Catalog
         is read for patterns, and for keys that are not configured. If `load` got no Spark session, only sources in
-        Unity Catalog and in local folders are checked.
-
-        Raises `MirrorfeedError` if a pattern selects no table, or if two tables have the same target or history.
+        Unity Catalog and in local folders are checked. Raises `MirrorfeedError` if a pattern selects no table, or if
+        two tables have the same target or history.
         """
         from mirrorfeed.config.pattern_expansion import expand_patterns
         from mirrorfeed.orchestration.dry_run import list_configured_tables
@@ -126,7 +124,7 @@ class Feed:
         on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableResult]:
-        """Publish new commits as they arrive, when a limit of `follow` in the configuration is reached.
+        """Keep running, and publish new commits of a table when a limit of `follow` in the configuration is reached.
 
         Runs until `minutes` have passed or `stop` returns True, by default forever, and finishes the current files.
         `on_done` is called with the result of each publication and of each failed attempt. Returns the newest result of
@@ -248,9 +246,8 @@ class Feed:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
         Reads the files of the newest publication completely. If a file is missing or differs from the record, the first
-        row has an `error`. Changes nothing, and needs no Spark.
-
-        Raises `MirrorfeedError` if nothing was published, and the configuration has neither the table nor patterns.
+        row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` if nothing was published, and
+        the configuration has neither the table nor patterns.
         """
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.table_log.audit import audit_log
@@ -286,9 +283,8 @@ class Feed:
         """Apply the landing zone to Delta tables below `folder`, as Fabric would. For tests without Fabric.
 
         Makes one pass over all tables or, with `poll_seconds`, a pass every `poll_seconds` seconds until `stop` returns
-        True. `on_pass` is called with the result of each pass. Returns a row for each table, from the last pass.
-
-        Raises `MirrorfeedError` if a required Python package is not installed.
+        True. `on_pass` is called with the result of each pass. Returns a row for each table, from the last pass. Raises
+        `MirrorfeedError` if a required Python package is not installed.
         """
         from mirrorfeed.api.errors import ReplicaMissing
 
@@ -409,10 +405,8 @@ class Feed:
         """Create the table `into` with the rows that a table had at a version or time, from its permanent history.
 
         `at` is a version, or a time in the session's time zone. Returns the version, and whether `into` was created: if
-        an earlier call created `into` for the same version, nothing is written.
-
-        Raises `MirrorfeedError` if the table has no history, if the history does not contain the version, or if another
-        table has the name `into`.
+        an earlier call created `into` for the same version, nothing is written. Raises `MirrorfeedError` if the table
+        has no history, if the history does not contain the version, or if another table has the name `into`.
         """
         from mirrorfeed.history.replay import replay
         from mirrorfeed.orchestration.histories import select_tables
@@ -563,10 +557,9 @@ class Feed:
         """Return a plan to restore the archived files that a SQL query on any number of tables needs.
 
         Priority `high` is faster and more expensive. `prices` is `Prices` or a JSON file. The default is the prices in
-        the configuration. The plan is saved in `save_as`, a new file. No data file is read or requested: pass the plan
-        to `archive_restore`.
-
-        Raises `MirrorfeedError` if `save_as` exists, or if the query or its archived files cannot be determined.
+        the configuration. `save_as` is a new file for the plan. No data file is read or requested: pass the plan to
+        `archive_restore`. Raises `MirrorfeedError` if `save_as` exists, or if the query or its archived files cannot be
+        determined.
         """
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement

@@ -1,5 +1,4 @@
 """The configuration file `mirrorfeed.yml`, as frozen and validated values."""
 
 FILE = "mirrorfeed.yml"
-"""Default configuration file. Defined here, because the help of commands shows the name and must not wait for
-pydantic."""
+"""Default configuration file. Defined here, so that the help of commands does not import pydantic."""

@@ -25,10 +25,7 @@ class _WithPrincipal(validators.ConfigModel):
 
 
 def parse_credential(value: object, info: ValidationInfo) -> Credential:
-    """Return the credential in the value of `credential`.
-
-    Error messages do not repeat the value, because it may contain a secret.
-    """
+    """Return the credential in the field `credential`. Errors do not repeat the value, because it may be a secret."""
     match value:
         case Default() | ServicePrincipal() | ServiceCredential():
             return value
@@ -61,7 +58,7 @@ class FabricOptions(validators.ConfigModel):
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
     """Days for which Fabric stores replaced and deleted data."""
     change_data_feed: bool | None = None
-    """True to turn on the change data feed of the mirrored tables, False to turn it off."""
+    """True turns on the change data feed of the mirrored tables. False turns it off."""
     default_schema: Annotated[str, Field(min_length=1), AfterValidator(_check_schema)] | None = None
 
 
@@ -125,8 +122,7 @@ class Mail(validators.ConfigModel):
 class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
-    """Hours after which a lasting problem is sent again. The maximum also limits how long a manipulated alert
-    state can suppress an alert."""
+    """Hours until a lasting problem is sent again. Limited, because a forged alert state could suppress alerts."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: validators.StatePath | None = None

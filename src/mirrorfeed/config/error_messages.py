@@ -31,10 +31,7 @@ _MESSAGES = {
 
 
 def message(model: type[BaseModel], fault: dict[str, Any], *, is_secret: bool) -> str:
-    """Return the message for `fault`, an error that pydantic reports for `model`.
-
-    With `is_secret`, the message does not contain the rejected value.
-    """
+    """Return the message for `fault`, a pydantic error of `model`. With `is_secret`, it omits the rejected value."""
     kind, place, facts = fault["type"], fault["loc"], dict(fault.get("ctx", {}))
     value = "this value" if is_secret else shorten(fault["input"])
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

@@ -34,7 +34,7 @@ def load(
     """Return the configuration in a file. Patterns are not expanded.
 
     `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the scope of the
-    secrets for which the file has only a key. So several deployments can share one file.
+    secrets for which the file has only a key.
 
     Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes in the file, `OptionInvalid` for an
     invalid override, or `SeveralLandingZones`.
@@ -79,9 +79,8 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
     """Return the configuration with one landing zone. Only entries of other landing zones have `landing_zone` set.
 
-    `is_overridden` is True if the caller of `load` sets `landing_zone`, which then selects one of several landing
-    zones. Otherwise all entries must have the same one. Raises `SeveralLandingZones`, `OptionInvalid` or
-    `ConfigInvalid`.
+    `is_overridden` is True if the caller of `load` sets the landing zone. Otherwise all entries must have the same one.
+    Raises `SeveralLandingZones`, `OptionInvalid` or `ConfigInvalid`.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config
@@ -178,11 +177,7 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield fields with overlapping folders.
-
-    These are folders that mirrorfeed writes to and that are in the folder of a source, a staging path in the landing
-    zone, and sources in the landing zone.
-    """
+    """Yield fields with a landing zone or staging path in a source, or a staging path or source in the landing zone."""
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():

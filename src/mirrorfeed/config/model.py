@@ -1,4 +1,4 @@
-"""The models `Config`, `Table` and `Sources`, and their landing zone, tables of row hashes and shards."""
+"""The models `Config`, `Table` and `Sources`, and functions for shards, landing zones and tables of row hashes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Table(Entry):
     target: Annotated[Target, PlainValidator(validators.parse_target)]
     history: TableHistory = None
     paused: Pause | None = None
-    """Reason and end of the pause. The pause may be over. None means no pause."""
+    """Configured pause, which may be over. None means no pause."""
 
     @property
     def target_keys(self) -> tuple[str, ...]:
@@ -98,12 +98,11 @@ class Config(Options):
     upload_from: Literal["driver", "executors"] = "driver"
     """Whether the driver or Spark's executors upload the files that Spark writes."""
     staging_path: validators.StagingPath | None = None
-    """Folder where Spark writes files if it cannot write into the landing zone. None means a temporary folder on
-    this machine."""
+    """Folder where Spark writes files if it cannot write into the landing zone. None means a local temporary folder."""
     ledger: Annotated[Source | None, PlainValidator(validators.parse_source)] = None
     """Delta table that records every publication. None means that nothing is recorded."""
     max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Maximum number of tables published at the same time. None means a number for the cores of the driver."""
+    """Maximum number of tables published at the same time. None means a number that depends on the driver's cores."""
     partner: Partner | None = None
     """Description of the publisher in `_partnerEvents.json`. None means that the file is not written."""
     history: CommonHistory = None
@@ -150,10 +149,7 @@ class Config(Options):
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
-        """Id of the workspace, and id of the mirrored database or None if the landing zone names no database.
-
-        None if the landing zone is a folder.
-        """
+        """Ids of the workspace and, if set, the mirrored database of a landing zone in OneLake. None for a folder."""
         if not self.landing_zone.startswith(ONELAKE):
             return None
         workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
@@ -182,10 +178,9 @@ class Config(Options):
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables with these targets or sources, in the order of the file. Without names, return all tables.
 
-        The name `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target,
-        so adding or removing tables does not move the others. A shard may be empty.
-
-        Raises `UnknownTable` if a name is neither a shard nor a target or source.
+        The name `shard:2/8` selects the second of eight shards, which may be empty. A table's shard depends only on its
+        target, so adding or removing tables does not move the others. Raises `UnknownTable` if a name is neither a
+        shard nor a target or source.
         """
         matches = {name: self._tables_of(name) for name in names}
         if unknown := tuple(name for name, tables in matches.items() if not tables and parse_shard(name) is None):
@@ -214,10 +209,7 @@ _SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:
-    """Return the number and the total of a shard: (2, 8) for `shard:2/8`.
-
-    Returns None for a name that is not a valid shard, such as `shard:9/8` or the name of a table.
-    """
+    """Return number and count of a shard: (2, 8) for `shard:2/8`. Returns None if the name is not a valid shard."""
     match = _SHARD.fullmatch(name)
     return (int(match[1]), int(match[2])) if match and int(match[1]) <= int(match[2]) else None
 

@@ -19,14 +19,11 @@ from mirrorfeed.source.table_info import parse_days
 
 
 class FollowLimits(validators.ConfigModel):
-    """Limits that make `publish --follow` publish new commits. None means no limit.
-
-    The new commits of a table are published as soon as one of the limits is reached.
-    """
+    """Limits at which `publish --follow` publishes the new commits of a table. None means no limit."""
 
     # Fabric merges at most every 15 seconds, so publishing more often has no effect.
     max_delay_seconds: validators.Seconds = 15.0
-    """Seconds after the previous publication of the table."""
+    """Publish when this number of seconds has passed since the previous publication of the table."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
     max_bytes: validators.Size | None = None
 
@@ -59,7 +56,6 @@ def _parse_time(value: object) -> datetime:
 class Pause(validators.ConfigModel):
     reason: Annotated[str, AfterValidator(partial(validators.check_not_empty, hint=": write a reason"))]
     until: Annotated[datetime, PlainValidator(_parse_time)]
-    """End of the pause."""
 
     def __str__(self) -> str:
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
@@ -96,16 +92,13 @@ class Options(validators.ConfigModel):
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
     follow: FollowLimits = FollowLimits()
-    """Limits that make `publish --follow` publish new commits."""
     auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
     """Maximum number of differing keys that `verify` repairs automatically."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
     freshness_target_minutes: validators.Minutes = None
-    """Target for the minutes from a commit until it is published.
-
-    None means `max_lag_minutes.published` of `alerts` or, with `publish --follow`, no target.
-    """
+    """Target for the minutes from a commit until it is published. None means `max_lag_minutes.published` of `alerts`
+    or, with `publish --follow`, no target."""
     table_timeout_minutes: validators.Minutes = None
     """Maximum minutes that one run spends on a table. None means no limit."""
 
@@ -164,10 +157,7 @@ def _parse_casts(value: object) -> Pairs:
 
 
 class Entry(Options):
-    """Options of one entry under `tables`, which is a table or a pattern.
-
-    All column names are names in the source, except the new names in `rename`.
-    """
+    """Options of a table or pattern. All columns have their names in the source, except the new names in `rename`."""
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     """Columns to publish. None means all columns."""
@@ -176,11 +166,8 @@ class Entry(Options):
     rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
     keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
-    """Key columns. None means the primary key in Unity Catalog, and an empty value means that there is no key.
-
-    The keys of a pattern apply to the matching tables that have all these columns. Other matching tables have the
-    primary key in Unity Catalog.
-    """
+    """Key columns. None means the primary key in Unity Catalog. An empty value means that there is no key. The keys of
+    a pattern apply only to matching tables with all these columns. Others have the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
     """Landing zone of this entry, if it differs from `landing_zone` at the top level."""
 
@@ -252,10 +239,10 @@ class HistoryLocation(validators.ConfigModel):
 
 
 def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> WrapValidator:
-    """Return the validator of a `history` field, which contains a name, or a map with the fields of `HistoryLocation`.
+    """Return the validator of a `history` field: a name, or a map with the fields of `HistoryLocation`.
 
-    `expected` describes valid values in error messages. With `is_table`, the name can be that of a table, not only of a
-    schema or folder. With `is_optional`, `false` is valid and becomes None.
+    `expected` describes valid values in error messages. With `is_table`, the name can be a table, not only a schema or
+    folder. With `is_optional`, `false` is valid and becomes None.
     """
 
     def check(

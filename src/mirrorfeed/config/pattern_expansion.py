@@ -24,7 +24,7 @@ _OWN_ENTRY = "has its own entry"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configured table or a table that matches a pattern, with the reason why it is selected or not."""
+    """Table that is configured or matches a pattern, with the reason why it is selected or not."""
 
     source: Source
     table: Table | None
@@ -40,13 +40,10 @@ class Expansion:
 
 
 def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Return the configuration with an entry for each selected table, and the list of candidates.
+    """Return the configuration with an entry for each selected table, and the candidates.
 
-    Candidates are the configured tables and the tables that match a pattern, each with the reason why it is selected or
-    not. Without patterns, no catalog is read and no Spark session is started.
-
-    Raises `NothingMatches` if a pattern selects no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the
-    same target or history.
+    Without patterns, no catalog is read and no Spark session is started. Raises `NothingMatches` if a pattern selects
+    no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the same target or history.
     """
     if not config.patterns:
         return select_matches(config, ())
@@ -58,10 +55,10 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Select tables as `expand_patterns` does. `matches` contains, for each pattern, the tables that match it.
+    """Return the result of `expand_patterns`, given the tables in `matches` that match each pattern.
 
-    Tables with their own entry come first, then the tables of each pattern. If several patterns match a table, the
-    first one selects it. Raises the same errors as `expand_patterns`.
+    Configured tables come first, then the tables of each pattern. If several patterns match a table, the first one
+    selects it. Raises the same errors as `expand_patterns`.
     """
     candidates = [Candidate(table.source, table, _OWN_ENTRY) for table in config.tables]
     reasons = {table.source.fold(): _OWN_ENTRY for table in config.tables}
@@ -130,8 +127,7 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 
 
 def _select(entry: Sources, found: FoundTable) -> Candidate:
-    """Return the candidate for a found table, with the options of its pattern. It is not selected if its target is
-    invalid."""
+    """Return the candidate for a found table. It has the pattern's options, or no table if the target is invalid."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
@@ -143,10 +139,7 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the keys of the pattern, if it has keys and the found table has all these columns.
-
-    Otherwise returns None, which means the primary key in Unity Catalog.
-    """
+    """Return the pattern's keys if the table has all these columns. None means the primary key in Unity Catalog."""
     if entry.keys is None:
         return None
     columns = {fold(name): name for name in found.columns}

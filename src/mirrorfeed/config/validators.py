@@ -76,7 +76,7 @@ def parse_pattern(value: object, info: ValidationInfo) -> Pattern:
 
 
 def parse_exclude(value: object) -> tuple[tuple[str, ...], ...]:
-    """Return the parts of each excluded name or pattern, which are compared with the end of a table's name."""
+    """Return excluded names and patterns as tuples of parts, for comparison with the end of a table's name."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {shorten(value)}")
     return tuple(map(_parse_excluded_name, value))
@@ -98,7 +98,7 @@ _PARTS = ("catalog", "schema", "table")
 
 
 def check_target_template(template: str) -> str:
-    """Return a template for targets, such as `{schema}.{table}`, if it is valid."""
+    """Return a template for targets, such as `{schema}.{table}`, unchanged. Raises `ValueError` if it is invalid."""
     if unknown := [name for name in _PLACEHOLDER.findall(template) if name not in _PARTS]:
         known = ", ".join(f"{{{name}}}" for name in _PARTS)
         raise ValueError(f"{template!r} contains {{{unknown[0]}}}; allowed are {known}")
@@ -109,10 +109,7 @@ def check_target_template(template: str) -> str:
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
-    """Return the target for a template and the `parts` of a source's name: catalog, schema and table.
-
-    Raises `BadTarget`.
-    """
+    """Return the target for a template and the catalog, schema and table in `parts`. Raises `BadTarget`."""
     names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
@@ -148,10 +145,7 @@ def parse_landing_zone(value: str, info: ValidationInfo) -> str:
 
 
 def _folder_validator(use: str, hint: str) -> AfterValidator:
-    """Return the validator of a local folder or volume. It rejects addresses of cloud storage.
-
-    `use` and `hint` are parts of the error messages.
-    """
+    """Return a validator that accepts only local folders and volumes. `use` and `hint` are parts of its messages."""
 
     def check(value: str, info: ValidationInfo) -> str:
         check_not_empty(value, f": name {hint}, or omit the field")
@@ -183,10 +177,7 @@ def _parse_onelake(value: str) -> str:
 
 
 def parse_onelake_address(text: str) -> str:
-    """Return a OneLake address, such as an argument of a command, in the form onelake://<workspace id>/<database id>.
-
-    Raises `BadAddress`.
-    """
+    """Return a OneLake address in the form onelake://<workspace id>/<database id>. Raises `BadAddress`."""
     try:
         return _parse_onelake(text)
     except ValueError as error:
@@ -212,10 +203,7 @@ def parse_hosts(value: object) -> tuple[str, ...]:
 
 
 def _number_validator(unit: str, lowest: int, highest: int) -> PlainValidator:
-    """Return the validator of a number from `lowest` to `highest`, or `never`, which becomes None.
-
-    `unit` is the unit in the error message.
-    """
+    """Return the validator of a number of `unit` from `lowest` to `highest`, or of `never`, which becomes None."""
 
     def check(value: object) -> float | None:
         if value is None or value == "never":
@@ -262,10 +250,7 @@ _AnySource = TypeVar("_AnySource", Source, Pattern)
 
 
 def resolve_source(source: _AnySource, file: str) -> _AnySource:
-    """Return a source or pattern whose path is absolute. Names and URIs are returned unchanged.
-
-    `file` is the path of the configuration file, at whose folder relative paths start.
-    """
+    """Return a source or pattern with its path resolved from the folder of `file`. Names and URIs are unchanged."""
     if source.path is None or URI.match(source.path):
         return source
     return replace(source, path=resolve_path(source.path, file))

@@ -68,7 +68,7 @@ class Document:
     lines: dict[Place, int] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     unusable: set[Place] = field(default_factory=set)
-    """Paths of the values whose mistake is in `mistakes` and must not be reported again."""
+    """Paths of values with an entry in `mistakes`, which must not be reported again."""
     _value_count: int = 0
 
     @property
@@ -77,11 +77,7 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path in the file of a field of entry `number` of `tables`.
-
-        `loc` is the path of the field in the entry. If the entry inherits the field from the top level of the file, the
-        path at the top level is returned.
-        """
+        """Return the path of field `loc` of entry `number` in the file, or its top-level path if it is inherited."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
@@ -221,9 +217,9 @@ def validate(
 ) -> _M | None:
     """Return `data` as a value of `model`, or None if the data is invalid.
 
-    For invalid data, a message for each invalid field is added to `faults`, by the path of the field in the file.
-    `file` is the path of the file, at whose folder relative paths start. `place` converts the path of a field in `data`
-    to the path in the file. `secret_scope` is the scope of secrets that have only a key.
+    A message for each invalid field is added to `faults`, by the path of the field in the file. Relative paths start at
+    the folder of `file`. `place` converts the path of a field in `data` to the path in the file. `secret_scope` is the
+    scope of secrets that have only a key.
     """
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})

@@ -122,7 +122,7 @@ _LABELS = 8
 _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
 _DENSE = 60
-"""A line with more points shows a point only under the pointer. So does a line without a separate color."""
+"""Number of points above which a line shows points only under the pointer, as lines without their own color do."""
 _NO_DATA = "<p>No data yet.</p>"
 
 
@@ -163,10 +163,7 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
 def bars(
     columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, axis_label: str = ""
 ) -> str:
-    """Return the HTML of a bar chart. `columns` has the label of each bar, and the size of its parts by kind.
-
-    The parts are stacked from the bottom up, in the order of `kinds`.
-    """
+    """Return the HTML of a bar chart. `columns` has labels and sizes by kind, stacked upwards in order of `kinds`."""
     if not columns:
         return _NO_DATA
     steps = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
@@ -289,7 +286,7 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
 
-    More than 20 quiet rows are replaced by a line of text, unless `every` is True.
+    Unless `every`, more than 20 rows that need no attention are replaced by a line of text.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

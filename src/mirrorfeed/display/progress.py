@@ -78,10 +78,7 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def progress_shown() -> Iterator[ProgressHandler]:
-    """Context manager that shows progress on standard error, and yields the handler.
-
-    Shows nothing if the application itself logs progress messages.
-    """
+    """Context manager that shows progress on standard error, unless the application logs it. Yields the handler."""
     level, is_logged = progress.level, progress.isEnabledFor(logging.INFO)
     with _copy_of_standard_error() as file:
         handler = ProgressHandler(file)

@@ -60,10 +60,7 @@ class _Memory(ModuleType):
 
 
 def remember(*secrets: str) -> None:
-    """Remember secrets, so that `redact` and the logs of mirrorfeed and its HTTP clients hide them.
-
-    Secrets of fewer than 8 characters are ignored.
-    """
+    """Make `redact` and the logs of mirrorfeed and its HTTP clients hide secrets of at least 8 characters."""
     filter_logs()
     memory = _memory()
     with memory.lock:
@@ -83,7 +80,7 @@ def forget_all() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with `HIDDEN` in place of remembered secrets in any usual encoding and of likely tokens."""
+    """Return the text with `HIDDEN` in place of likely tokens, and of remembered secrets in any usual encoding."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())
@@ -124,7 +121,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts of a secret to hide. If the secret is a URL, path and query are hidden, but not the host."""
+    """Yield the texts of a secret to hide. For a URL, these are path, query and their parts, but not the host."""
     if "://" not in secret:
         yield secret
         return
@@ -183,8 +180,7 @@ def filter_logs() -> None:
 
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories that are escaped: control and format characters (including text direction), surrogates, and line
-and paragraph separators."""
+"""Unicode categories to escape: control and format characters, surrogates, line and paragraph separators."""
 
 
 def printable(text: str, longest: int | None = None) -> str:

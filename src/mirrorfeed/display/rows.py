@@ -40,8 +40,7 @@ def shown(
 ) -> Any:
     """Return a dataclass field that is also a column of the table. `right` aligns the column right.
 
-    `form` converts a value other than None to the value in the table. The other parameters are those of
-    `dataclasses.field`.
+    `form` converts a value, but not None, for the table. Other parameters are those of `dataclasses.field`.
     """
     metadata = {"heading": heading, "form": form, "right": right}
     return field(default=default, default_factory=default_factory, init=init, metadata=metadata)
@@ -135,8 +134,8 @@ def nonzero(count: int) -> int | None:
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     """Return a value as JSON values. `text` converts each string in the value.
 
-    Rows, errors and dataclasses become objects with their fields, and times become text in ISO format. Values of other
-    types, and dataclasses with their own `__str__`, become text.
+    Rows, errors and dataclasses become objects, and times become text in ISO format. Values of other types, and
+    dataclasses with their own `__str__`, become text.
     """
     match value:
         case Enum():

@@ -43,8 +43,7 @@ def text(*lines: str, style: str = "") -> Text:
 def print_table(out: Console, grid: Grid) -> None:
     """Print a table whose first column contains names.
 
-    If the table is too wide, the cells of all other columns are folded between words. If the table is still too wide,
-    it is printed as a list.
+    To fit the console, the other columns are folded between words. A table that is still too wide becomes a list.
     """
     from rich.table import Table
 
@@ -84,10 +83,7 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 
 
 def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
-    """Return the minimum and maximum width of a column.
-
-    At the minimum, each word and each time stays on one line. With `keep_words_whole`, each cell stays on one line.
-    """
+    """Return minimum and maximum width of a column. The minimum fits words or, with `keep_words_whole`, cells."""
     from rich.cells import cell_len
 
     maximum = max(map(cell_len, cells))
@@ -134,8 +130,8 @@ def draw(
 ) -> None:
     """Print the summary, the table of the rows, their remarks and the notes.
 
-    More than 20 quiet rows are replaced by a line of text, unless `every` is True. Only tables are folded, so that
-    paths and commands in other lines can be copied.
+    Unless `every`, more than 20 rows that need no attention are replaced by a line of text. Only tables are folded, so
+    that paths and commands in other lines can be copied.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

@@ -2,14 +2,13 @@
 
 The class of an error sets `code` and the templates `what` and `fix`, in the syntax of `str.format`. The constructor
 takes a keyword for each field of the templates, except for fields that the class computes as a property. An annotation
-in the class declares one more keyword, which is optional if it has a value. Instead of a template, `what` and `fix` can
-be a mapping of alternative templates, of which the property `case` returns the key. If a key of
-`fix` contains a space or only capitals, such as "the feed has a gap", the list of error codes shows the key before the
-fix, as the condition for this fix.
+in the class declares one more keyword, which is optional if it has a value. `what` and `fix` can also be a mapping of
+alternative templates, of which the property `case` returns the key. If a key of `fix` contains a space or only
+capitals, the list of error codes shows it as the condition for this fix.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
-sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text,
-`query` quotes a statement, `argument` an argument of a command, `more` appends an optional sentence, `duration` formats
+sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text, `query`
+quotes a statement, `argument` an argument of a command, `more` appends an optional sentence, `duration` formats
 seconds, and `count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
@@ -77,7 +76,7 @@ def choices(template: Template) -> list[str]:
 
 
 def field_names(template: str) -> Iterator[str]:
-    """Yield the names of the values that the fields of a template read."""
+    """Yield the names of the values in the fields of a template, such as `table` for `{table.name}`."""
     for _, field, _, _ in _FORMATTER.parse(template):
         if field:
             yield re.split(r"[.[]", field)[0]
@@ -186,8 +185,8 @@ def with_code(error: MirrorfeedError) -> str:
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Return a `MirrorfeedError` unchanged, and convert any other error to `SessionLost` or `Unexpected`.
 
-    `doing` is the operation that failed, as the subject of a sentence. Logs the traceback of an unexpected error.
-    `helps` is an instruction for the case that a second attempt fails too.
+    `doing` is the failed operation, as the subject of a sentence. `helps` is an instruction in case a second attempt
+    fails too. Logs the traceback of an unexpected error.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -208,10 +207,7 @@ def has_spark_ended(error: Exception) -> bool:
 
 
 def innermost_cause(error: Exception) -> str:
-    """Return the last "Caused by" line of an error from Java, or its first line if there is none.
-
-    Earlier causes contain only the failed Spark task and stage.
-    """
+    """Return the last "Caused by" line of a Java error, which has the reason of the failure, or else its first line."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
