@@ -24,9 +24,9 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
     deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and tables with an
-    archive. Other widgets override these settings if they are not empty: `landing_zone`, `mirror` (folder of the
-    mirrored tables) and `table` (default table of `Feed.archive`). Prints the version, the path of the file and the
-    landing zone. Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
+    archive. A widget that is not empty overrides the setting with its name, such as `landing_zone`. This includes
+    `mirror` (folder of the mirrored tables) and `table` (default table of `Feed.archive`). Prints the version, the path
+    of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
     """
 
     def field(name: str) -> str:
