@@ -182,7 +182,10 @@ def test_timestamps_give_the_same_range_as_spark(spark: SparkSession, table: Del
     }
 
 
-@pytest.mark.parametrize("zone", ["+02:00", "GMT-3", "PST", "Europe/Stockholm"])
+@pytest.mark.parametrize(
+    "zone",
+    ["+02:00", *(pytest.param(zone, marks=pytest.mark.slow) for zone in ("GMT-3", "PST")), "Europe/Stockholm"],
+)
 def test_times_are_in_the_session_time_zone(spark: SparkSession, table: DeltaTable, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").where("version = 3")

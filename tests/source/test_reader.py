@@ -24,6 +24,11 @@ WAYS: dict[str, Callable[[DataFrame], object]] = {
 """Each of them reports a failure in another form."""
 
 every_way = pytest.mark.parametrize("reader", WAYS.values(), ids=WAYS)
+any_way = pytest.mark.parametrize(
+    "reader",
+    [pytest.param(read, id=name, marks=[] if name == "collect" else pytest.mark.slow) for name, read in WAYS.items()],
+)
+"""Of a failure that others show to be recognized in every form."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,7 @@ def test_snapshot_has_rows_of_its_version(table: DeltaTable) -> None:
     assert sorted(row["v"] for row in read_snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
 
 
+@pytest.mark.slow
 def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +94,10 @@ def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delta
 
 
 @every_way
-@pytest.mark.parametrize("range_", [Range(0, 1), Range(1, 2)], ids=["rows", "feed"])
+@pytest.mark.parametrize(
+    "range_",
+    [pytest.param(Range(0, 1), id="rows", marks=pytest.mark.slow), pytest.param(Range(1, 2), id="feed")],
+)
 def test_missing_files_of_a_range_are_a_gap(
     bare: DeltaTable, reader: Callable[[DataFrame], object], range_: Range
 ) -> None:
@@ -98,7 +107,7 @@ def test_missing_files_of_a_range_are_a_gap(
     assert caught.value.reason == "a file is missing"
 
 
-@every_way
+@any_way
 def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", 2):
         reader(read_snapshot(bare.spark, bare.source, 2))
@@ -115,7 +124,7 @@ def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return created
 
 
-@every_way
+@any_way
 def test_damaged_file_is_named(truncated: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     (file,) = truncated.path.glob("*.parquet")
     for what, rows in {
@@ -139,7 +148,7 @@ def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
     return created
 
 
-@every_way
+@any_way
 def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with (
         pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
@@ -157,7 +166,7 @@ def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
     return created
 
 
-@every_way
+@any_way
 def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", Range(0, 2)):
         reader(read_changes(switched_off.spark, switched_off.source, Range(0, 2)))
@@ -182,7 +191,7 @@ def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, reques
     return created
 
 
-@every_way
+@any_way
 def test_range_across_a_changed_column_is_refused(changed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(FeedUnreadable) as caught, read_errors("sales.orders", Range(0, 2)):
         reader(read_changes(changed.spark, changed.source, Range(0, 2)))
