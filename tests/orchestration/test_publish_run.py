@@ -69,6 +69,7 @@ def test_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: 
     assert len(opened) == 1
 
 
+@pytest.mark.slow
 def test_only_named_tables_are_published(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
@@ -118,56 +119,73 @@ def statements(*texts: str) -> Callable[[DeltaTable], None]:
     return run
 
 
-RENAME, DROP = statements("ALTER TABLE {} RENAME COLUMN v TO w"), statements("ALTER TABLE {} DROP COLUMN v")
 GAP = statements(OFF, "INSERT INTO {} VALUES (3, 'c')", ON)
-
-
+RENAME, DROP = statements("ALTER TABLE {} RENAME COLUMN v TO w"), statements("ALTER TABLE {} DROP COLUMN w")
 COME_AND_GO = statements("ALTER TABLE {} ADD COLUMN w int", "UPDATE {} SET w = 1", "RESTORE {} TO VERSION AS OF 1")
 
 
+class Reloading:
+    """A published table of two rows, and its reload."""
+
+    def __init__(self, table: DeltaTable, configured: Callable[..., Config]) -> None:
+        self.table, self.configured, self.zone = table, configured, table.path.parent / "zone"
+        table.insert(1, 2)
+        publish_tables(RunContext(table.spark, configured("a"), sleep=never))
+
+    def publish(self, option: str) -> tuple[TableResult, list[str]]:
+        """Publish with an option, and return the names of dropped tables."""
+        dropped: list[str] = []
+
+        @contextmanager
+        def dropping(table: Table) -> Iterator[None]:
+            yield
+            assert not (self.zone / table.target.folder).exists()
+            dropped.append(str(table.target))
+
+        config = self.configured("a", more=f"{option}\n")
+        (outcome,) = publish_tables(RunContext(self.table.spark, config, sleep=never, dropped_by=dropping))
+        return outcome, dropped
+
+    def check(self, option: str, finding: type[Exception], change: Callable[[DeltaTable], None]) -> None:
+        change(self.table)
+        config = self.configured("a", more=f"{option}: reseed\n")
+        assert [type(decision.error) for decision in plan_next_steps(self.table.spark, config)] == [finding]
+        if finding in (IncompatibleSchema, Gap):
+            outcome, dropped = self.publish(f"{option}: stop")
+            assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
+        outcome, dropped = self.publish(f"{option}: reseed")
+        assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
+        assert outcome.to_version_inclusive == self.table.latest
+        mirror = Mirror(FolderStore(str(self.zone)), "a")
+        mirror.take()
+        assert canonical(mirror.rows) == canonical(self.table.rows())
+
+
+def test_stopped_table_is_reloaded_only_if_configured(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": "name"})
+    reloading = Reloading(table, configured)
+    reloading.check("on_gap", Gap, GAP)
+    reloading.check("on_schema_change", IncompatibleSchema, RENAME)
+    reloading.check("on_dropped_column", ColumnsDropped, DROP)
+
+
 @pytest.mark.parametrize(
-    ("option", "finding", "change"),
+    ("finding", "change"),
     [
-        ("on_schema_change: reseed", IncompatibleSchema, RENAME),
-        ("on_gap: reseed", Gap, GAP),
-        ("on_schema_change: reseed", PartitionsChanged, repartition),
-        pytest.param("on_schema_change: reseed", FeedUnreadable, COME_AND_GO, marks=pytest.mark.soak),
-        ("on_dropped_column: reseed", ColumnsDropped, DROP),
+        pytest.param(PartitionsChanged, repartition, marks=pytest.mark.slow),
+        pytest.param(FeedUnreadable, COME_AND_GO, marks=pytest.mark.soak),
     ],
 )
-def test_stopped_table_is_reloaded_only_if_configured(
+def test_rarer_changes_are_reloaded_only_if_configured(
     spark: SparkSession,
     tmp_path: Path,
     configured: Callable[..., Config],
-    option: str,
     finding: type[Exception],
     change: Callable[[DeltaTable], None],
 ) -> None:
-    mapping = "none" if finding is FeedUnreadable else "name"
-    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": mapping})
-    table.insert(1, 2)
-    config = configured("a", more=f"{option}\n")
-    publish_tables(RunContext(spark, config, sleep=never))
-    change(table)
-    assert [type(decision.error) for decision in plan_next_steps(spark, config)] == [finding]
-    dropped: list[str] = []
-
-    @contextmanager
-    def dropping(table: Table) -> Iterator[None]:
-        yield
-        assert not (tmp_path / "zone" / table.target.folder).exists()
-        dropped.append(str(table.target))
-
-    if finding in (IncompatibleSchema, Gap):
-        stops = configured("a", more=option.replace("reseed", "stop") + "\n")
-        (outcome,) = publish_tables(RunContext(spark, stops, sleep=never, dropped_by=dropping))
-        assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=never, dropped_by=dropping))
-    assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
-    assert outcome.to_version_inclusive == table.latest
-    mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
-    mirror.take()
-    assert canonical(mirror.rows) == canonical(table.rows())
+    Reloading(DeltaTable(spark, tmp_path / "a"), configured).check("on_schema_change", finding, change)
 
 
 class NoRoom(Terminal):
@@ -182,38 +200,30 @@ class Waiting(Transient):
     fix = "Wait."
 
 
-@pytest.fixture
-def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> Config:
-    """A table whose changes cannot be read and that needs a reload."""
+def test_failed_reload_is_not_reported_and_has_as_many_attempts_as_a_publication(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
     table = DeltaTable(spark, tmp_path / "a")
     config = configured("a", more="on_gap: reseed\n")
     publish_tables(RunContext(spark, config, sleep=never))
     for statement in (OFF, ON):
         table.sql(statement)
-    return config
+    before, requests = everything(tmp_path / "zone"), list[str]()
 
-
-def test_failed_reload_is_not_reported_as_reloaded(spark: SparkSession, tmp_path: Path, with_gap: Config) -> None:
     @contextmanager
-    def dropping(_table: Table) -> Iterator[None]:
+    def refusing(_table: Table) -> Iterator[None]:
         raise NoRoom
         yield
 
-    before = everything(tmp_path / "zone")
-    (outcome,) = publish_tables(RunContext(spark, with_gap, sleep=never, dropped_by=dropping))
-    assert (str(outcome.error), outcome.reseeded) == ("No.", None)
-    assert everything(tmp_path / "zone") == before
-
-
-def test_reload_has_as_many_attempts_as_publication(spark: SparkSession, with_gap: Config) -> None:
-    requests: list[str] = []
-
     @contextmanager
-    def dropping(table: Table) -> Iterator[None]:
+    def busy(table: Table) -> Iterator[None]:
         requests.append(str(table.target))
         if len(requests) < 4:
             raise Waiting
         yield
 
-    (outcome,) = publish_tables(RunContext(spark, with_gap, sleep=lambda _: None, dropped_by=dropping))
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=never, dropped_by=refusing))
+    assert (str(outcome.error), outcome.reseeded) == ("No.", None)
+    assert everything(tmp_path / "zone") == before
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, dropped_by=busy))
     assert (outcome.error, type(outcome.reseeded), outcome.tries, len(requests)) == (None, Gap, 5, 4)
