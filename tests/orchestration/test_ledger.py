@@ -246,43 +246,36 @@ def test_run_appends_ledger_rows_in_one_commit_and_survives_its_failure(
     assert len(table.rows()) == 3
 
 
-def test_older_ledger_is_read_with_defaults_and_gets_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_older_ledger_is_read_with_defaults_and_gets_missing_columns_before_its_next_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    DeltaTable(spark, tmp_path / "silent", feed=False)
     table = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string, inserts bigint")
     table.sql("INSERT INTO {} VALUES (timestamp'2026-03-01T12:00:00Z', 'a', 'published', 3)")
     before = Row(NOON, "a", PUBLISHED, inserts=3)
     assert read_ledger(spark, table.source) == [before]
-    new = Row(NOON + timedelta(hours=1), "a", PUBLISHED, to_version=7, inserts=4, retries=5)
-    ledger.append(spark, table.source, [new])
-    assert read_ledger(spark, table.source) == [before, replace(new, build=this_build())]
-    assert {name for name, _, _ in ledger.COLUMNS} == set(table.rows()[0])
-
-
-def test_ledger_and_its_columns_exist_before_the_first_row(spark: SparkSession, tmp_path: Path) -> None:
-    DeltaTable(spark, tmp_path / "silent", feed=False)
-    old = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string")
     file = tmp_path / "mirrorfeed.yml"
     file.write_text(
         "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./silent, target: silent, keys: [id]}]\n"
     )
     publish_tables(RunContext(spark, load(file)))
-    before, _ = (each.version for each in versions.read_commits(spark, old.source)[-2:])
-    grown = spark.read.option("versionAsOf", before).table(old.source.sql)
-    assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)
+    grown = spark.read.option("versionAsOf", table.latest - 1).table(table.source.sql)
+    assert (sorted(grown.columns), grown.count()) == (sorted(name for name, _, _ in ledger.COLUMNS), 1)
+    found = read_ledger(spark, table.source)
+    assert [(row.outcome, row.build) for row in found] == [(PUBLISHED, before.build), (BLOCKED, this_build())]
+    assert found[0] == before
 
 
-def test_ledger_of_a_newer_release_is_read_and_appended_to(spark: SparkSession, tmp_path: Path) -> None:
-    place, row = Source(path=str(tmp_path / "ledger")), Row(NOON, "a", PUBLISHED)
-    ledger.append(spark, place, [row])
-    spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
-    ledger.append(spark, place, [row])
-    assert read_ledger(spark, place) == [replace(row, build=this_build())] * 2
-
-
-def test_changed_bytes_are_summed_per_table_since_a_time_without_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_bytes_are_summed_per_table_also_in_a_ledger_of_a_newer_release(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     place, hour = Source(path=str(tmp_path / "ledger")), timedelta(hours=1)
     changes = Row(NOON, "a", PUBLISHED, from_version=1, to_version=2, bytes=10)
-    snapshot = Row(NOON, "a", PUBLISHED, to_version=1, bytes=1000)
+    snapshot = Row(NOON + hour, "a", PUBLISHED, to_version=1, bytes=1000)
     others = [replace(changes, table="b", bytes=100), replace(changes, time=NOON - hour), replace(changes, bytes=3)]
     ledger.append(spark, place, [changes, snapshot, *others])
     assert ledger.changed_since(spark, place, ["a"], NOON) == 13
     assert ledger.changed_since(spark, place, ["never"], NOON) == 0
+    spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
+    ledger.append(spark, place, [snapshot])
+    assert read_ledger(spark, place)[-2:] == [replace(snapshot, build=this_build())] * 2

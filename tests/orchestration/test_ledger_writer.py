@@ -216,7 +216,7 @@ def test_unreadable_landing_zone_does_not_block_the_ledger(world: World, monkeyp
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     lines = "".join(
-        f"  - {{source: ./{name}, target: {name}, keys: [id], log_retention_records: 3}}\n" for name in "abc"
+        f"  - {{source: ./{name}, target: {name}, keys: [id], log_retention_records: 3}}\n" for name in "ab"
     )
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables:\n{lines}")
     return load(tmp_path / "mirrorfeed.yml")
@@ -234,14 +234,14 @@ def test_next_run_records_publications_of_a_killed_run_once(
     spark: SparkSession, tmp_path: Path, config: Config
 ) -> None:
     """A run without a ledger leaves the same state as a run that is killed before it writes to the ledger."""
-    tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
+    tables = [DeltaTable(spark, tmp_path / name) for name in "ab"]
     silent = config.model_copy(update={"ledger": None})
-    publish_tables(RunContext(spark, silent), ["a", "b"])
+    publish_tables(RunContext(spark, silent), ["a"])
     for table in tables:
         table.insert(1)
     publish_tables(RunContext(spark, silent), ["a"])
     publish_tables(RunContext(spark, config))
-    expected = {name: [(PUBLISHED, None, 0), (PUBLISHED, 0, 1)] for name in "ab"} | {"c": [(PUBLISHED, None, 1)]}
+    expected = {"a": [(PUBLISHED, None, 0), (PUBLISHED, 0, 1)], "b": [(PUBLISHED, None, 1)]}
     assert spans(spark, config) == expected
     publish_tables(RunContext(spark, config))
     assert spans(spark, config) == expected
