@@ -37,14 +37,27 @@ class Project:
         return self.run("check-alerts", "--mirror", self.mirror, *options, code=code)
 
 
-def test_check_alerts_sends_a_problem_once_and_writes_each_check(
+def test_status_shows_each_step_and_check_alerts_sends_a_problem_once(
     spark: SparkSession, tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK", hook.url)
     project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
     table.insert(1)
+    loaded = loader.load(project.file)
+
+    def waits() -> set[Step]:
+        (found,), _, _ = read_status(lambda: spark, loaded, mirror=project.mirror)
+        assert found.freshness
+        return set(found.freshness.since)
+
+    assert waits() == set()
     project.run("publish")
+    assert waits() == {Step.MIRRORED}
+    output = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["freshness"]
+    assert output["waiting_since"]["mirrored"] == output["published"]
+    assert output["waiting_since"]["published"] is None
     project.run("replicate", str(tmp_path / "zone"), project.mirror)
+    assert waits() == set()
 
     foreign = tmp_path / "zone/sales.schema/orders" / f"{2:020d}.parquet"
     foreign.write_bytes(b"")
@@ -60,32 +73,12 @@ def test_check_alerts_sends_a_problem_once_and_writes_each_check(
     assert all(each["resolved_at"] for each in (first, second))
     assert (failed["name"], failed["error"]["code"]) == ("team", "MF8104")
 
-    place = loader.load(project.file).ledger
-    rows = [row for row in read_ledger(spark, place or table.source) if row.outcome == ledger.WATCHED]
+    assert loaded.ledger
+    rows = [row for row in read_ledger(spark, loaded.ledger) if row.outcome == ledger.WATCHED]
     assert [row.table for row in rows] == ["sales.orders"] * 2
     assert all(row.committed_at and row.published_at and row.mirrored_at for row in rows)
     assert {(row.published_lag_seconds, row.mirrored_lag_seconds, row.queryable_lag_seconds) for row in rows} == {
         (0.0, 0.0, None)
     }
-
-
-def test_status_shows_each_step_from_commit_to_mirror(spark: SparkSession, tmp_path: Path) -> None:
-    project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
-    loaded = loader.load(project.file)
-
-    def waits() -> set[Step]:
-        (found,), _, _ = read_status(lambda: spark, loaded, mirror=project.mirror)
-        assert found.freshness
-        return set(found.freshness.since)
-
-    assert waits() == set()
-    project.run("publish")
-    assert waits() == {Step.MIRRORED}
-    project.run("replicate", str(tmp_path / "zone"), project.mirror)
-    assert waits() == set()
-    table.insert(1)
+    table.insert(2)
     assert waits() == {Step.PUBLISHED}
-    project.run("publish")
-    output = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["freshness"]
-    assert output["waiting_since"]["mirrored"] == output["published"]
-    assert output["waiting_since"]["published"] is None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import deltalake
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -116,6 +117,7 @@ def test_text_longer_than_its_column_is_found_in_a_small_table(checked: CheckedT
     assert names(facts) == ["TEXT_TOO_LONG"]
 
 
+@pytest.mark.slow
 def test_nested_values_are_measured_as_json(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
     assert longest_text(spark, table.source) is None
@@ -175,15 +177,15 @@ def _delete_table(checked: CheckedTable) -> None:
 @pytest.mark.parametrize(
     ("happen", "codes"),
     [
-        (_keys, ["KeysChanged"]),
+        pytest.param(_keys, ["KeysChanged"], marks=pytest.mark.slow),
         (_gap, ["Gap"]),
         (_recreated, ["SourceRecreated"]),
-        (_another_file, ["FileNumberConflict"]),
+        pytest.param(_another_file, ["FileNumberConflict"], marks=pytest.mark.slow),
         (_lost, ["FilesLost"]),
         (_delete_all_files, ["LastFileMissing"]),
         (_no_bytes, ["EMPTY_FILE"]),
-        (_unreadable, ["DamagedFile"]),
-        (_renamed, ["IncompatibleSchema"]),
+        pytest.param(_unreadable, ["DamagedFile"], marks=pytest.mark.slow),
+        pytest.param(_renamed, ["IncompatibleSchema"], marks=pytest.mark.slow),
         (_delete_table, ["NoTableAtPath"]),
     ],
 )
@@ -220,7 +222,8 @@ def test_too_short_retention_is_found(published: CheckedTable) -> None:
     facts = published.facts(now=datetime.now(UTC) + timedelta(days=5))
     assert facts.source_facts.lag_seconds == pytest.approx(5 * 86_400, abs=60)
     assert judged_at(facts, 0.01, 5, 8) == [[], ["FALLS_BEHIND"], ["RETENTION_SHORT"]]
-    published.table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    long = {"delta.deletedFileRetentionDuration": "interval 30 days"}
+    deltalake.DeltaTable(published.table.path).alter.set_table_properties(long)
     assert judged_at(published.facts(), 5, 40) == [[], ["RETENTION_SHORT", "LOG_RETENTION_SHORT"]]
 
 
