@@ -96,6 +96,8 @@ PREPARED = {
     "recovery": (_recovery, row_staging.SMALL_BATCH_ROWS),
 }
 """Row limit of small batches."""
+MOST = "a range of several of Spark's files"
+"""`publish/test_crash_points` plays every fault without Spark, and `test_run_modes` crashes with few rows."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +117,10 @@ def prepared(
     return copy_of_prepared
 
 
-@pytest.fixture(scope="module", params=PREPARED)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name == MOST else pytest.mark.slow) for name in PREPARED],
+)
 def scene(
     request: pytest.FixtureRequest,
     spark: SparkSession,
@@ -137,8 +142,7 @@ def scene(
 
 
 def test_next_run_after_a_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
-    """Every second fault mode, each in one of the scenes. The long form and `test_crash_points` cover every fault in
-    each scene."""
+    """Every second fault mode, each in one of the scenes. The long form covers every fault in each scene."""
     for mode in scene.modes[::2]:
         faults = [fault for fault in _faults(scene) if fault.mode is mode]
         counted["crash points through Spark"] += _play(scene, faults[len(faults) * 2 // 3], tmp_path / mode.name)

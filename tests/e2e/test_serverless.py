@@ -81,6 +81,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.slow
 def test_sandbox_blocks_executors_and_spark_validates_conditions(walled: str, onelake: OneLake, tmp_path: Path) -> None:
     port = onelake.address.rpartition(":")[2]
     code = PROBES.replace("PORT", port).replace("SECRET", SECRET).replace("FOLDER", str(tmp_path))

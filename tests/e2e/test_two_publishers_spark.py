@@ -97,6 +97,7 @@ def calls(ready: Journey, tmp_path_factory: pytest.TempPathFactory) -> int:
     return store.calls
 
 
+@pytest.mark.slow  # `publish/test_two_publishers` covers it without Spark
 @pytest.mark.parametrize("happening", MOST_HAPPENS)
 def test_paused_publisher_resumes_safely_among_others(
     ready: Journey, calls: int, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
