@@ -27,7 +27,7 @@ ALL = (
 def pass_over_connect(address: str, *proven: str) -> None:
     """Run these tests unchanged in a process that has no local Spark."""
     answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-rA", "-p", "no:cacheprovider", *proven],
+        [sys.executable, "-m", "pytest", "-v", "-rA", "-p", "no:cacheprovider", "-m", "not soak", *proven],
         cwd=ROOT,
         env=os.environ | {"SPARK_REMOTE": address},
         capture_output=True,
