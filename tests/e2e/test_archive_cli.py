@@ -19,6 +19,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from tests.archive.archived_table import Orders
+from tests.delta import DeltaTable
 from tests.e2e.test_cli import run_command
 from tests.json_output import run_json
 from tests.ledgers import read_ledger
@@ -180,19 +181,17 @@ def test_archive_report_counts_restored_files_and_updates_the_ledger(
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
     monkeypatch.setattr("mirrorfeed.api.archive_table.tiers_at", lambda location: tiers)
-    arguments = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
-    reported = run_command(arguments, 1)
-    assert "none: MF" in reported
-    (row,) = read_ledger(spark, rows)
-    assert (row.currency, row.restored_bytes) == ("EUR", 8)
-    none = Source(path=str(tmp_path / "no-archive"))
-    spark.sql(f"CREATE TABLE {none.sql} (id INT) USING DELTA")
-    listed = [{"source": source, "target": f"t{n}"} for n, source in enumerate([table, str(none)])]
+    without_archive = DeltaTable(spark, tmp_path / "no-archive").path
+    sources = map(str, (table, without_archive, tmp_path / "none"))
+    listed = [{"source": source, "target": f"t{n}"} for n, source in enumerate(sources)]
     config = tmp_path / "mirrorfeed.yml"
     config.write_text(json.dumps({"landing_zone": "zone", "ledger": str(rows), "tables": listed}))
-    (reported_row,) = run_json("archive", "report", "--config", str(config)).rows
+    options = ("--prices", str(prices), "--config", str(config))
+    reported_row, missing = run_json("archive", "report", *options, code=1).rows
     assert (reported_row["table"], reported_row["archived_files"], reported_row["restored_files"]) == (table, 2, 2)
-    assert [each.table for each in read_ledger(spark, rows)] == [table, table]
+    assert (missing["table"], missing["error"]["code"][:2]) == (str(tmp_path / "none"), "MF")
+    (row,) = read_ledger(spark, rows)
+    assert (row.table, row.currency, row.restored_bytes) == (table, "EUR", 8)
     assert row.bytes_by_age is not None
     assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}
     assert sum(row.bytes_by_age.values()) == sum(file.bytes or 0 for file in orders_table.files())

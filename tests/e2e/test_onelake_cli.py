@@ -69,7 +69,6 @@ def test_onelake_journey_from_publish_to_rebuild(spark: SparkSession, project: P
     behind = "equal at version 1, 1 row; published up to version 2, 1 file not consumed"
     assert behind in project.run("verify", "--mirror", project.mirror)
     project.run("replicate", ADDRESS, project.mirror)
-    assert project.run("verify", "--mirror", project.mirror).count("equal at version 2, 1 row") == 1
 
     assert "Error MF1010" in project.run("rebuild", "sales.orders", answer="n\n", code=1)
     assert project.files() == [data_name(2)]

@@ -86,6 +86,7 @@ def test_mirror_with_the_same_values_is_equal(spark: SparkSession, source: Sourc
     assert (found.source_rows, found.mirror_rows, found.first) == (6, 6, ())
 
 
+@pytest.mark.slow
 def test_whole_rows_are_compared_without_keys(spark: SparkSession, source: Source, mirror: Source) -> None:
     assert compared(spark, source, mirror, keys=()).equal
 
