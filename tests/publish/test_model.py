@@ -14,7 +14,7 @@ pytestmark = pytest.mark.proof
 @pytest.mark.parametrize(
     ("rules", "most"),
     [
-        (Rules(faults=0, deletions=0), None),
+        (Rules(faults=0, deletions=0), 15_000),
         (Rules(versions=1, faults=0), 15_000),
         (Rules(versions=1), 15_000),
         (Rules(versions=1, deletions=0, kills=1), 15_000),
@@ -56,6 +56,7 @@ def test_removing_any_rule_makes_a_few_steps_lose_a_file(rules: Rules, what: str
 @pytest.mark.parametrize(
     "rules",
     [
+        Rules(faults=0, deletions=0),
         Rules(versions=1, faults=0),
         Rules(versions=1, deletions=0),
         Rules(deletions=0),
