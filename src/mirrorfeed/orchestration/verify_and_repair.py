@@ -12,6 +12,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mirrorfeed import archive
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.html import Chart, html_of
 from mirrorfeed.display.progress import progress
@@ -33,6 +34,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, read_snapshot
+from mirrorfeed.source.table_info import read_table_info
 
 
 @row
@@ -274,9 +276,9 @@ def _keys_of_mirror(
 
 
 def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
-    rows = apply_selection(
-        str(table.source), read_snapshot(spark, table.source, newest.to_version_inclusive), table.selection
-    )
+    version = newest.to_version_inclusive
+    archive.check(spark, table.source, version, read_table_info(spark, table.source).properties)
+    rows = apply_selection(str(table.source), read_snapshot(spark, table.source, version), table.selection)
     names = [quote(name) for name in newest.keys]
     try:
         matching = rows if where is None else rows.where(where)

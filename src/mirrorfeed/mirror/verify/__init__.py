@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed import archive
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.errors import BadCondition
@@ -26,6 +27,7 @@ from mirrorfeed.mirror.verify.expected_rows import select_rows
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
+from mirrorfeed.source.errors import SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.table_info import read_table_info
@@ -42,6 +44,8 @@ def version_gone_errors(
     """
     try:
         yield
+    except SnapshotGone as error:
+        raise errors.VersionGone(table=str(source), version=version) from error
     except MirrorfeedError:
         raise
     except Exception as error:
@@ -148,8 +152,8 @@ def compare(
     """Return the comparison of a source at a version with its mirror, by key if there are keys.
 
     Set `as_text` if the published files are text. With `has_no_versions`, reads the source in its current state. Raises
-    `VersionGone`, `MirrorMissing`, `MirrorUnreadable`, `MirrorColumns`, or `BadCondition` for the condition in
-    `selection`.
+    `ArchivedFilesNeeded`, `VersionGone`, `MirrorMissing`, `MirrorUnreadable`, `MirrorColumns`, or `BadCondition` for
+    the condition in `selection`.
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
@@ -186,9 +190,11 @@ def find_differing_keys(
 def _read_both(
     spark: SparkSession, source: Source, version: int | None, mirror: Source, selection: Selection | None
 ) -> tuple[DataFrame, DataFrame]:
-    expected = (
-        read_full(spark, source) if version is None else spark.read.option("versionAsOf", version).table(source.sql)
-    )
+    if version is None:
+        expected = read_full(spark, source)
+    else:
+        archive.check(spark, source, version, read_table_info(spark, source).properties)
+        expected = spark.read.option("versionAsOf", version).table(source.sql)
     try:
         expected = select_rows(expected, selection)
         _ = expected.schema
