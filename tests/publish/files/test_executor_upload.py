@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +20,8 @@ import mirrorfeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
-from mirrorfeed.publish.files import row_staging, spark_files
-from mirrorfeed.publish.files.spark_files import upload_task
+from mirrorfeed.publish.files import row_staging
+from mirrorfeed.publish.files.spark_files import SparkFiles, upload_from_executors, upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.table_publisher import publish
@@ -62,25 +64,21 @@ def test_executors_upload_with_upload_from_executors(
 ) -> None:
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
-    table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
-    zone = Zone(tmp_path / "zone", table, target_file_size=4096)
+    table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 300, 1, 3)")
+    zone = Zone(tmp_path / "zone", table, target_file_size=2048)
     progress = publish(DeltaFeed(spark, table.source, upload_from="executors"), zone.store, zone.plan)
-    assert progress.rows == {"insert": 3000}
+    assert progress.rows == {"insert": 300}
     assert progress.files > 2
     assert zone.mirrors_the_table()
 
 
 @pytest.mark.parametrize(("transient", "expected"), [(False, ExecutorUploadImpossible), (True, ExecutorUploadFailed)])
-def test_executor_errors_are_raised_on_the_driver(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transient: bool, expected: type[Exception]
-) -> None:
-    result = pa.RecordBatch.from_pydict({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
-    monkeypatch.setattr(spark_files, "upload_task", lambda *_: lambda batches: (result for _ in batches))
-    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
-    table = DeltaTable(spark, tmp_path / "orders")
-    table.insert(1)
-    zone = Zone(tmp_path / "zone", table)
+def test_executor_errors_are_raised_on_the_driver(tmp_path: Path, transient: bool, expected: type[Exception]) -> None:
+    result = pa.table({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
+    task_result = SimpleNamespace(toArrow=lambda: result)
+    numbers = SimpleNamespace(mapInArrow=lambda _task, _schema: task_result)
+    written: Any = SimpleNamespace(sparkSession=SimpleNamespace(range=lambda _end, numPartitions: numbers))
+    job = StagingJob(FolderStore(str(tmp_path)), "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False)
     with pytest.raises(expected) as caught:
-        publish(DeltaFeed(spark, table.source, upload_from="executors"), zone.store, zone.plan)
+        upload_from_executors(job, SparkFiles(StagingArea(str(tmp_path)), "folder", written, ["part"], {}, 0))
     assert caught.value.reason == "It is busy."
-    assert zone.files == []
