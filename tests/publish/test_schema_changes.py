@@ -29,6 +29,7 @@ from tests.commits import commit
 from tests.delta import SPARK_4_0
 from tests.publish.conftest import everything
 
+INT, STRING = pa.int32(), pa.string()
 PLAIN = "id int, v string, w int NOT NULL"
 PLAIN_ROWS = "(1, 'a', 1), (2, 'b', 2)"
 NESTED = "id int, s struct<a: int, b: string>"
@@ -82,10 +83,15 @@ class Changing(Journey):
             with merges_evolve(self.spark):
                 self.spark.sql(statement.replace("{}", self.sql))
 
-    def overwrite(self, *columns: str, by: tuple[str, ...] = ()) -> None:
-        """Overwrite the table with these columns and partition columns."""
-        rows = self.spark.read.table(self.sql).selectExpr(*columns).write.format("delta").mode("overwrite")
-        rows.option("overwriteSchema", "true").partitionBy(*by).save(str(self.source))
+    def overwrite(self, **columns: pa.DataType) -> None:
+        """Overwrite the table with these columns of these types."""
+        rows, schema = DeltaTable(str(self.source)).to_pyarrow_table(), pa.schema(columns)
+        write_deltalake(self.source, rows.select(schema.names).cast(schema), mode="overwrite", schema_mode="overwrite")
+
+    def repartition(self, *columns: str) -> None:
+        """Overwrite the table with other partition columns, which only Spark can do."""
+        rows = self.spark.read.table(self.sql).write.format("delta").mode("overwrite")
+        rows.option("overwriteSchema", "true").partitionBy(*columns).save(str(self.source))
 
     def rebuild(self) -> None:
         clear(DeltaFeed(self.spark, Source(path=str(self.source))), self.zone, changed(self.plan, keys=self.keys))
@@ -205,7 +211,7 @@ def test_compatible_schema_changes_are_published_one_after_another(table: Changi
         mirror = DeltaTable(str(table.place / "mirror/s/t")).to_pyarrow_table().select(columns_then)
         assert {tuple(row.values()) for row in mirror.to_pylist()} == set(rows), change
         assert mirror.num_rows == len(rows), change
-    assert table.verified() == f"equal at version {version}, {len(rows)} rows"
+    assert table.published() == version
 
 
 @pytest.mark.parametrize(
@@ -238,7 +244,7 @@ def test_compatible_nested_changes_under_column_mapping_are_published(table: Cha
                      5000000000 AS w) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"""],
                      "'w' was integer and is long", id="a type is widened by a merge", marks=AGAIN),
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} ALTER COLUMN s.a TYPE bigint"],
-                     "'s' has different nested fields", id="the type of a field is widened"),
+                     "'s' has different nested fields", id="the type of a field is widened", marks=pytest.mark.slow),
         pytest.param(PLAIN, PLAIN_ROWS, [DROP, "ALTER TABLE {} ADD COLUMN v string"],
                      "'v' was dropped and added again as 'v'", id="a dropped column is added again", marks=AGAIN),
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} DROP COLUMN id"], "'id' is missing", id="a key is dropped"),
@@ -288,7 +294,7 @@ def by_merge_and_restore(table: Changing) -> None:
 
 def by_merge_and_overwrite(table: Changing) -> None:
     table.run(EVOLVE)
-    table.overwrite("id", "v", "w")
+    table.overwrite(id=INT, v=STRING, w=INT)
 
 
 def by_another_writer(table: Changing) -> None:
@@ -320,9 +326,10 @@ def by_fields_of_a_struct(table: Changing) -> None:
             marks=AGAIN,
         ),
         (by_another_writer, "in version 2 with the newest columns. Since version 2: 'extra' is missing"),
-        (
+        pytest.param(
             by_fields_of_a_struct,
             "in version 4 with the newest columns. Since version 4: 's' has different nested fields",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -366,17 +373,15 @@ def test_clustering_may_change(table: Changing) -> None:
 
 def test_changed_partition_columns_stop_the_table_until_rebuild(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="PARTITIONED BY (w)")
-    table.run("INSERT INTO {} VALUES (3, 'c', 3)")
-    table.publish()
     table.run("INSERT INTO {} VALUES (4, 'd', 4)")
-    table.overwrite("id", "v", "w", by=("id", "v"))
+    table.repartition("id", "v")
     with pytest.raises(PartitionsChanged, match="changed from 'w' to 'id', 'v' after version 2"):
         table.publish()
-    assert table.published() == 2
+    assert table.published() == 1
     table.rebuild()
     table.run("DELETE FROM {} WHERE id = 2", "UPDATE {} SET id = 5 WHERE id = 1")
     table.publish()
-    assert (table.published(), table.is_mirrored()) == (6, True)
+    assert (table.published(), table.is_mirrored()) == (5, True)
 
 
 def test_repartitioning_during_a_read_is_detected(tmp_path: Path) -> None:
@@ -396,11 +401,11 @@ def test_repartitioning_during_a_read_is_detected(tmp_path: Path) -> None:
 
 def test_overwrite_with_changed_type_or_missing_column_stops_the_table(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none")
-    table.overwrite("id", "v", "cast(w AS string) AS w")
+    table.overwrite(id=INT, v=STRING, w=STRING)
     with pytest.raises(IncompatibleSchema, match=r"at version 2 .*: 'w' was integer and is string"):
         table.publish()
-    table.overwrite("id", "v", "cast(w AS int) AS w")
-    table.overwrite("id", "v")
+    table.overwrite(id=INT, v=STRING, w=INT)
+    table.overwrite(id=INT, v=STRING)
     with pytest.raises(IncompatibleSchema, match="'w' was integer and is string"):  # of the first one found
         table.publish()
 
@@ -415,7 +420,7 @@ def by_widening(table: Changing) -> None:
 
 
 def by_another_type(table: Changing) -> None:
-    table.overwrite("id", "v", "cast(w AS string) AS w")
+    table.overwrite(id=INT, v=STRING, w=STRING)
 
 
 @pytest.mark.parametrize(
