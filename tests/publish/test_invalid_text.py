@@ -33,11 +33,16 @@ def row(id_: int, k: str = "'k'", v: str = "'v'", item: str = "'i'", name: str =
     )
 
 
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
-    table = SparkTable(spark, tmp_path / "t", COLUMNS)
+@pytest.fixture(scope="module")
+def two_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
+    table = SparkTable(spark, tmp_path_factory.mktemp("two") / "t", COLUMNS)
     table.sql(f"INSERT INTO {{}} VALUES {row(1)}, {row(2, v='NULL')}")
     return table
+
+
+@pytest.fixture
+def table(two_rows: SparkTable, tmp_path: Path) -> SparkTable:
+    return SparkTable.copied(two_rows, tmp_path / "t")
 
 
 @pytest.mark.parametrize(
@@ -71,16 +76,18 @@ def test_invalid_text_is_refused_with_key_and_column(
     table.sql(f"INSERT INTO {{}} VALUES {row(4)}")
     assert zone.publish().rows == {"upsert": 1}  # the source contains the replacement character itself
     table.sql(f"INSERT INTO {{}} VALUES {row(3, **values)}, {row(5)}")
-    with pytest.raises(RowsRefused) as caught:
-        zone.publish()
-    assert f"a text is not valid UTF-8 ({named}" in str(caught.value)
-    assert len(zone.files) == 2
+    late = Zone(tmp_path / "late", table, ("id", "k"))
+    for each, files in ((zone, 2), (late, 0)):  # a range, and a snapshot
+        with pytest.raises(RowsRefused) as caught:
+            each.publish()
+        assert f"a text is not valid UTF-8 ({named}" in str(caught.value)
+        assert len(each.files) == files
 
 
 @pytest.mark.parametrize(
     ("most", "options"),
     [
-        pytest.param(SPARK, {"output": TEXT}, id="Spark, delimited text"),
+        pytest.param(SPARK, {"output": TEXT}, id="Spark, delimited text", marks=pytest.mark.slow),
         pytest.param(SMALL, {"changes": "full"}, id="small batch, all changes", marks=LONG),
         pytest.param(SMALL, {"keys": ()}, id="small batch, no keys", marks=LONG),
         pytest.param(SMALL, {"output": TEXT}, id="small batch, delimited text", marks=LONG),
