@@ -340,7 +340,9 @@ ODD_NAMES += [
 ]
 
 
-@pytest.mark.parametrize("as_key", [False, True], ids=["value", "key"])
+@pytest.mark.parametrize(
+    "as_key", [pytest.param(False, id="value", marks=pytest.mark.slow), pytest.param(True, id="key")]
+)
 def test_columns_with_special_names_are_supported(spark: SparkSession, as_key: bool) -> None:
     names = ["id", *ODD_NAMES]
     events = feed(spark, [(1, "+", 1, "a"), (2, "-", 2, "b")])

@@ -85,6 +85,7 @@ REFUSED = ["interval day to second", "interval year to month", "string collate U
 REFUSED += ["geometry(4326)", "geography(4326)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", REFUSED)
 def test_types_unknown_to_open_source_delta_cannot_be_created(spark: SparkSession, tmp_path: Path, type_: str) -> None:
     with pytest.raises(PySparkException):

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from fixtures.entries import FOLDER, changed, entry
@@ -158,7 +158,7 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     assert (progress.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
     assert progress.records[0].read.rows == 13
 
-    view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is not a new state, and VACUUM is not either
+    DeltaTable(view.states.path).optimize.compact()  # which is not a new state, and VACUUM is not either
     seen, last = view.newest_state, progress.published_version
     second = view.publish()
     assert (second.records, second.published_version, second.latest, view.newest_state) == ([], last, last, seen)
@@ -191,6 +191,7 @@ def test_unneeded_hash_files_are_removed(first: Compared, published: Compared) -
     assert published.hashes.isdisjoint(first.hashes)
 
 
+@pytest.mark.slow  # the first test publishes without differences as well
 def test_hashes_are_not_rewritten_without_differences(first: Compared, tmp_path: Path) -> None:
     view = Compared.copied(first, tmp_path)
     view.holds((1, "a"), (2, "b"), (3, None))
@@ -292,6 +293,7 @@ def test_hash_version_without_a_record_is_recovered_without_differences(publishe
     assert (mended.published_version, view.is_mirrored()) == (view.newest_state, True)
 
 
+@pytest.mark.slow  # `test_compare_protocol` kills at all moments
 def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "b"), (3, "new"))
@@ -364,7 +366,7 @@ def test_missing_hashes_are_reported(published: Compared) -> None:
 
 def test_hash_table_of_another_owner_is_not_changed(view: Compared) -> None:
     view.holds((1, "a"))
-    view.spark.range(1).write.format("delta").save(view.states.path)
+    write_deltalake(view.states.path, pa.table({"id": [0]}))
     with pytest.raises(NotRowHashes) as caught:
         view.publish()
     assert caught.value.states == str(view.states)
