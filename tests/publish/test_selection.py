@@ -71,6 +71,7 @@ class Shop:
         return found
 
 
+@pytest.mark.slow  # `test_delta_feed` publishes several files with all columns
 def test_target_file_size_is_respected_with_few_selected_columns(spark: SparkSession, tmp_path: Path) -> None:
     """The source is too large for the driver to write the files."""
     table = DeltaTable(spark, tmp_path / "source", "id int, v string")

@@ -7,12 +7,10 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from fixtures.entries import FOLDER, entry
@@ -27,7 +25,7 @@ from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.conftest import ADAPTIVE
-from tests.delta import FEED, DeltaTable, Zone
+from tests.delta import DeltaTable, Zone
 
 TYPES = {
     "b": ("boolean", "true", pa.bool_(), True),
@@ -126,22 +124,16 @@ NO_KEYS = {
 }
 
 
-def empty_table(path: Path, **columns: pa.DataType) -> DeltaTable:
-    """An empty table that is refused before Spark is needed."""
-    write_deltalake(path, pa.schema(columns).empty_table(), configuration={FEED: "true"})
-    return DeltaTable.at(cast(SparkSession, None), path)
-
-
-def test_invalid_key_columns_are_refused_by_name(tmp_path: Path) -> None:
-    table = empty_table(tmp_path / "t", id=pa.int32(), d=pa.float64(), n=pa.list_(pa.int32()))
+def test_invalid_key_columns_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, d double, n array<int>")
     for keys, words in NO_KEYS.items():
         with pytest.raises(BadKey) as caught:
             Zone(tmp_path / "zone", table, keys=keys).publish()
         assert caught.value.problem == words.format(table.source)
 
 
-def test_reserved_column_is_refused_in_any_case(tmp_path: Path) -> None:
-    table = empty_table(tmp_path / "t", id=pa.int32(), __ROWMARKER__=pa.int32())
+def test_reserved_column_is_refused_in_any_case(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, __ROWMARKER__ int")
     with pytest.raises(ReservedColumn, match="'__ROWMARKER__'"):
         Zone(tmp_path / "zone", table).publish()
 

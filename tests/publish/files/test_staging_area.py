@@ -102,7 +102,7 @@ def left_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("by", ["handover", "zone"])
+@pytest.mark.parametrize("by", ["handover", pytest.param("zone", marks=pytest.mark.slow)])
 def test_spark_writes_snapshot_and_ranges_that_are_uploaded_unchanged(
     spark: SparkSession, orders: Zone, tmp_path: Path, request: pytest.FixtureRequest, by: str
 ) -> None:
@@ -186,6 +186,7 @@ def test_invalid_rows_are_refused_and_leave_no_files(
         refused(r"a key is not unique \(id = 1\)")
 
 
+@pytest.mark.slow  # only saves time
 def test_single_integer_keys_are_compared_without_a_query(
     orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
