@@ -167,7 +167,7 @@ def compare(request: pytest.FixtureRequest, tables: dict[str, DeltaTable]) -> It
 @pytest.mark.parametrize(
     ("name", "conditions", "of_version_1"),
     [
-        pytest.param("orders", CONDITIONS[::3], CONDITIONS[2:3], id="orders, every third"),
+        pytest.param("orders", CONDITIONS[::6], CONDITIONS[2:3], id="orders, every sixth"),
         pytest.param("orders", CONDITIONS, CONDITIONS[:4], id="orders, all", marks=pytest.mark.slow),
         pytest.param("clone", CONDITIONS[:6], CONDITIONS[:4], id="clone", marks=pytest.mark.slow),
     ],
@@ -205,8 +205,15 @@ def _rows_of(table: GuardedTable, where: str) -> int:
     return table.query(where or None).count()
 
 
+@pytest.mark.parametrize(
+    ("selects", "planned"),
+    [
+        pytest.param(SELECTS[6:10], SELECTS[:1], id="versions and clones"),
+        pytest.param(SELECTS, SELECTS[:5], id="all", marks=pytest.mark.slow),
+    ],
+)
 def test_files_of_statements_are_as_recorded(
-    spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare
+    spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, selects: list[str], planned: list[str]
 ) -> None:
     guarded = Guarded(spark, lambda _: None, lambda: NOW)
     names = {name: table.source.sql for name, table in tables.items()} | {"orders_path": str(tables["orders"].path)}
@@ -215,9 +222,9 @@ def test_files_of_statements_are_as_recorded(
         found = guarded.sql(statement)
         return found.count() if statement.startswith("SELECT") else found.columns
 
-    for select in SELECTS:
+    for select in selects:
         compare(select, partial(run, select.format(**names)))
-    for select in SELECTS[:5]:
+    for select in planned:
         compare(f"plan {select}", partial(_statement_plan, spark, tables, select.format(**names)))
 
 
@@ -225,16 +232,27 @@ def _statement_plan(spark: SparkSession, tables: dict[str, DeltaTable], statemen
     return _planned(tables, plan_statement(spark, Priority.HIGH, NOW, sql=statement))
 
 
-@pytest.mark.parametrize("name", ["orders", "clone"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        pytest.param(
+            "clone", ["DELETE id = 15", "UPDATE v = 'v35' OR id = 25", "MERGE 25, 35"], id="clone, one of each"
+        ),
+        pytest.param("clone", list(CHANGES), id="clone, all", marks=pytest.mark.slow),
+        pytest.param("orders", list(CHANGES), id="orders, all", marks=pytest.mark.slow),
+    ],
+)
 def test_files_of_changes_are_as_recorded(
-    spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str
+    spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str, changes: list[str]
 ) -> None:
     writer = GuardedTable(spark, tables[name].source, now=lambda: NOW)
-    for change, run in CHANGES.items():
-        compare(f"{name}: {change}", partial(run, writer, spark))
+    for change in changes:
+        compare(f"{name}: {change}", partial(CHANGES[change], writer, spark))
 
 
-@pytest.mark.parametrize("name", ["orders", "returns", "clone"])
+@pytest.mark.parametrize(
+    "name", ["clone", *(pytest.param(name, marks=pytest.mark.slow) for name in ("orders", "returns"))]
+)
 def test_files_of_other_reads_are_as_recorded(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str
 ) -> None:
@@ -270,6 +288,7 @@ def _plan_of(spark: SparkSession, tables: dict[str, DeltaTable], *arguments: Any
     return _planned(tables, plan_feed(spark, Priority.HIGH, NOW, source=source, first=first, last=last))
 
 
+@pytest.mark.slow
 def test_files_that_were_not_restored_are_as_recorded(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, tmp_path: Path
 ) -> None:

@@ -114,6 +114,11 @@ a join that prunes while it runs: orders 1 2
 SELECT o.id FROM orders o JOIN plain p ON o.day = p.day WHERE p.v = 'v35'
 """
 """Queries, each with the missing days of each table."""
+VARIANTS = {
+    *("a join of all", "a join by partition", "an anti join", "IN", "EXISTS", "a CTE that is not used", "a view"),
+    *("EXCEPT", "GROUP BY", "a window", "values", "nothing at all", "a pivot", "grouping sets", "ORDER BY and LIMIT"),
+}
+"""Queries that differ little from others: `make soak` asks them."""
 
 
 def _case(block: str) -> tuple[str, str, dict[str, list[str]]]:
@@ -177,7 +182,13 @@ def asking(spark: SparkSession, tiers: FolderTiers) -> Guarded:
     return Guarded(spark, lambda _: tiers, lambda: NOW)
 
 
-@pytest.mark.parametrize(("name", "query", "needed"), NEEDED, ids=[name for name, _, _ in NEEDED])
+@pytest.mark.parametrize(
+    ("name", "query", "needed"),
+    [
+        pytest.param(name, *rest, id=name, marks=[pytest.mark.slow] if name in VARIANTS else [])
+        for name, *rest in NEEDED
+    ],
+)
 def test_query_is_answered_or_names_the_archived_files_it_needs(
     asking: Guarded, name: str, query: str, needed: dict[str, list[str]]
 ) -> None:
@@ -286,6 +297,7 @@ def test_session_that_ignores_missing_files_is_refused(
     )
 
 
+@pytest.mark.slow
 def test_cached_rows_are_ignored(asking: Guarded, spark: SparkSession) -> None:
     frame = spark.table("orders").cache()
     spark.sql("CACHE LAZY TABLE all_orders AS SELECT * FROM orders")
