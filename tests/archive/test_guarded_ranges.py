@@ -118,16 +118,24 @@ def test_publication_detects_archived_files_before_it_starts(
     assert not list(tmp_path.iterdir())
 
 
-def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(spark: SparkSession, tmp_path: Path) -> None:
-    table = Orders(spark, tmp_path / "t")
-    zone = Zone(tmp_path / "zone", table)
+@pytest.fixture(scope="module")
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+    """A landing zone whose table gets its interval, in version 2, after the first publication."""
+    folder = tmp_path_factory.mktemp("published")
+    table = Orders(spark, folder / "t")
+    zone = Zone(folder / "zone", table)
     zone.publish()
     archive_interval.set_first(spark, table.source, 60, NOW)
-    table.sql("DELETE FROM {} WHERE id = 35")
-    assert zone.publish().rows == {"delete": 1}
-    table.sql("INSERT INTO {} VALUES (15, 'second', 4)")
-    zone.publish()
-    table.sql("DELETE FROM {} WHERE id = 15 AND day = 4")
+    return zone
+
+
+def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(published: Zone, tmp_path: Path) -> None:
+    zone = Zone.copied(published, tmp_path)
+    folder = zone.table.path
+    assert commit(folder, "DELETE FROM {} WHERE id = 35")
+    assert commit(folder, "INSERT INTO {} VALUES (15, 'second', 4)")
+    assert zone.publish().rows == {"upsert": 1, "delete": 1}
+    assert commit(folder, "DELETE FROM {} WHERE id = 15 AND day = 4")
     with pytest.raises(LookUpNeedsArchive) as caught:
         zone.publish()
     assert days(caught.value.files) == ["1"]
@@ -136,12 +144,9 @@ def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(spark: SparkSe
 
 
 @pytest.mark.usefixtures("all_rows_are_many")
-def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(spark: SparkSession, tmp_path: Path) -> None:
-    table = Orders(spark, tmp_path / "t")
-    zone = Zone(tmp_path / "zone", table)
-    zone.publish()
-    archive_interval.set_first(spark, table.source, 60, NOW)
-    table.sql("DELETE FROM {} WHERE id = 35")
+def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(published: Zone, tmp_path: Path) -> None:
+    zone = Zone.copied(published, tmp_path)
+    assert commit(zone.table.path, "DELETE FROM {} WHERE id = 35")
     with pytest.raises(LookUpNeedsArchive) as caught:
         zone.publish()
     assert days(caught.value.files) == ["1", "2"]
@@ -159,15 +164,11 @@ def test_dry_run_considers_archived_files(table: Orders, tmp_path: Path) -> None
     assert isinstance(found.error, ArchivedFilesNeeded)
 
 
-def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkSession, tmp_path: Path) -> None:
-    table = Orders(spark, tmp_path / "t")
-    zone = Zone(tmp_path / "zone", table)
-    zone.publish()
-    archive_interval.set_first(spark, table.source, 60, NOW)
-    before = zone.everything()
+def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkSession, published: Zone) -> None:
+    before = published.everything()
     with pytest.raises(ArchivedFilesNeeded):
-        clear(DeltaFeed(spark, table.source), zone.store, zone.plan)
-    assert zone.everything() == before
+        clear(DeltaFeed(spark, published.table.source), published.store, published.plan)
+    assert published.everything() == before
 
 
 def test_files_removed_by_vacuum_are_named(spark: SparkSession, tmp_path: Path) -> None:

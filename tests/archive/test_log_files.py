@@ -20,6 +20,7 @@ from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
+from tests import commits
 from tests.archive.archived_table import Orders, days
 from tests.delta import SPARK_4_0
 
@@ -131,8 +132,14 @@ COLUMNS = "delta.checkpoint.writeStatsAsJson = false, delta.checkpoint.writeStat
 
 @pytest.mark.parametrize(
     "properties",
-    [{}, {"delta.checkpointPolicy": "v2", "delta.columnMapping.mode": "name"}],
-    ids=["classic, then with statistics as columns", "v2 and column mapping"],
+    [
+        pytest.param({}, id="classic, then with statistics as columns"),
+        pytest.param(
+            {"delta.checkpointPolicy": "v2", "delta.columnMapping.mode": "name"},
+            id="v2 and column mapping",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_files_equal_those_of_another_reader_for_all_checkpoints(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
@@ -167,8 +174,8 @@ def files_as_another_reader_has_them(table: Orders, version: int, after: int) ->
 def test_feed_range_uses_change_files_or_added_and_removed_files(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t")
     table.sql("UPDATE {} SET v = 'x' WHERE id = 11")  # 2: changes are written to the feed
-    table.sql("DELETE FROM {} WHERE day = 2")  # 3: a whole file is deleted
-    table.sql("INSERT INTO {} VALUES (39, 'x', 3)")  # 4
+    assert commits.commit(table.path, "DELETE FROM {} WHERE day = 2")  # 3: a whole file is deleted
+    assert commits.commit(table.path, "INSERT INTO {} VALUES (39, 'x', 3)")  # 4
     table.sql("OPTIMIZE {}")  # 5: no row changes
     (recorded,) = table.changed_files(2, 2)
     assert "/_change_data/" in recorded.uri
