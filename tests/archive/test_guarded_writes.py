@@ -24,7 +24,7 @@ from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW
-from tests.delta import SparkTable
+from tests.delta import FEED, SparkTable
 
 SKIPPING = "spark.databricks.delta.stats.skipping"
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
@@ -72,13 +72,12 @@ class Cut:
 
     def __init__(self, spark: SparkSession, folder: Path, vectors: bool = False) -> None:
         self.spark = spark
-        properties = {"delta.enableDeletionVectors": str(vectors).lower()}
-        self.table = SparkTable(
-            spark, folder / "cut", "a int, b int, v string, day int", properties=properties, by="day"
-        )
-        self.table.sql("""
-            INSERT INTO {} SELECT /*+ REPARTITION_BY_RANGE(8, a) */ cast(id AS int) AS a,
-            cast(id * 37 % 80 AS int) AS b, concat('v', id) AS v, cast(id DIV 20 + 1 AS int) AS day FROM range(80)""")
+        properties = f"{FEED} = true, delta.enableDeletionVectors = {str(vectors).lower()}"
+        self.table = SparkTable.at(spark, folder / "cut")
+        self.table.sql(f"""
+            CREATE TABLE {{}} USING DELTA PARTITIONED BY (day) TBLPROPERTIES ({properties}) AS
+            SELECT /*+ REPARTITION_BY_RANGE(8, a) */ cast(id AS int) AS a, cast(id * 37 % 80 AS int) AS b,
+            concat('v', id) AS v, cast(id DIV 20 + 1 AS int) AS day FROM range(80)""")
         self._moved: list[str] = []
 
         def age(add: Mapping[str, Any]) -> datetime | None:
@@ -132,7 +131,7 @@ def merge(*rows: tuple[int, int, int], keys: str = "a", where: str | None = None
 
 def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: Path) -> None:
     """A query's plan uses predicates derived from its conditions; the commands use only the conditions."""
-    cut = Cut(spark, tmp_path)
+    cut = Cut(spark, tmp_path, vectors=True)
     expected = {a: (a, a * 37 % 80, f"v{a}", a // 20 + 1) for a in range(80)}
     ran = [
         cut.runs(statement)
@@ -215,7 +214,7 @@ def draw_statement(rng: random.Random) -> Statement:
 @pytest.mark.parametrize(
     ("count", "seed", "vectors"),
     [
-        pytest.param(2, 259, True, id="few"),
+        pytest.param(2, 259, True, id="few", marks=pytest.mark.slow),
         pytest.param(150, None, False, id="many", marks=pytest.mark.soak),
         pytest.param(150, None, True, id="many, deletion vectors", marks=pytest.mark.soak),
     ],
