@@ -117,7 +117,7 @@ def test_fix_is_a_valid_shell_command(where: str) -> None:
     ("question", "answer"),
     [
         (lambda t: t.count(), 39),
-        (lambda t: t.count(version=1), 40),
+        pytest.param(lambda t: t.count(version=1), 40, marks=pytest.mark.slow),
         (lambda t: t.bounds("id", version=1), (10, 49)),
         (lambda t: t.partitions(), [{"day": "1"}, {"day": "2"}, {"day": "3"}, {"day": "4"}]),
     ],
@@ -132,8 +132,10 @@ def test_queries_answered_by_the_log_need_no_data(
 
 @pytest.mark.parametrize(
     ("column", "version"),
-    [("v", 1), ("id", 3)],
-    ids=["texts are cut in the log", "a deletion vector leaves bounds that may not be exact"],
+    [
+        pytest.param("id", 3, id="a deletion vector leaves bounds that may not be exact"),
+        pytest.param("v", 1, id="texts are cut in the log", marks=pytest.mark.slow),
+    ],
 )
 def test_inexact_bounds_of_the_log_need_archived_files(guarded: GuardedTable, column: str, version: int) -> None:
     with pytest.raises(ArchivedFilesNeeded, match="A query for bounds needs 2 archived files"):

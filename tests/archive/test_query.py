@@ -117,6 +117,7 @@ SELECT o.id FROM orders o JOIN plain p ON o.day = p.day WHERE p.v = 'v35'
 VARIANTS = {
     *("a join of all", "a join by partition", "an anti join", "IN", "EXISTS", "a CTE that is not used", "a view"),
     *("EXCEPT", "GROUP BY", "a window", "values", "nothing at all", "a pivot", "grouping sets", "ORDER BY and LIMIT"),
+    *("UNION", "a scalar subquery", "an older version"),
 }
 """Queries that differ little from others: `make soak` asks them."""
 
