@@ -1,4 +1,4 @@
-"""Errors of the landing-zone format: targets, columns, selections, and files that cannot be read."""
+"""Errors of the landing-zone format: invalid targets, columns, selections and settings, and unreadable files."""
 
 from __future__ import annotations
 

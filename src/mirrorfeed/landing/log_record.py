@@ -1,4 +1,4 @@
-"""Records of a table's log, one for each publication, and which published files Fabric has consumed.
+"""Records of a table's log, one for each publication. Functions to find the published files that Fabric has consumed.
 
 Fabric consumes files in order, and moves all consumed files except the last one to a subfolder for seven days.
 """
@@ -48,7 +48,7 @@ class PreviousRecord:
     number: _Number
     batch: str
     etag: str
-    """ETag of the previous record's file when this record was written. If it differs later, `batch` decides."""
+    """ETag of the previous record's file when this record was written. If the ETag differs later, compare `batch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +157,12 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the records that may be the newest one whose files Fabric has all consumed, newest first.
+    """Return the candidates for the last record that Fabric has consumed completely, newest first.
 
     `newest_first` has the records of the log, and `in_place` the file numbers in the table's folder. Fabric may have
-    consumed the oldest of these files, but none of the later ones. With `by_time`, Fabric orders files by modification
-    time, so any file of a publication may be its last. The result is empty if Fabric has consumed no record completely.
-    If the log has no record older than the result, it is also possible that Fabric has consumed none of the records in
-    the result.
+    consumed the oldest file in this folder, but no later file. With `by_time`, Fabric orders files by modification
+    time, so Fabric may consume any file of a publication last. If the result is empty, Fabric has consumed no record
+    completely. If the log has no record older than the result, this is also possible.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []

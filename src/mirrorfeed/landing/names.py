@@ -179,7 +179,7 @@ def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> 
 
 
 def start_marker_name(batch: str) -> str:
-    """Return the name of the empty file that marks the start of a log, before files are staged."""
+    """Return the name of the start marker: an empty file that is created before files are staged for a first record."""
     return f"{_checked(_HEX, batch)}{_BEGUN}"
 
 

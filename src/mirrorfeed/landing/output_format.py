@@ -96,7 +96,7 @@ class Delimited:
     schema_definition: Annotated[bool, Strict()] = True
     """True if `_metadata.json` declares the columns and their types. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """Treatment of columns whose type has no `DataType`: `string` declares them as String, `refuse` is an error."""
+    """Treatment of columns whose type has no `DataType`: `string` declares them as String, `refuse` raises an error."""
 
     def options(self) -> dict[str, Any]:
         """Return the value of `FileFormatTypeProperties` in `_metadata.json`."""
@@ -173,7 +173,11 @@ AS_PARQUET = Output()
 
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
     """Check that the format can store the columns and keys of a table.
-    Raises `UpsertsWithoutKeys`, `NotDeclarable`, `NameNotEncodable`, `NameNotEscapable` or `EmptyLines`."""
+
+    Raises `UpsertsWithoutKeys` if `upserts_by_default` is set without keys, `NotDeclarable` if a type that must be
+    declared has no `DataType`, `NameNotEncodable` or `NameNotEscapable` if the header cannot contain a column name, and
+    `EmptyLines` if NULL would be written as an empty line.
+    """
     if output.upserts_by_default and not keys:
         raise UpsertsWithoutKeys(table=table)
     text = output.delimited

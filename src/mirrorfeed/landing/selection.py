@@ -46,7 +46,7 @@ class Cast:
         raise ValueError(f"{text!r} is not a type to cast to; use one such as {CASTS}")
 
     def keeps_values(self, type_: str) -> bool:
-        """Return whether all values of the type `type_` can be cast without loss, with any settings of the session.
+        """Return whether all values of the type `type_` can be cast without loss, whatever the session settings.
         Cutting texts to `length` does not count as loss."""
         source, target = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
@@ -207,8 +207,8 @@ def unselected_columns(
 ) -> list[str]:
     """Return the names of the published columns that are no longer selected.
 
-    `before` is the selection of the newest record, and `now` the configured selection. `types` are the source columns
-    when `before` was published, or None if all of them were published. Raises `SelectionChanged` if the change affects
+    `before` is the selection of the newest record, and `now` the configured selection. `types` has the source columns
+    of the newest record, or is None if this record has no selection. Raises `SelectionChanged` if the change affects
     rows that are already published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
@@ -254,8 +254,9 @@ def check_source_columns(
 ) -> None:
     """Check that changed source columns do not change the meaning of the selection. Raises `IncompatibleSchema`.
 
-    An example is an excluded column that is renamed, and would then be published. `before` and `now` are the types of
-    the source columns by name. Without `drops`, a missing column may have been renamed.
+    For example, a renamed column would be published, although its old name is excluded. `before` and `now` are the
+    types of the source columns by name. With `drops`, a missing column counts as dropped. Otherwise it may have been
+    renamed.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
