@@ -24,7 +24,7 @@ _JSON = {
 
 def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
     """Return a nested value as JSON text. `type_` is its type in Spark's JSON.
-    If a text in the value is not valid UTF-8, neither is the result, so that the row is rejected."""
+    If a text in the value is not valid UTF-8, the result is not valid either, so that the row is rejected."""
     # `to_json` replaces invalid bytes, so append an invalid byte. Values are checked only if the JSON contains the
     # replacement character.
     text = F.to_json(_for_json(value, type_), _JSON)
@@ -57,7 +57,7 @@ def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
 
 def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
     """Convert parts of a value that `to_json` does not write correctly: geometries to bytes, and map keys to text.
-    Without the conversion, it writes some map keys in internal form, such as a date as a number of days."""
+    `to_json` would write some map keys in internal form, such as a date as a number of days."""
     if not _needs_json_form(type_):
         return value
     if is_geo_type(type_):

@@ -103,7 +103,10 @@ def next_columns(
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the columns of the newest record. Columns that are no longer selected are marked as dropped.
-    Raises `ColumnsDropped` for such columns without `on_dropped_column: keep`, and `SelectionChanged`."""
+
+    Raises `ColumnsDropped` if there are such columns without `on_dropped_column: keep`, and `SelectionChanged` if the
+    new selection affects rows that are already published.
+    """
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -146,7 +149,7 @@ def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
 
 
 def last_version(what: Range | int | Repair) -> int:
-    """Return the last source version of a range, a repair or a snapshot (an int, its version)."""
+    """Return the last source version in `what`, which is a range, the version of a snapshot, or a repair."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 

@@ -162,7 +162,7 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
 
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
-    """Return part of a snapshot, including all rows with one of `keys`, so that Delta can skip files."""
+    """Filter a snapshot so that Delta can skip files. The result has all rows with one of `keys`, and maybe others."""
     if keys.num_rows > _MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
@@ -218,9 +218,9 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
     """Return a landing row for each key and each version that changed the key, ordered by version, with deletes first.
 
-    If a key had two rows at the same time, or its changes contradict each other, it gets only the row that `net`
+    If a key had two rows at the same time, or its changes contradict each other, the key gets only the row that `net`
     returns. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
-    row in the same version is an update. If a key had two rows, a delete precedes the insert.
+    row in the same version is an update. An upsert from `net` becomes a delete and an insert.
     """
     key = key_names(keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -274,10 +274,10 @@ def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], 
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Return one row for all changes of equal rows, separately for each key and each value of the columns `by`.
+    """Combine the changes of equal rows, which have the same key, values and columns `by`, to one row.
 
-    Its `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive,
-    the result has the values of the row, otherwise only its key and hashes.
+    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive, the
+    result has the values of the row, otherwise only its key and hashes.
     """
     # Name columns by position, so that the names cannot clash with the names below.
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]

@@ -200,8 +200,8 @@ class _Run:
         """Stage the files of a publication. Returns the view of the log, and the record to add to the log.
 
         An int in `what` is the version of a snapshot. Without a view, creates the log. Returns `NothingNew` if a
-        comparison found no difference, and None if another publisher was first or another table replaced the source.
-        Without a record to add, and after an error, the staged files are deleted.
+        comparison found no difference, and None if another publisher was first or another table replaced the source. If
+        no record is returned or an error is raised, the staged files are deleted.
         """
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.

@@ -11,7 +11,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 5.0
-"""Minimum seconds for looking up deleted keys in one publication, to be reported in `remarks`."""
+"""Look-ups of deleted keys that take fewer seconds in one publication are not reported in `remarks`."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class TableResult(Row):
     """Measurements of each record, such as `stage_seconds`, by batch id. Their names are columns of the ledger.
     A record that an earlier run added has only `rename_seconds`."""
     sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
-    """Records that were sent to the log but not yet found in it, by batch id. Each has the id of the log."""
+    """Records that were sent to the log but not yet found in it, each with the id of the log, by batch id."""
     differed: str = field(default="", repr=False)
     """Difference in the schema because of which Spark's files were rewritten. Empty if none were rewritten."""
     retention_warning: MirrorfeedError | None = field(default=None, repr=False)
@@ -97,7 +97,7 @@ class TableResult(Row):
 
     @property
     def step(self) -> str:
-        """Progress for display: the versions that are being published or, after their record was added, `in_words`."""
+        """Progress for display: what is being published or, after the record was added, the text of `in_words`."""
         return f"publishing {self.decision}" if self.decision else self.in_words
 
     @property
@@ -113,7 +113,7 @@ class TableResult(Row):
 
     @property
     def _long_look_ups(self) -> float:
-        """Seconds spent on looking up deleted keys, in publications where this took more than half of the time."""
+        """Seconds of look-ups of deleted keys that took at least `_LONG_LOOK_UP` and over half of a publication."""
         seconds = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
             look_up = measured.get("look_up_seconds", 0.0)

@@ -44,7 +44,7 @@ class ChangeSource(Protocol):
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        """Write the landing rows of a range, a snapshot (an int, its version) or a repair to staged files.
+        """Write landing rows to staged files. `what` is a range, the version of a snapshot, or a repair.
 
         For a snapshot without rows, stages one file without rows. Returns None if a full comparison found no
         difference. Raises `BadRows` if rows cannot be published.

@@ -1,4 +1,4 @@
-"""Source of publications that reads snapshots and the change data feed of a Delta table with Spark."""
+"""Source that reads snapshots and the change data feed of a Delta table with Spark."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class DeltaFeed:
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
         """Stage the rows that differ between the versions at the start and the end of a range.
 
-        `cause` is the reason why the feed cannot be read, and becomes a note of the result. Raises `cause` if one of
-        the two versions cannot be read either.
+        `cause` is the error because of which the feed cannot be read. The `note` of the result contains this error.
+        Raises `cause` if one of the two versions cannot be read.
         """
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
@@ -150,8 +150,11 @@ class DeltaFeed:
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
-        """Return estimates of the total bytes of a snapshot's files and of the rows per file, or None for unknown ones.
-        The estimates are from the size of the source's files or, with a selection, from a sample of the rows."""
+        """Return the estimated bytes of all data files of a snapshot, and the estimated rows per file.
+
+        The bytes are None if unknown. The rows per file are also None if one file is enough. With a selection, both are
+        estimated from a sample of the rows, otherwise from the size of the source's files.
+        """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
             return size, per_file
@@ -163,7 +166,7 @@ class DeltaFeed:
 
     def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
         """Return the number of source rows that fill a file of the target size.
-        Returns None if the whole source is smaller, or its size is unknown."""
+        Returns None if the whole source fits in one file, or if the size of the source is unknown."""
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
         rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
@@ -205,8 +208,8 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return landing rows for the deleted keys that other rows still have at a version, or None if there are none.
-        Reads the newest version if the files of the version are gone."""
+        """Return landing rows for the deleted keys that the source still has at a version, or None if it has none.
+        Reads the newest version instead if the files of `version` are gone."""
         # The changes up to the newest version are published later, so the mirror becomes the same.
         try:
             with reader.read_errors(str(self.source), version):

@@ -149,7 +149,7 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the view of a history, and its consecutive records that contain version `after` and later versions.
+    """Return the view of a history, and a segment: consecutive records that contain version `after` and later versions.
     Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`."""
     table = HistoryTable(spark, history)
     view = table.read_view()
@@ -171,10 +171,10 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 def bridge_gap(
     source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> DeltaFeed | None:
-    """Return a source that can publish the changes in a gap of the change data feed, or None if there is none.
+    """Return a source for the changes in a gap of the change data feed, or None if no source has these changes.
 
-    This is the permanent history if it contains the changes. Otherwise, with `on_gap: compare`, it compares the
-    published version with the newest version. `table` must have its keys, see `with_keys`. If the history cannot be
+    Returns a `HistorySource` if the permanent history contains the changes. Otherwise, for a table with keys and
+    `on_gap: compare`, returns a `SnapshotDiff`. `table` must have its keys, see `with_keys`. If the history cannot be
     read, calls `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):

@@ -1,9 +1,9 @@
 """Publish a source without a change data feed: compare all rows with stored hashes of the published rows.
 
-A Delta table, the table of row hashes, stores the hash of each row by key. A comparison writes the new hashes and the
-rows that differ to this table in one commit. The publication is created from this commit, and its log record contains
-the version. After a crash, the next comparison uses the hashes at the version in the newest record. If nothing differs,
-there is no commit.
+A Delta table, the table of row hashes, stores the hash of each row by key. A comparison writes the rows that differ and
+their new hashes to the table of row hashes in one commit. The publication is created from this commit, and the log
+record of the publication contains the version of the commit. After a crash, the next comparison uses the hashes at the
+version in the newest record. If nothing differs, there is no commit.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from mirrorfeed.source.versions import newest_version, read_commits, read_histor
 _ID = "mirrorfeed.states"
 """Property of each table of row hashes, with a random id. Shows that mirrorfeed created the table."""
 _STATE = "_state"
-"""Column with the version whose commit stored all values of the row. NULL if the row has only key and hash."""
+"""Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Limits above which all hashes are rewritten: share of rows with all values, and number of commits that added them."""
+"""All hashes are rewritten above these limits: share of rows with all values, and number of commits with such rows."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
@@ -177,8 +177,8 @@ class RowHashTable:
     def vacuum(self) -> None:
         """Run VACUUM, and log its error instead of raising it.
 
-        Call only if the published version was the newest before this comparison. Otherwise VACUUM could delete its
-        files.
+        Call only if the published version was the newest version before this comparison. Otherwise VACUUM could delete
+        files of the published version.
         """
         try:
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
@@ -186,7 +186,8 @@ class RowHashTable:
             wrap_error(f"Running VACUUM on {self.location}", error)
 
     def check(self, version: int, stored_at: int) -> None:
-        """Check that version `stored_at` can be opened. Raises `RowHashesLost` with the published version `version`."""
+        """Check that version `stored_at` of this table can be opened. Raises `RowHashesLost` if the version is gone.
+        `version` is the published version, for the error."""
         with self.lost_state_errors(version):
             _ = self._read(stored_at).schema
 
@@ -213,7 +214,7 @@ class RowHashTable:
 @dataclass(frozen=True)
 class FullCompare:
     """Source that compares all rows with the hashes of the published rows.
-    Its versions are those of the table of row hashes. Each comparison that finds a difference creates a version."""
+    All versions are versions of the table of row hashes. Each comparison that finds a difference creates a version."""
 
     spark: SparkSession
     source: Source
@@ -288,8 +289,9 @@ class FullCompare:
         """Compare all rows of the source, and commit the rows that differ to the table of row hashes.
 
         `published` is the published version, or None for the first publication. Returns the number of rows and bytes of
-        the commit. Returns None, without a commit, if no row differs and the newest hashes are those of the published
-        rows. Raises `ColumnsChanged` or `RowHashesChanged` if source or hashes changed in the meantime.
+        the commit. If no row differs, and the newest hashes belong to the published rows, returns None and makes no
+        commit. Raises `ColumnsChanged` if columns of the source changed in the meantime, and `RowHashesChanged` if
+        another process made a commit.
         """
         now = read_full(self.spark, self.source)
         if lost_columns(job.columns, self._columns(now)):  # `job.columns` are from an earlier read

@@ -67,7 +67,7 @@ def checksum(data: bytes) -> int:
 
 
 class SnappyFrames:
-    """Writer of the Snappy framing format. Compresses and writes the data of each call at once."""
+    """Writer of the Snappy framing format. Each call of `write` compresses its data and writes all of it."""
 
     def __init__(self, sink: Any) -> None:
         self._sink, self._codec = sink, pa.Codec("snappy")
@@ -89,7 +89,7 @@ class SnappyFrames:
 
 
 class TextForm:
-    """Writer of a file of delimited text with a header line. The whole file is compressed."""
+    """Writer of a file of delimited text with a header line. Compresses all of it, unless `compression` is `none`."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str, format_: Delimited) -> None:
         self._format, self._encoder = format_, codecs.getincrementalencoder(format_.encoding)()
@@ -184,7 +184,7 @@ class TextForm:
 
 
 class _OpenSink:
-    """Wrapper of a file whose `close` does not close the file, for compressors that close their output."""
+    """Wrapper of a file, for compressors that close their output. Closing the wrapper does not close the file."""
 
     closed = False
 

@@ -20,7 +20,7 @@ ROW_GROUP_BYTES = 32 * 2**20
 _MIN_PIECE_BYTES = 2**10
 """Minimum size in memory, in bytes, of the pieces into which a batch is split."""
 _NEARLY_FULL = 0.9
-"""Share of the target size at which a file is closed. Otherwise, its last row group would be small."""
+"""Share of the target size from which a file is closed, because the next row group of the file would be small."""
 
 
 def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File]:
@@ -86,7 +86,7 @@ class ParquetForm:
 
 
 class _Files:
-    """Writer of staged files near the target size. Splits and combines batches to row groups."""
+    """Writer of staged files near the target size. Splits and combines batches into row groups."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
@@ -136,7 +136,7 @@ class _Files:
             self._file.close()
 
     def _room(self) -> int:
-        """Return how many more bytes of rows in memory complete the row group or the file, at least 1."""
+        """Return how many bytes of rows in memory can be added until the row group or the file is full. At least 1."""
         left = self._job.output.target_file_size - (self._file.bytes if self._file else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._memory_per_file_byte)) - self._buffered_bytes)
 
@@ -166,7 +166,7 @@ class _Files:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
-        """Return whether the rows need a marker column. With `upserts_by_default`, rows that are all upserts do not."""
+        """Return whether rows need a marker column. With `upserts_by_default`, a group of only upserts needs none."""
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()

@@ -46,22 +46,24 @@ higher limit needs more driver memory and saves little time.
 MAX_DRIVER_KEYS = 2**23
 """Maximum number of keys that the driver checks for duplicates by 64-bit hashes (64 MiB). Spark checks more keys."""
 _WIDE_ROW_BYTES = 4096
-"""Maximum total size of the text and binary values of a row. With a larger row, the driver collects no rows."""
+"""If the text and binary values of any row exceed this total size in bytes, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
-"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`. The change data feed reserves the name."""
+"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`. No source has this name: the change data feed reserves it."""
 _SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
 """Text that identifies Spark's error for a result that is too large, because this error has no error condition."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
-"""Seconds to wait for a later modification time. Storage times have a precision of one second or better."""
+"""Seconds to wait so that the next file gets a later modification time.
+Storage times have a precision of one second or better."""
 _MAX_SEARCHED_KEYS = 1_000
 """Maximum number of keys whose source rows are searched for invalid text. With more keys, all rows are searched."""
 FindInvalidText = Callable[[pa.Table], list[BadRow]]
-"""Function that returns the rows with invalid UTF-8 among the source rows with the given keys.
+"""Function that returns source rows with invalid UTF-8. The argument contains the keys of the rows to search.
 If the argument has no columns, the function searches all rows."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
-"""Function that returns landing rows for the given keys that the source has at the end of the range, or None."""
+"""Function that receives keys, and returns landing rows for the keys that the source has at the end of the range.
+Returns None if the source has none of the keys."""
 
 
 def stage(
@@ -141,7 +143,7 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
-    """Return the average bytes per row in a Parquet file of the first rows.
+    """Return the average bytes per row, measured in a Parquet file with the first rows.
     Returns None if there are no rows, or if a row is too large for `collect_small_batch`."""
     sample = collect_small_batch(rows.limit(_SAMPLE_ROWS))
     if not sample:
@@ -177,7 +179,7 @@ class _Part:
     deleted: Callable[[], pa.Table | DataFrame | None]
     """Returns the keys that the rows delete, or None if there are none."""
     write: Callable[[], Staged]
-    """Writes the rows to staged files, and returns these. Raises `BadRows` if the file format cannot store a value."""
+    """Writes and returns the staged files. Raises `BadRows` if the file format cannot store a value."""
 
 
 def _spark_part(

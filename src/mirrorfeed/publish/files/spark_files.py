@@ -94,8 +94,9 @@ def write_with_spark(
 ) -> Iterator[SparkFiles]:
     """Context manager that writes landing rows with Spark to a folder of the staging area, and yields the files.
 
-    The folder is deleted at the end. `part` is a suffix for its name, so that one job can have two folders. Raises
-    `BadRows` if rows cannot be published, and `StagingUnusable` or `StagingFilesLost` if the write failed.
+    The folder is deleted at the end. `part` is a suffix for the name of the folder, so that one job can have two
+    folders. Raises `BadRows` if rows cannot be published, `StagingUnusable` if Spark cannot write to the staging area,
+    and `StagingFilesLost` if only this write failed or the written files cannot be read.
     """
     folder, observation = area.folder(job) + part, Observation()
     finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))
@@ -163,7 +164,7 @@ class FileCheck:
 
     file: pq.ParquetFile
     rows: dict[int | None, int]
-    """Number of rows by marker number, or under None if rows have no marker. Without zeros."""
+    """Number of rows by marker number. The key is None for rows without a marker. Markers without rows are omitted."""
     differs: str
     """First difference from the schema of the table, in words. Empty if there is none."""
     needs_rewrite: bool
@@ -236,7 +237,7 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Upload one file that Spark wrote. Returns no staged file if it has no rows.
+    """Upload one file that Spark wrote. If the file has no rows, returns no staged file.
 
     Returns several staged files if the file is rewritten and exceeds the target size. Raises `BadRows` if delimited
     text cannot store a value, and `StagingFilesLost` if the file is missing or damaged.
@@ -305,8 +306,9 @@ def _check_counts(files: SparkFiles, staged: Staged) -> None:
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from executors, with one Spark task per file. Returns the staged files.
 
-    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLost` if rows are missing afterwards, and
-    `ExecutorUploadFailed` (transient) or `ExecutorUploadImpossible` for other errors of a task.
+    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLost` if rows are missing afterwards,
+    `ExecutorUploadFailed` for a transient error of a task, and `ExecutorUploadImpossible` for any other error of a
+    task.
     """
     if not files.names:
         return Staged(())

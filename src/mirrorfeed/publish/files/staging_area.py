@@ -1,8 +1,9 @@
 """The staging area: the folder in which Spark writes files before they are uploaded.
 
 It is in the landing zone if Spark and this process both access the landing zone as a folder. Otherwise it is at
-`staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder with a hash of the table's
-address in its name. So deployments can share a staging area, and each deletes only subfolders of its own tables.
+`staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose name contains a hash
+of the table's address. A publisher deletes only the subfolders of its own tables, so several publishers can share a
+staging area.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""Name of the staging area in a landing zone. Outside table folders, because Spark would recreate a deleted one."""
+"""Name of the staging area in a landing zone. Not in a table folder, because Spark would recreate a deleted folder."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
 """Name of a publication's folder. The groups are the hash of the table's address, the log id and the record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
@@ -64,7 +65,7 @@ class StagingArea:
     def file_names(self, folder: str, written: DataFrame) -> list[str]:
         """Return the names of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
 
-        `written` must be the result of `read`. Raises `StagingFilesLost` if it reads a file that Spark did not write.
+        `written` must be the result of `read`. Raises `StagingFilesLost` if `written` reads any other file.
         """
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
@@ -156,8 +157,11 @@ class StagingArea:
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Delete `folder`, which Spark failed to write with `error`, and return the error to raise.
-        Returns `StagingUnusable` if Spark cannot write a small test file either, otherwise `StagingFilesLost`."""
+        """Return the error to raise after Spark failed with `error` to write to `folder`. Deletes the folder.
+
+        Then writes a small test file. Returns `StagingUnusable` if this fails too, except because of a full disk.
+        Otherwise returns `StagingFilesLost`.
+        """
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:

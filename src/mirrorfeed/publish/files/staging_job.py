@@ -94,7 +94,7 @@ class BadRow:
 
     problem: Problem
     key: str
-    """Key of the row as text, with the column and its value if a value is the problem. Empty without keys."""
+    """Key of the row as text, if the table has keys. If one value is the problem, also its column and the value."""
 
 
 class BadRows(Exception):
@@ -182,7 +182,7 @@ def combine_staged(parts: Iterable[Staged]) -> Staged:
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """Return up to `PROBLEMS_SHOWN` rows that cannot be published. `problem` is the column with the problem of a row.
+    """Return up to `PROBLEMS_SHOWN` rows that cannot be published. The column `problem` contains the problem of a row.
     Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid."""
     problems = rows.column(problem)
     if problems.null_count == len(problems):

@@ -54,9 +54,9 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """List the log again, and return a confirmed copy of `view`. Returns None if records or log id have changed.
 
-        With `data`, also lists the published files. Without `data`, the copy has the same published files as `view`,
-        and None is also returned if a staged file of the newest record is empty: then a new listing must show whether
-        the file was renamed.
+        With `data`, also lists the published files. Without `data`, the copy has the same published files as `view`. If
+        a staged file of the newest record is then empty, returns None, because only a new listing shows whether the
+        file was renamed.
         """
         if data:
             entries = self.store.list(self.folder)
@@ -111,7 +111,8 @@ class TableLog:
     def check_unclaimed(self) -> None:
         """Check that the table's folder has a `log.json` or no data files.
 
-        Raises `LogIdMissing` if the folder still has records of a log, otherwise `ForeignFile` or `FileNumberConflict`.
+        Raises `LogIdMissing` if the folder still has records of a log. Without records, raises `FileNumberConflict` for
+        a data file, and `ForeignFile` for any other file that Fabric does not ignore.
         """
         files = self._files()
         # Another publisher that started in the meantime created its log before its files, so the log is found.
@@ -165,9 +166,10 @@ class TableLog:
     def add_record(self, view: View, new: Record) -> View | None:
         """Add a record to the log, which commits the publication. Returns a confirmed view from a read after the write.
 
-        Returns None if there is no log any more. The view does not contain `new` if another publisher was first: call
-        `contains` to find out. Raises `TooManyFiles` if the record is too large, and the errors of `check`. If the log
-        has no record with this number afterwards, raises the error of the write or `ConcurrentChanges`.
+        Returns None if there is no log any more. Another publisher may have added a record first, so call `contains` to
+        check that the log has `new`. Raises `TooManyFiles` if the record is too large, and the errors of `check`. If
+        the log has no record with this number afterwards, raises the error of the write or, without one,
+        `ConcurrentChanges`.
         """
         if len(new.to_json()) > READ_LIMIT:
             discard(self, view, new.batch)
@@ -185,10 +187,11 @@ class TableLog:
         return after
 
     def create_start_marker(self, view: View) -> str:
-        """Create an empty file in the log's folder, and return the batch id in its name, to use in the first record.
+        """Create an empty file in the log's folder, the start marker. Returns the batch id for the first record.
 
-        Call this method before files are staged for a first record. That record is valid only while the start marker
-        exists: if the folder is deleted, a repeated request can restore `log.json`, but not the start marker.
+        Call this method before files are staged for the first record. The name of the start marker contains the batch
+        id. The record is valid only while the start marker exists, because this shows that the folder was not deleted:
+        a repeated request can create `log.json` again, but not the start marker.
         """
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
         path, file = open_new(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}")

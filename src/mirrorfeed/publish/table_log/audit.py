@@ -26,7 +26,7 @@ class MirrorPosition:
     candidates: tuple[Record, ...] = ()
     """Records of the candidates, newest first."""
     waiting: int = 0
-    """Number of data files in the table's folder, except the oldest, which Fabric may have consumed."""
+    """Number of data files in the table's folder, without the oldest one, because Fabric may have consumed it."""
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
@@ -58,7 +58,7 @@ class FileState:
     is_the_file: bool = False
     """True if size and checksum are those in the record."""
     consumed: bool = False
-    """True if there is no file because Fabric consumed it. Only for final names."""
+    """True if there is no file because Fabric consumed it. Always False for the staged address."""
 
 
 @row
@@ -83,7 +83,7 @@ class LogRecord(Row):
     build: str | None
     """Version of mirrorfeed that wrote the record."""
     places: tuple[FileState, ...] = ()
-    """For the newest record: staged and final address of each file, each compared with the record."""
+    """For the newest record: comparison of each file with the record, at the staged and at the final address."""
     error: MirrorfeedError | str | None = None
     """For the newest record: published files that are missing, or files and records that do not match the log."""
 

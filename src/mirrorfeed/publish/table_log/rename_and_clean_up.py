@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename the staged files of the newest record. Returns a view without files to rename, or None without a log.
+    """Rename the staged files of the newest record. Returns a view with no file left to rename, or None without a log.
 
     Reads the log if `view` is None. Raises the errors of `TableLog.check`. If an attempt renames no file, raises the
-    error of the rename or `ConcurrentChanges`.
+    error of the rename or, without one, `ConcurrentChanges`.
     """
     before: tuple[str, ...] = ()
     failure: Exception | None = None

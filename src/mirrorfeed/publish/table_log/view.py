@@ -11,7 +11,7 @@ from mirrorfeed.publish import errors
 from mirrorfeed.storage import Entry
 
 _MIN_RECORDS = 2
-"""Minimum number of records to keep. With only one, a missing record could not be distinguished from a deleted one."""
+"""Minimum number of records to keep. So if the second newest record is missing, it was not deleted as an old record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class View:
 
     def leftovers(self) -> list[str]:
         """Return the names of staged files and start markers that no publication needs. Empty before the first record.
-        A staged file is needed if its record does not exist yet, or has still to rename the file."""
+        A staged file is needed if its record does not exist yet, or if the file must still be renamed."""
         if self.newest is None:
             return []
         needed = {file.staged for file in self.unfinished}
@@ -109,7 +109,11 @@ def published_names(entries: list[Entry]) -> tuple[str, ...]:
 
 def check(view: View, address: str) -> None:
     """Check that the files in a view match its log. `address` is the table's folder, for messages.
-    Raises `RecordsMissing`, `ForeignFile`, `FileNumberConflict`, `FinalNameTaken` or `StagedFileDamaged`."""
+
+    Raises `RecordsMissing` if `is_linked` is false, `FileNumberConflict` for a data file that no record contains,
+    `ForeignFile` for any other file that Fabric does not ignore, `FinalNameTaken` if the final name of a staged file
+    exists, and `StagedFileDamaged` if the size of a staged file is wrong.
+    """
     if view.newest and not view.is_linked:
         raise errors.RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
