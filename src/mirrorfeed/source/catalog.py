@@ -51,8 +51,8 @@ def list_tables(
 ) -> list[FoundTable]:
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
-    Catalogs are read through Spark, except for Unity Catalog if a workspace is configured. Raises `CatalogRefused` or
-    `CatalogUnavailable`.
+    Reads Unity Catalog with the workspace client if a workspace is configured. Otherwise, reads catalogs with Spark.
+    Raises `CatalogRefused` if a catalog cannot be read, and `CatalogUnavailable` if Unity Catalog does not respond.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)

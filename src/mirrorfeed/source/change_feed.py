@@ -40,7 +40,7 @@ _CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUM
 _KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
 """Operations that never turn the feed on or off. After any other operation, a query checks the feed."""
 _MAX_CANDIDATES = 16
-"""If more commits than this may change the schema, the log is first searched for commits that change metadata."""
+"""If more than this many commits may change the schema, first exclude those that do not change metadata in the log."""
 
 
 class FeedKind(Enum):
@@ -52,7 +52,7 @@ class FeedKind(Enum):
 
 
 def enable_feed(spark: SparkSession, source: Source) -> str:
-    """Turn on the change data feed of a table, unless the engine computes it. Earlier changes are not recorded.
+    """Turn on the change data feed of a table, unless the engine can compute it. Changes before that are not recorded.
 
     Returns the result as text for display. Raises `ReservedColumn` if a column has the name of a feed column.
     """
@@ -67,7 +67,7 @@ def enable_feed(spark: SparkSession, source: Source) -> str:
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
-    """Return whether the feed of a table is recorded, computed or off. For a table with row tracking, run a query."""
+    """Return whether the feed of a table is recorded, computed or off. Runs a query if only row tracking is on."""
     if info.records_changes:
         return FeedKind.RECORDED
     if info.tracks_rows and is_feed_on(spark, source, newest_version(spark, source)):

@@ -51,10 +51,11 @@ def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
 def changes_between(
     spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
 ) -> tuple[Range, DataFrame]:
-    """Return the range between two versions or times (both included), and its changes with the last version's columns.
+    """Return the range between two versions or times (both included), and the changes in this range.
 
-    Without `end`, the range ends at the newest version. Raises `BadBound`, `BoundsCrossed`, `OutsideHistory` or
-    `RangeUnreadable`. Run queries on the changes within `preview_errors` and `lossless_settings`.
+    The changes have the columns of the last version. Run queries on them within `preview_errors` and
+    `lossless_settings`. Without `end`, the range ends at the newest version. Raises `BadBound` if a bound is invalid,
+    `BoundsCrossed` if `start` is after `end`, `OutsideHistory` if a bound is not in the history, and `RangeUnreadable`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history, parse_time = read_commits(spark, source), time_parser(spark)

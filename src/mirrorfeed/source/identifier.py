@@ -110,7 +110,7 @@ class Pattern:
     def parse(cls, text: str) -> Pattern:
         """Return the pattern for a table name of two or three parts, or for the path of a local folder.
 
-        Raises `ValueError` with the reason, also if `text` has no `*`.
+        Raises `ValueError` with the reason if `text` is not a valid pattern or has no `*`.
         """
         if "*" not in text:
             raise ValueError(f"{text!r} contains no '*'. Name a single table with `source`")
@@ -140,7 +140,7 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Placeholders that `target` may contain: table, schema and, if the pattern has a catalog, catalog."""
+        """Placeholders allowed in `target`: "table" and "schema", and "catalog" only if the pattern has a catalog."""
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:

@@ -29,7 +29,7 @@ _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 
 """SQL expression for an instant as a time in UTC without time zone, independent of the session's time zone."""
 _NO_SKIPPING = "nanvl({0}, {0})"
 """SQL expression that returns its value but prevents data skipping. Parquet readers that use dictionaries treat -0.0 as
-less than 0.0, and skip rows that match.
+less than 0.0, and would skip rows that match a filter.
 """
 
 
@@ -87,8 +87,8 @@ def without_collations(rows: DataFrame) -> DataFrame:
 def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
     """Return the selected rows and columns of a snapshot or feed, followed by the columns `extra`.
 
-    `extra` are columns of `rows` that are not from the source. In a feed, the filter is applied to the old and the new
-    values of an update separately. If only the old values match, only they are returned, and are published as a delete.
+    `extra` are columns of `rows` that are not from the source. In a feed, an update has one row with the old values and
+    one with the new values. If only the old row matches the filter, only this row is returned: it becomes a delete.
 
     Raises `BadCondition` if Spark does not accept the filter.
     """
@@ -107,8 +107,8 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
 def read_errors(table: str, what: Range | int) -> Iterator[None]:
     """Context manager that converts errors of Spark and Delta about the source to errors of mirrorfeed.
 
-    `what` is the range or the version that is read. Raises `Gap`, `FeedUnreadable`, `SnapshotGone`, `FileDamaged` or
-    `FilesArchived`.
+    `what` is the range or the version that is read. Raises `Gap` or `FeedUnreadable` for a range, `SnapshotGone`
+    for a version, and `FileDamaged` or `FilesArchived` for both.
     """
     try:
         yield
@@ -121,9 +121,9 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether only the feed of a range is unreadable, and the snapshots of its versions may be readable.
+    """Return whether only the feed of a range is unreadable, so that its versions may be readable as snapshots.
 
-    Returns False if columns were dropped in the range.
+    Returns False if columns of the range's last version are missing in the feed, or have another type there.
     """
     if isinstance(error, errors.FeedUnreadable):
         return not error.lost

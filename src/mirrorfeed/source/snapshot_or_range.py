@@ -26,7 +26,7 @@ class PendingCommits:
 
 
 COMPARISON = "COMPARISON"
-"""`Commit.operation` if changes are found by comparing rows, not by reading commits."""
+"""Value of `Commit.operation` if changes are found by comparing rows instead of reading commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Facts:
     feed_off_at: int | None = None
     """First version in `commits` at which the feed is off."""
     breaks: tuple[int, ...] = ()
-    """Versions that change the schema in another way than by adding columns."""
+    """Versions with a schema change other than added columns."""
     damaged_at: int | None = None
     """First version in `commits` that Delta cannot read because log files are missing."""
     expired_at: int | None = None

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
-"""A retention must be this many times the longest delay between commit and publication, so that one run may fail."""
+"""Minimum retention, in multiples of the longest delay from commit to publication. Allows for one failed run."""
 MAX_DAYS = 36_500
-"""Longest interval in days. A larger number was probably meant in another unit."""
+"""Intervals of more days are rejected, because the number was probably meant in another unit."""
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
 _DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -78,10 +78,10 @@ class TableInfo:
 
 
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
-    """Return id, location, properties and features of a table. Local files are counted only with `counted`.
+    """Return id, location, properties and features of a table. For a local table, counts files only with `counted`.
 
-    Raises `SourceMissing`, `NoTableAtPath`, `NotDelta` (also for a view), `NoIdentity`, `UnknownFeatures` or
-    `LogDamaged`.
+    Raises the errors of `table_errors`, `NoIdentity` if the table has no id, and `UnknownFeatures` if it has features
+    that mirrorfeed does not know.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -175,7 +175,8 @@ def count_rows(table: DeltaTable) -> int | None:
 def table_errors(source: Source) -> Iterator[None]:
     """Context manager that converts Spark errors about a missing or unreadable table.
 
-    Raises `LogDamaged`, `NotDelta`, `NoTableAtPath` or `SourceMissing`.
+    Raises `NoTableAtPath` if a path has no Delta table, `SourceMissing` if a name has no table, `NotDelta` for a view
+    or another format, and `LogDamaged` if log files are missing.
     """
     try:
         yield

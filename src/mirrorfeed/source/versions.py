@@ -34,14 +34,14 @@ KEEPS_SCHEMA = frozenset(
 _MARGIN = 16
 """Number of additional commits to request, because other writers may add commits in the meantime."""
 _MAX_MEASURED = 64
-"""Maximum number of unpublished commits to count. With more, the numbers of rows and bytes are unknown."""
+"""If there are more unpublished commits than this, their numbers of rows and bytes are unknown."""
 _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table, or any version after `after` if there is one.
+    """Return the newest version of a table. With `after`, may return any later version, if there is one.
 
-    With `after`, Spark runs no job. A table in a local folder is read without Spark.
+    With `after`, Spark usually runs no job. A table in a local folder is read without Spark.
     """
     if (table := open_local_table(source)) is not None:
         return table.version()
@@ -142,10 +142,10 @@ def find_schema_breaks(
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
     """Return versions with schema changes other than added columns, the first unreadable version, and its error class.
 
-    The last two are None if all schemas are readable. `schema` returns the schema at a version. `first` has only the
-    first commit after the version `after`, or is empty. `candidates` are the commits that may change the schema.
+    The last two results are None if all schemas are readable. `schema` returns the schema at a version. `first` has
+    only the first commit after version `after`, or is empty. `candidates` are the commits that may change the schema.
 
-    If the schema at `after` cannot be read, the first version is returned as a schema change.
+    If the schema at `after` cannot be read, the first commit counts as a schema change.
     """
     versions = sorted({commit.version for commit in (*first, *candidates)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
