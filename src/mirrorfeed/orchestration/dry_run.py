@@ -161,7 +161,8 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that returns one for the given sources if Spark is needed.
+    reached. `spark` is a session, or a function that receives sources and returns a session. The function
+    is called only if Spark is needed.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext

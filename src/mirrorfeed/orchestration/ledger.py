@@ -254,7 +254,7 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return for each table its newest `limit` publications and all since `since`, and whether an error stopped it."""
+    """Return `Known` by table, with the newest `limit` publications and all publications since the time `since`."""
     state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
     newest_first = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = state_rows.withColumn("nth", row_number().over(newest_first)).where(

@@ -26,9 +26,9 @@ _INTERVAL = 60.0
 
 @dataclass
 class LedgerWriter:
-    """Writes the results of a run to the ledger, and earlier publications that it does not contain.
+    """Writes the results of a run to the ledger, and earlier publications that the ledger does not contain.
 
-    Results that could not be written are written again with the next results.
+    If writing fails, the results are written together with the next results.
     """
 
     session: Callable[[], SparkSession]
@@ -59,7 +59,7 @@ class LedgerWriter:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Write all pending results. If this fails, returns the error, and the next call writes the results again."""
+        """Write all pending results. Returns an error instead of raising it, and then the results stay pending."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.clock()
         if error is None:
@@ -90,7 +90,7 @@ class LedgerWriter:
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of `results`, and missing rows of earlier runs for the same tables.
 
-        A stopped table that recovered without a publication also has a row. Updates `known`, the content of the ledger.
+        Also returns a row for a stopped table that recovered without a publication. Updates `known` with the rows.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results

@@ -14,8 +14,8 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds to wait after a transient error (first, doubled up to the longest), and after a terminal error. Only
-continuous publishing retries after a terminal error.
+"""Seconds to wait. After a transient error: `_FIRST_PAUSE`, doubled each time up to `_LONGEST_PAUSE`. After a terminal
+error: `TERMINAL_PAUSE`, only in continuous publishing.
 """
 
 
@@ -50,9 +50,9 @@ def next_state(
 ) -> RetryState:
     """Return the state after an attempt that failed with `error`, or succeeded (None).
 
-    Transient errors are retried with increasing pauses, except for `SessionLost` and `TableTimeout`. With `reloads`, a
-    terminal error leads to a reload from a snapshot, once for each table and with `attempts` new attempts. For
-    continuous publishing, `attempts` is infinite, and all errors are retried.
+    Transient errors are retried with increasing pauses. `SessionLost` and `TableTimeout` are not retried. With
+    `reloads`, a terminal error leads to a reload from a snapshot, once for each table and with `attempts` new attempts.
+    For continuous publishing, `attempts` is infinite, and all errors are retried.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)

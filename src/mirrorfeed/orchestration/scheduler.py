@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 FULL_READ_INTERVAL = 600.0
-"""Seconds after which continuous publishing processes a table without new commits, in case its folder was deleted."""
+"""Seconds until continuous publishing tries a table again even without new commits, in case its folder was deleted."""
 STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
 """Seconds between two calls of `stop`, and the maximum seconds of one sleep."""
 _THREADS = 1024
@@ -88,7 +88,8 @@ def run_queue(
     """Run attempts until the queue is empty (unless `endless`) or `stop` returns True. Then wait for running attempts.
 
     `attempt` runs in a separate thread for each table. `ended` receives its result, and returns the next entry for the
-    queue, or None if the table is done. `ended` and, repeatedly, `on_pass` are called in the caller's thread.
+    queue, or None if the table is done. `on_pass` is called repeatedly. `ended` and `on_pass` run in
+    the caller's thread.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -114,9 +115,9 @@ def is_due(
 ) -> bool:
     """Return whether continuous publishing starts a publication of a table now.
 
-    `pending` is the size of the unpublished commits. If it is None, they could not be read, and the publication starts
-    and reports the error. `since_publication` is seconds since the last publication in this run, or None before the
-    first. `since_read` is seconds since the last attempt.
+    `pending` is the size of the unpublished commits, or None if the commits cannot be read. Then a publication starts,
+    so that it reports the error. `since_publication` is seconds since the last publication in this run, or None before
+    the first. `since_read` is seconds since the last attempt.
     """
     if pending is None or since_read >= FULL_READ_INTERVAL:
         return True

@@ -78,9 +78,9 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Return a function that returns a context manager, in which the caller deletes a table's folder.
+    """Return a function that creates a context manager for deleting a table's folder.
 
-    On exit, it waits at most `seconds` until Fabric has dropped the table, if the landing zone is in OneLake.
+    On exit, if the landing zone is in OneLake, the context waits at most `seconds` for Fabric to drop the table.
     """
 
     @contextmanager

@@ -63,7 +63,7 @@ class RunContext:
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
-    """Context manager for the deletion of a table's folder. None means `dropping_by` with the configuration."""
+    """Returns a context for deleting a table's folder. None means `dropping_by` with the configuration."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
@@ -183,7 +183,7 @@ class TableTask:
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the queue entry of the table. With `ordered`, read its log to compute when it should be published."""
+        """Return the table's queue entry. With `ordered`, read the table's log to compute the entry's time `due`."""
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:

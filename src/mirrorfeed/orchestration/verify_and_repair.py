@@ -183,8 +183,8 @@ def count_repairable(
 ) -> tuple[int, MirrorfeedError | None]:
     """Return the number of keys to publish again, and an error if some rows are not repaired.
 
-    With more than `max_keys` keys, none is repaired. With `by_time`, Fabric reads files by time, and a delete and an
-    upsert could have the same time. So keys that need both are not repaired.
+    With more than `max_keys` keys, no key is repaired. With `by_time`, keys that need a delete and an upsert are not
+    repaired: Fabric reads files in order of modification time, and the two files could have the same time.
     """
     skipped = differing.duplicated if by_time else 0
     keys, reasons = differing.keys - skipped, []
@@ -210,7 +210,7 @@ def repair_table(
     `mirrors` is the folder of the mirrored tables. If it is None, rows that exist only in the mirror stay. The result
     has an error if more than `max_keys` keys need a repair, or if the publication fails. Raises `FeedRequired` if the
     table is published by comparison, `NothingPublished` if it was never published, and `RebuildRequired` if it has no
-    keys or other columns than its mirror.
+    keys, or if its columns differ from those of the mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
@@ -261,7 +261,7 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison with the mirror (None with a filter `where`), and the differing or matching keys."""
+    """Return the comparison with the mirror and the differing keys. With `where`, return None and the matching keys."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
