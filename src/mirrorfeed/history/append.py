@@ -1,7 +1,7 @@
 """Append new versions of a table to its permanent history.
 
-Each append is one commit with rows and a record. Delta accepts each record number only once. The response of an append
-is never trusted: a run reads the newest record before and after each append, which shows what was appended by any run.
+Each append is one commit with rows and a record. Delta accepts each record number only once. A run never
+trusts the response of an append. It reads the newest record before and after, to see what any run has appended.
 """
 
 from __future__ import annotations
@@ -99,12 +99,13 @@ def append_versions(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     progress: AppendProgress | None = None,
 ) -> AppendProgress:
-    """Append versions to the history of a table, up to the version that is newest at the start. Returns the progress.
+    """Append new versions of a table to its history, up to the newest version at the start of the call.
 
     If versions cannot be appended, raises `HistoryInterrupted`. With `reseed`, or if the configuration allows it, the
-    history continues with a snapshot instead, and lacks these versions. Updates `progress` after each append, so that
-    it is correct if a later append fails. Also raises `SourceReplaced`, `RecordRejected`, or `AppendConflict` if other
-    runs append at the same time.
+    history continues with a snapshot instead, and lacks these versions. Returns `progress`, updated after each append.
+
+    Raises `SourceReplaced` if the source was replaced or restored to an older version, `RecordRejected`
+    if the history was restored, and `AppendConflict` if other runs append at the same time.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
@@ -219,10 +220,10 @@ class _Append:
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Append a record and the rows of `step`. Returns the record, and whether Delta reported no error.
+        """Append a record and the rows of `step`. Returns the record, and False if Delta reported a conflict.
 
-        Only the next read shows whether the record was appended. Returns None instead of the record, and appends
-        nothing, if the source was replaced or its partition columns changed.
+        Only the next read shows whether the record was appended. If the source was replaced or its partition columns
+        changed, appends nothing and returns None instead of the record.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
@@ -288,7 +289,7 @@ class _Append:
         return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """Return the next append for a range, which ends before a version that changes the columns."""
+        """Return the next append for a range. It ends before the next version that changes the columns, if any."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
@@ -312,7 +313,7 @@ class _Append:
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
-    """Return the last version of `first` to `last` that equals version `first`, by binary search.
+    """Return the last version between `first` and `last` that equals version `first`, by binary search.
 
     `is_equal` compares a version with `first`. All versions after the first different version must be different.
     """

@@ -85,7 +85,7 @@ class HistoryRecord:
     partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
-    """Number of rows in the history after this append. Each record is also a row."""
+    """Number of rows in the history after this append, including one row for each record."""
     base: Count
     """Version of the history table that was read before the append."""
     build: str
@@ -268,7 +268,8 @@ def dropped_columns(operation: str, parameters: Mapping[str, str]) -> tuple[str,
 Spans = Sequence[tuple[int, str | None]]
 """Columns of a history that contain the values of one source column, in ascending order of versions.
 
-Each entry has the last version to which it applies, and the column, or None if the source did not have the column.
+Each entry has the last version to which it applies, and the name of the history's column. The name is None if the
+source did not have its column.
 """
 
 
@@ -305,7 +306,7 @@ def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, s
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
-    """Return the history column for values of a type: `name`, or a new name if `name` has another type."""
+    """Return the history column for values of a type: `name`, or a new name if that column has another type."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
     stored, stored_type = by_name.get(fold(name), (name, type_))
     return stored if stored_type == type_ else f"{name}__v{version}"

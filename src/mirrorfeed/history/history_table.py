@@ -65,7 +65,7 @@ class HistoryView:
 
     version: int
     records: tuple[HistoryRecord, ...]
-    """Records in ascending order. If files are archived, only the records in active files, or all if there are none."""
+    """Records in ascending order. Those in archived files are omitted, except if all records are in archived files."""
     columns: Mapping[str, str]
     """Types of the history's columns as JSON, by name."""
     archive_days: int | None

@@ -43,8 +43,8 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
     """Create the table `into` in one commit, with the rows and columns that the source had at `at`.
 
     `at` is a version of the source, or a time in the session's time zone. A table that an earlier run created in the
-    same way is not changed. Raises `HistoryEmpty`, `BadBound` if `at` is invalid, `NotInHistory`, `HistoryChanged`,
-    `ArchivedFilesNeeded`, or `TargetExists` if `into` is another table.
+    same way is not changed. Raises `BadBound` if `at` is invalid, `NotInHistory` if the history does not contain `at`,
+    `TargetExists` if `into` is another table, and also `HistoryEmpty`, `HistoryChanged` and `ArchivedFilesNeeded`.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
