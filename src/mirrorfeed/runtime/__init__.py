@@ -10,7 +10,7 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a module, which imports names from other modules of the package on first use.
 
-    `names` lists the names by module. With the key `module:Name`, a name has the value of `Name` in that module.
+    `names` lists the names of each module. The names of a key `module:Name` are aliases of `Name` in `module`.
     """
     homes = {name: home for home in names for name in names[home]}
 

@@ -47,9 +47,9 @@ _DEFAULT_CHAIN_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSW
 """Environment variables that contain the secrets of azure-identity's default credential chain."""
 _ENTRA_CODE = re.compile(r"AADSTS\d+")
 _CHAIN_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
-"""Matches, in the message of a credential chain, the name of each credential and the first sentence of its reason."""
+"""Matches each credential in the message of a credential chain: its name, and the first sentence of its error."""
 _MAX_LINK_REASON = 120
-"""Maximum number of characters of a reason to show for each credential in a chain."""
+"""Maximum number of characters to show of each credential's error."""
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:

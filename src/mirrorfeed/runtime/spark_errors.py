@@ -38,12 +38,12 @@ NOT_IN_CATALOG = (
     "DELTA_TABLE_NOT_FOUND",
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Condition for a version beyond the retention, even if its files still exist, except the newest version."""
+"""Condition for a version older than the retention, even if its files still exist. Never for the newest version."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
 """Name that mirrorfeed gives to an error without a condition: a deletion vector is too large for Delta's feed reader.
-Java limits the string to 64 KiB (delta-io/delta issue 5662)."""
+The reader serializes the vector as a string, which Java limits to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
 """Condition for a file that exists but cannot be read. Conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
@@ -113,7 +113,7 @@ def analyze(frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def silence_spark_logs() -> Iterator[None]:
-    """Context manager that suppresses PySpark's log messages about an error on standard error."""
+    """Context manager in which PySpark does not log errors of queries to standard error."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]

@@ -155,7 +155,7 @@ def _is_connect_configured() -> bool:
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
 """Setting with which a feed keeps the days from 1582-10-05 to 1582-10-14. Otherwise, Java's older date classes change
-these days to 1582-10-15, also in times and nested values."""
+these days to 1582-10-15, in dates, times and nested values."""
 
 IGNORE_FILE_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings that make Spark read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
@@ -193,8 +193,8 @@ _original_values: list[tuple[SparkSession, str, str]] = []
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
-    Raises `SettingFixed` if the session does not allow changing a setting without which values can be wrong. Can be
-    nested, and shared by threads: the last use restores the original values.
+    Raises `SettingFixed` if the session does not allow changing a required setting. Can be nested, and used by several
+    threads: the last exit restores the original values.
     """
     global _active_contexts
     with _lock:
@@ -227,7 +227,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
 
 
 def _value(spark: SparkSession, name: str) -> str | None:
-    """Return the value of a setting, or None if this Spark does not have or show it, as on serverless compute."""
+    """Return the value of a setting, or None if Spark does not return it, for example on serverless compute."""
     with suppress(Exception):
         return spark.conf.get(name) or "false"
     return None

@@ -33,10 +33,10 @@ def project() -> Path:
 
 
 def version_of_sources(project: Path) -> str:
-    """Return the version of a project's sources: `RELEASE` if the commit has its tag and the files are unchanged.
+    """Return the version of a project's sources: `RELEASE` if the commit has the release tag and no file is changed.
 
-    Otherwise, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` and the commit, if there is one, and `d` and a hash
-    of the content, if it was changed.
+    Otherwise, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` with the commit, if there is one, then `d` with a
+    hash of the files, if they are not committed.
     """
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also be in a folder of another repository, which does not track its files.
