@@ -41,10 +41,10 @@ class ArchiveAwareTable(GuardedTable):
     A query that needs archived files raises `MirrorfeedError` before any data file is read. The error names the files
     and the command that restores them. Only `recent` returns a result without the rows in archived files.
 
-    Files older than the archive interval count as archived, even after a restore. If the storage has access tiers, the
-    tier of each of these files is read, so that queries can use restored files.
+    Files older than the archive interval always count as archived. Queries can read such a file only if the storage has
+    access tiers, and the tier of the file shows that it is restored.
 
-    `prices` and `ledger` are the defaults of the methods with these parameters.
+    `prices` and `ledger` are the defaults for the methods that have parameters with these names.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class ArchiveAwareTable(GuardedTable):
         """Shorten the archive interval immediately, or start to increase it. Return the changed interval.
 
         To increase the interval, change the lifecycle rule first, confirm that with `rule_changed`, and then call
-        `step` daily. With `exact`, `step` adds a day each day. Otherwise the interval changes when the new value is
-        safe, and until then some active files count as archived.
+        `step` daily. With `exact`, the interval increases by one day each day. Without it, the interval increases once,
+        when all files younger than the new value are active. Until then, some active files count as archived.
 
         Raises `MirrorfeedError` if the table has no interval, or for a longer interval without `rule_changed`.
         """
@@ -126,11 +126,12 @@ class ArchiveAwareTable(GuardedTable):
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
-        """Increase the archive interval as far as is safe now. Call this method daily after `change_interval`.
+        """Increase the archive interval as far as possible. Call this method daily after `change_interval`.
 
-        Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
-        `ledger`, the name or path of a table. If this fails, the result has a note. `prices` is `Prices` or a JSON
-        file. Raises `MirrorfeedError` if the table has no interval.
+        An archived file never counts as active after the increase. Returns one row: the interval, with the archived
+        share of the table in `archived`. Also writes the share to `ledger`, the name or path of a table. If the ledger
+        cannot be written, the result has a note. `prices` is `Prices` or a JSON file. Raises `MirrorfeedError` if the
+        table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -148,10 +149,10 @@ class ArchiveAwareTable(GuardedTable):
     ) -> Lifecycle:
         """Return a lifecycle policy for the storage account or bucket, with the rules that archive this table's files.
 
-        The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Its other
-        rules are preserved. `state="paused"` disables the rules of this table, so that restored files are not archived
-        again, and `"gone"` removes them. With `take_over`, rules for this table that mirrorfeed did not write are
-        replaced. `interval` is the age at which the rules archive files. The default is the interval of the table.
+        The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Other rules
+        in this file are preserved. `state="paused"` disables the rules of this table, so that restored files are not
+        archived again. `state="gone"` removes the rules. With `take_over`, rules for this table that mirrorfeed did not
+        write are replaced. `interval` is the age at which the rules archive files. The default is `Interval.rule`.
 
         Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if neither
         `interval` nor an interval of the table is set.
@@ -190,8 +191,8 @@ class ArchiveAwareTable(GuardedTable):
         """Return the effect of each archive interval: archived bytes, costs per month, and queries that would fail.
 
         Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. With
-        `history_days`, the queries of the last days in the query history of Databricks are added. Notes list queries
-        that cannot be planned. `prices` is `Prices` or a JSON file. Without prices, costs are None.
+        `history_days`, queries of the last `history_days` days are added from Databricks' query history. Notes list
+        queries that cannot be planned. `prices` is `Prices` or a JSON file. Without prices, costs are None.
 
         Raises `MirrorfeedError` if Spark does not show which files a query reads, or if `predicates` or the query
         history cannot be read.

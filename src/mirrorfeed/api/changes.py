@@ -84,7 +84,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager in which Spark does not alter values. Raises `MirrorfeedError` if reading `rows` fails."""
+        """Context manager for reading `rows` without changed values. A read that fails raises `MirrorfeedError`."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

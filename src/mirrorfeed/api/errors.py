@@ -1,4 +1,4 @@
-"""Errors of commands, and of methods of the Python API that are called with wrong or missing arguments."""
+"""Errors of commands and of the Python API, for example about wrong or missing arguments."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ class Feed:
     """Operations on the tables of a configuration file. `load` returns a `Feed`.
 
     A method with the parameter `tables` accepts targets such as `sales.orders`, or sources. By default, it applies to
-    all configured tables. A table that fails does not stop the others: its row in the result has an `error`, and
-    `check` of the result raises an error for all failed rows.
+    all configured tables. A table that fails does not stop the others: its row in the result has an `error`.
+    `Result.check` then raises one error with all failed rows.
 
-    Methods that require a configured table raise `MirrorfeedError` for any other table. All methods raise it if a
-    service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
+    Methods that require a configured table raise `MirrorfeedError` for any other table. All methods raise this error if
+    a service that all tables need, such as the landing zone or Fabric, cannot be reached or rejects a request.
     """
 
     _config: Config
@@ -67,13 +67,13 @@ class Feed:
     _session: SparkSession | Callable[..., SparkSession] | None = None
     """Session, or a function that returns one for given sources. None means the active session or a new one."""
     _mirror: str | None = None
-    """Folder of the mirrored tables, if the deployment of a notebook sets one."""
+    """Folder of the mirrored tables. Only `mirrorfeed.api.notebook.deployed` sets this field."""
     _archived_table: str | None = None
-    """Default table of `archive`, if the deployment of a notebook sets one."""
+    """Default table of `archive`. Only `mirrorfeed.api.notebook.deployed` sets this field."""
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Targets of configured tables, then of tables that match patterns. Each access lists the matches again."""
+        """Targets of configured tables, then of tables that match patterns. Every access searches for matches again."""
         return tuple(str(table.target) for table in self._current_config.tables)
 
     @property
@@ -111,7 +111,7 @@ class Feed:
 
         `on_step` is called with the name of a table and its current step, from several threads. `on_done` is called
         with the result of each finished table. When `stop` returns True, each running table stops after its current
-        files, and the rows of unfinished tables are `stopped`.
+        files, and the result of each unfinished table is `stopped`.
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
@@ -126,9 +126,9 @@ class Feed:
     ) -> Result[results.TableResult]:
         """Keep running, and publish new commits of a table when a limit of `follow` in the configuration is reached.
 
-        Runs until `minutes` have passed or `stop` returns True, by default forever, and finishes the current files.
-        `on_done` is called with the result of each publication and of each failed attempt. Returns the newest result of
-        each table. Raises `MirrorfeedError` if a table is published by comparison (`changes: compare`).
+        Runs until `minutes` have passed or `stop` returns True, and then finishes the current files. By default, runs
+        forever. `on_done` is called with the result of each publication and of each failed attempt. Returns the newest
+        result of each table. Raises `MirrorfeedError` if a table is published by comparison (`changes: compare`).
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
@@ -138,15 +138,15 @@ class Feed:
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
         """Return a function for `foreachBatch` of any stream. The function publishes the tables once per batch.
 
-        The function does not read the rows of the batch. If a table fails, it raises `MirrorfeedError`, so that the
-        batch fails and Spark repeats it.
+        The function does not read the rows of the batch. If a table fails, the function raises `MirrorfeedError`. Then
+        the batch fails, and Spark repeats it.
         """
         from mirrorfeed.orchestration.publish_run import publisher
 
         return publisher(self._config, *tables)
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
-        """Return the next step of `publish` for each table, with an `error` if it would fail. Changes nothing."""
+        """Return the next step of `publish` for each table, with an `error` if the step would fail. Changes nothing."""
         from mirrorfeed.orchestration.dry_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark, self._current_config, tables)))
@@ -169,8 +169,9 @@ class Feed:
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
-        `mirror` is the folder of the replicated tables. The default is the folder that the deployment of a notebook
-        sets, or else the tables of the mirrored database in OneLake. A row contains up to `shown` differences.
+        `mirror` is the folder of the replicated tables. The default in a notebook is the folder that the widget
+        `mirror` or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. A row
+        contains up to `shown` differences.
 
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, their rows are
         published again, but the table is not `ok`. A table that was never published has an `error`. Raises
@@ -194,9 +195,9 @@ class Feed:
         source_only: bool = False,
         on_step: Callable[[str, str], None] | None = None,
     ) -> Result[results.Repair]:
-        """Publish again the rows of a table that differ between source and mirror. Return the repair of the table.
+        """Publish again the rows of a table that differ between source and mirror. Return the result.
 
-        With the SQL condition `where`, all matching rows are published again, whether they differ or not. The table
+        With the SQL condition `where`, all matching rows are published again, even if they do not differ. The table
         remains available in Fabric. `mirror` is the same as in `verify`. With `source_only`, which requires `where`,
         the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows cannot be repaired,
         the result has an `error`.
@@ -246,8 +247,8 @@ class Feed:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
         Reads the files of the newest publication completely. If a file is missing or differs from the record, the first
-        row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` if nothing was published, and
-        the configuration has neither the table nor patterns.
+        row has an `error`. Changes nothing, and needs no Spark. If nothing was published, raises `MirrorfeedError` for
+        a table that is not configured, unless the configuration has patterns.
         """
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.table_log.audit import audit_log
@@ -312,12 +313,12 @@ class Feed:
     ) -> Result[results.Finding]:
         """Diagnose problems between the source tables and Fabric, and return a finding with a fix for each.
 
-        With `fix`, fixes are applied if they only do what each run of `publish` does first.
+        With `fix`, safe fixes are applied: each of them is a step that every run of `publish` also makes.
 
-        `setup` and `live` run other checks, for all tables. With `setup`, check the requirements of publishing
-        (permissions, credential, landing zone and sources), and create the ledger. With `live`, test only how storage,
-        Spark and network behave, with findings that name no table. Both write small files into the landing zone and
-        delete them, and raise `ValueError` if they are combined with `tables` or `fix`.
+        `setup` and `live` run other checks. With `setup`, check the requirements of publishing (permissions,
+        credential, landing zone and sources), and create the ledger. With `live`, test only how storage, Spark and
+        network behave. These findings contain no names of tables. Both options write small files into the landing zone
+        and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
             if tables or fix:
@@ -402,7 +403,7 @@ class Feed:
         return Result(tuple(read_histories(self._spark, self._current_config, tables)))
 
     def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
-        """Create the table `into` with the rows that a table had at a version or time, from its permanent history.
+        """Create the table `into` from the permanent history of `table`, with the rows of one version.
 
         `at` is a version, or a time in the session's time zone. Returns the version, and whether `into` was created: if
         an earlier call created `into` for the same version, nothing is written. Raises `MirrorfeedError` if the table
@@ -423,8 +424,8 @@ class Feed:
         """Write the setting `partner`, which describes the publisher, to `_partnerEvents.json` in the landing zone.
 
         `publish` also writes this file if it does not exist. Returns the address of the file, and whether it was
-        written. Returns no row if the configuration does not set `partner`. With `force`, a file with other content is
-        overwritten. Otherwise such a file raises `MirrorfeedError`.
+        written. Returns no row if the configuration does not set `partner`. If the file exists with other content, it
+        is overwritten with `force`. Without `force`, the method raises `MirrorfeedError`.
         """
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.table_log.metadata_files import write_partner_events
@@ -494,10 +495,10 @@ class Feed:
         return _switch_mirroring(database, database.stop, minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring that is Paused because its capacity was paused. Return the status of the mirrored database.
+        """Start mirroring again after its capacity was paused. Return the status of the mirrored database.
 
-        Waits up to `minutes` until mirroring is running. Raises `MirrorfeedError` if it is stopped, or not running in
-        time.
+        Waits up to `minutes` until mirroring is running. Raises `MirrorfeedError` if mirroring is not running in time,
+        or if its status was not Paused, Starting or Running.
         """
         database = self._database
         return _switch_mirroring(database, database.resume, minutes)
@@ -534,9 +535,9 @@ class Feed:
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
         """Return the operations on a table whose old files are in an archive tier.
 
-        `table` is a configured target or source, or the name or path of any Delta table. The default is the table in
-        the widget `table` of a notebook, or else the first table with an archive in its deployment. Raises
-        `MirrorfeedError` if there is no default table.
+        `table` is a configured target or source, or the name or path of any Delta table. The default in a notebook
+        is the value of the widget `table`, or else the first table in the bundle variable `archive_tables`. Raises
+        `MirrorfeedError` if no table is set.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
@@ -558,8 +559,8 @@ class Feed:
 
         Priority `high` is faster and more expensive. `prices` is `Prices` or a JSON file. The default is the prices in
         the configuration. `save_as` is a new file for the plan. No data file is read or requested: pass the plan to
-        `archive_restore`. Raises `MirrorfeedError` if `save_as` exists, or if the query or its archived files cannot be
-        determined.
+        `archive_restore`. Raises `MirrorfeedError` if `save_as` exists, if the query cannot be planned or needs no
+        archived files, and always on Databricks: use `ArchiveAwareTable.plan`.
         """
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement
@@ -583,16 +584,16 @@ class Feed:
         """Request the archived files of a restore plan, wait until all are restored, and return the progress.
 
         `plan` is a plan or the path of its file. The method checks the files every `poll_seconds` or, with
-        `wait=False`, does not wait. When all files are restored, the rows of the plan's query are copied into the new
-        table `into`, or up to `rows` of them are in `rows` of the result. Without `into` and `rows`, the query does not
-        run. You can stop the method at any time and call it again: pending files are not requested twice.
+        `wait=False`, does not wait. When all files are restored, the query of the plan runs if `into` or `rows` is set.
+        `into` is a new table that receives all rows of the query. If `into` is not set, `rows` is the maximum number of
+        rows to return. You can stop the method at any time and call it again: pending files are not requested twice.
 
         `tier` is the tier to restore to (S3 supports only `hot`), and `keep_days` is the number of days that restored
         copies stay (only S3). `on_step` is called with text: the costs, if there are prices, and the progress after
         each check. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
 
-        Raises `MirrorfeedError` if a table was replaced after the plan was made, if files are missing, or if another
-        table has the name `into`. Also if the storage has no access tiers or rejects a request.
+        Raises `MirrorfeedError` if a table was replaced after the plan was made, or if another table has the name
+        `into`. Also raises it if files are missing, or if the storage has no access tiers or rejects a request.
         """
         from mirrorfeed.archive.restore import restore
         from mirrorfeed.archive.restore_plan import Terms

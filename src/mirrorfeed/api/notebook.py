@@ -24,9 +24,10 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
     deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and tables with an
-    archive. A widget that is not empty overrides the setting with its name, such as `landing_zone`. This includes
-    `mirror` (folder of the mirrored tables) and `table` (default table of `Feed.archive`). Prints the version, the path
-    of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
+    archive. A widget that is not empty overrides the setting with the same name, such as `landing_zone` or `mirror`
+    (folder of the mirrored tables). The widget `table` sets the default table of `Feed.archive`. Prints the version,
+    the path of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the configuration and their
+    lines.
     """
 
     def field(name: str) -> str:
@@ -56,7 +57,7 @@ def folder_of_notebook(dbutils: Any) -> Path:
 
 
 def deployment_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings that the bundle wrote for the notebooks in `folder`. Empty if it did not deploy them."""
+    """Return the settings that the bundle wrote for the notebooks in `folder`. Empty if there are none."""
     try:
         settings: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """Results of the methods of `mirrorfeed.Feed`: frozen values that a notebook shows as tables.
 
-Results and their rows have `ok`, and `to_dict` for programs. A field that is unknown or does not apply is None.
+Results and their rows have a property `ok`, and a method `to_dict` that returns JSON values. A field that is unknown or
+does not apply is None.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Result(Sequence[R], Generic[R]):
     summary: str = ""
     """Sentence about the whole result, or the reason why there are no rows. Can be empty."""
     every: bool = field(default=False, repr=False)
-    """True to list all rows. False to replace more than 20 rows that need no attention by a line with their number."""
+    """True to show all rows. False to show only the number of rows that need no attention, if it exceeds 20."""
 
     @property
     def ok(self) -> bool:
