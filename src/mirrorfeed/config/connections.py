@@ -122,7 +122,7 @@ class Mail(validators.ConfigModel):
 class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
-    """Hours until a lasting problem is sent again. Limited, because a forged alert state could suppress alerts."""
+    """Hours until a lasting problem is sent again. A forged alert file cannot suppress an alert for longer."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: validators.StatePath | None = None

@@ -77,9 +77,9 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with one landing zone. Only entries of other landing zones have `landing_zone` set.
+    """Return the configuration with the selected landing zone. Entries keep `landing_zone` only if it is another one.
 
-    `is_overridden` is True if the caller of `load` sets the landing zone. Otherwise all entries must have the same one.
+    `is_overridden` is True if the caller of `load` selects a landing zone. Otherwise all entries must have the same.
     Raises `SeveralLandingZones`, `OptionInvalid` or `ConfigInvalid`.
     """
     if not any(entry.landing_zone for entry in config.entries):
@@ -177,7 +177,7 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield fields with a landing zone or staging path in a source, or a staging path or source in the landing zone."""
+    """Yield fields whose folder is in a source or in the landing zone, but must not be there."""
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():

@@ -89,14 +89,14 @@ class Config(Options):
     fabric_endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
     """Endpoint of Fabric's REST API. None has the same meaning as for `endpoint`."""
     private_link: bool = False
-    """True if the workspace has a separate private link. The names of its endpoints then contain the workspace id."""
+    """True if the workspace has its own private link. Then the names of the endpoints contain the workspace id."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(validators.parse_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(validators.resolve_folder)] | None = None
     """File with the CA certificates to trust. None means the certificates of the system."""
     credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
-    """Whether the driver or Spark's executors upload the files that Spark writes."""
+    """Process that uploads the files that Spark writes: the driver or Spark's executors."""
     staging_path: validators.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None means a local temporary folder."""
     ledger: Annotated[Source | None, PlainValidator(validators.parse_source)] = None
@@ -119,7 +119,7 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Return the entries. An entry without `history` gets a location below the common `history`, if that is set."""
+        """Return the entries. If a common `history` is set, entries without `history` get a location in it."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:
@@ -149,7 +149,7 @@ class Config(Options):
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
-        """Ids of the workspace and, if set, the mirrored database of a landing zone in OneLake. None for a folder."""
+        """Workspace id and database id (None if not set) of a landing zone in OneLake. None for a folder."""
         if not self.landing_zone.startswith(ONELAKE):
             return None
         workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")

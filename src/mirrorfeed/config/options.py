@@ -76,7 +76,7 @@ class Options(validators.ConfigModel):
     format: Literal["parquet", "delimited"] = "parquet"
     delimited: Delimited = Delimited()
     file_order: Literal["sequence", "modified_time"] = "sequence"
-    """Whether Fabric reads the files of a table in the order of their numbers, or of their modification times."""
+    """Order in which Fabric reads the files of a table: by number, or by modification time."""
     default_row_marker: Literal["insert", "upsert"] = "insert"
     """How Fabric applies rows without a marker."""
 
@@ -157,7 +157,7 @@ def _parse_casts(value: object) -> Pairs:
 
 
 class Entry(Options):
-    """Options of a table or pattern. All columns have their names in the source, except the new names in `rename`."""
+    """Options of a table or pattern. They use the column names of the source. Only `rename` contains new names."""
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     """Columns to publish. None means all columns."""
@@ -166,8 +166,8 @@ class Entry(Options):
     rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
     keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
-    """Key columns. None means the primary key in Unity Catalog. An empty value means that there is no key. The keys of
-    a pattern apply only to matching tables with all these columns. Others have the primary key in Unity Catalog."""
+    """Key columns. None means the primary key in Unity Catalog. An empty value means that there is no key. If a table
+    that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
     """Landing zone of this entry, if it differs from `landing_zone` at the top level."""
 

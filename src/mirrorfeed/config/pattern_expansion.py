@@ -55,7 +55,7 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the result of `expand_patterns`, given the tables in `matches` that match each pattern.
+    """Return the result of `expand_patterns`. `matches` contains the tables that match each pattern.
 
     Configured tables come first, then the tables of each pattern. If several patterns match a table, the first one
     selects it. Raises the same errors as `expand_patterns`.
@@ -127,7 +127,7 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 
 
 def _select(entry: Sources, found: FoundTable) -> Candidate:
-    """Return the candidate for a found table. It has the pattern's options, or no table if the target is invalid."""
+    """Return a candidate for a found table. Its `table` has the pattern's options, or is None for an invalid target."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:

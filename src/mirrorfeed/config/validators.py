@@ -76,7 +76,7 @@ def parse_pattern(value: object, info: ValidationInfo) -> Pattern:
 
 
 def parse_exclude(value: object) -> tuple[tuple[str, ...], ...]:
-    """Return excluded names and patterns as tuples of parts, for comparison with the end of a table's name."""
+    """Split each excluded name or pattern into parts, to compare them with the last parts of a table's name."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {shorten(value)}")
     return tuple(map(_parse_excluded_name, value))
@@ -203,7 +203,7 @@ def parse_hosts(value: object) -> tuple[str, ...]:
 
 
 def _number_validator(unit: str, lowest: int, highest: int) -> PlainValidator:
-    """Return the validator of a number of `unit` from `lowest` to `highest`, or of `never`, which becomes None."""
+    """Return a validator that accepts a number (in `unit`) from `lowest` to `highest`, or `never`, which means None."""
 
     def check(value: object) -> float | None:
         if value is None or value == "never":

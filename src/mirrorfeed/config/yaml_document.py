@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass
 class Document:
-    """Values of a YAML file with their line numbers, and the mistakes that were found without a model."""
+    """Values of a YAML file with their line numbers, and the mistakes that were found before validation by a model."""
 
     path: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -77,13 +77,13 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path of field `loc` of entry `number` in the file, or its top-level path if it is inherited."""
+        """Return the path of field `loc` of entry `number`. For an inherited field, return its top-level path."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
 
     def entry(self, number: int) -> Any:
-        """Return entry `number`, with the options that it inherits from the top level if it is a map of fields."""
+        """Return entry `number` with the options that it inherits from the top level. Unchanged if it is not a map."""
         entry = self.tables[number]
         if not isinstance(entry, dict):
             return entry
@@ -103,7 +103,7 @@ class Document:
         self.unusable.add(place)
 
     def read_value(self, node: Node, place: Place) -> Any:
-        """Return the value of a YAML node, and record its line. For a mistake, add it to `mistakes` and return None.
+        """Return the value of a YAML node, and record its line. For an invalid value, add a mistake and return None.
 
         Raises `ConfigUnreadable` if aliases expand to themselves or to too many values.
         """
@@ -217,9 +217,9 @@ def validate(
 ) -> _M | None:
     """Return `data` as a value of `model`, or None if the data is invalid.
 
-    A message for each invalid field is added to `faults`, by the path of the field in the file. Relative paths start at
-    the folder of `file`. `place` converts the path of a field in `data` to the path in the file. `secret_scope` is the
-    scope of secrets that have only a key.
+    For each invalid field, a message is added to `faults`. The key of the message is the path of the field in the file.
+    Relative paths start at the folder of `file`. `place` converts the path of a field in `data` to the path in the
+    file. `secret_scope` is the scope of secrets that have only a key.
     """
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
