@@ -123,8 +123,8 @@ def post(
 ) -> None:
     """Send an alert to a webhook. `read` returns the value of a secret.
 
-    Raises `ChannelUnavailable` if a later attempt may succeed, `BadProxy` if the proxy setting of the environment is
-    invalid, otherwise `WebhookRefused`.
+    If the alert cannot be sent, raises `BadProxy` for an invalid proxy setting of the environment, `ChannelUnavailable`
+    if a later attempt may succeed, and `WebhookRefused` in all other cases.
     """
     try:
         address = read(webhook.url).strip()
@@ -167,8 +167,8 @@ def send_mail(
 ) -> None:
     """Send an alert by mail. `read` returns the value of a secret.
 
-    Raises `ChannelUnavailable` if a later attempt may succeed, otherwise `MailRefused`, also if the server rejects only
-    some recipients.
+    If the mail cannot be sent to all recipients, raises `ChannelUnavailable` if a later attempt may succeed, and
+    `MailRefused` in all other cases.
     """
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
@@ -221,7 +221,7 @@ def _message(mail: Mail, alert: Alert) -> EmailMessage:
 
 
 def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
-    """Return the password as text and in the two Base64 forms of SMTP logins. Empty without a password."""
+    """Return all forms in which a login sends the password: text and two in Base64. Empty without a password."""
     if not password:
         return ()
     return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))

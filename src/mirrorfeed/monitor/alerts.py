@@ -1,10 +1,10 @@
 """Check all tables, and send alerts about new, lasting and resolved problems.
 
 A channel receives one alert when a problem starts, one per interval while it lasts, and one when it ends. A JSON file
-records the sent alerts. By default it is in the landing zone, where others may write. So it contains only names and
-times, and a recorded alert suppresses the same alert for one interval only. If the file is damaged or has times in the
-future, this is reported, and the file is replaced. The file is written after the alerts are sent, so a failure can send
-an alert twice, but never loses one.
+records the sent alerts. By default, the file is in the landing zone, where other identities may change it. Therefore,
+the file contains only names and times, and suppresses an alert for one interval at most. A file that is damaged or has
+times in the future is reported and replaced. The file is written after the alerts are sent, so after a failure an alert
+can be sent twice, but is never lost.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ def check_alerts(
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
     """Send the alerts that are due, and record them in the alert file at `path`.
 
-    `channels` has the function that sends an alert, by channel. Returns a row for each current problem, each resolved
-    problem that was sent, and each failure of a channel or the file. The next run retries failed channels.
+    `channels` contains the function that sends an alert to each channel. Returns a row for each current problem, for
+    each resolved problem that was sent, and for each failure of a channel or the file. The next run retries failed
+    channels.
     """
     state = _read(store, path, now)
     rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
@@ -201,8 +202,8 @@ def mark_notified(
 ) -> tuple[SentAlert, ...]:
     """Return the alerts with `now` as the time of the last alert to each channel in `notified`.
 
-    `notified` has pairs of a channel and an alert's key. Channels that are not in `channels` are removed, and a
-    resolved problem is removed after all its channels were notified.
+    `notified` has pairs of a channel and an alert's key. Times of channels that are not in `channels` are removed. A
+    resolved problem is removed when its end was sent to all channels that received the problem.
     """
     updated = []
     for alert in alerts:

@@ -126,7 +126,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the result of a check from its facts. Leaves out notes, and problems of paused tables."""
+    """Return the result of a check from its facts. Leaves out findings that are `ok`, and problems of paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

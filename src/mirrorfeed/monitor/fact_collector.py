@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 LARGEST_MEASURED = 64 * 2**20
-"""Maximum bytes of a table to check its text lengths and keys. Both checks read all rows."""
+"""Text lengths and keys are not checked in tables with more bytes, because these checks read all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -75,7 +75,7 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        """Return the facts about each table, in order. They include errors, so none is raised."""
+        """Return the facts about each table, in order. Errors become part of the facts and are not raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in collected:

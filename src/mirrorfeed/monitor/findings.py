@@ -1,7 +1,7 @@
 """Facts, rules and findings, which `status`, `doctor` and alerts share.
 
-Facts are values that were read about a table or the database, and errors of reading them. A rule tests facts. A finding
-is the result of a rule, an error or a check.
+Facts are values that were read about a table or the database, and errors that occurred while they were read. A rule
+tests facts. Rules, errors and checks result in findings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogFacts:
     newest_file_age: float | None = None
     """Seconds since the newest data file was written. None if there is no data file."""
     log_created: datetime | None = None
-    """Creation time of the log. Fabric creates its table later."""
+    """Creation time of the log. The table in Fabric is created later."""
     published: int | None = None
     """Published version of the source. None if nothing is published."""
     unfinished: int = 0
@@ -105,7 +105,7 @@ class TableFacts:
 
     @property
     def is_complete(self) -> bool:
-        """True if log and source were read, and none of the errors may be temporary."""
+        """True if log and source were read, and all errors are permanent."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
@@ -187,7 +187,7 @@ class Rule(Generic[F]):
     """Shell command, SQL statement or instruction. Placeholders: `{table}` (target), `{source}` (SQL), `{zone}`."""
     severity: Severity = Severity.WRONG
     is_safe: bool = False
-    """True if `doctor --fix` can apply the fix, because every run begins with it."""
+    """True if `doctor --fix` can apply the fix. Every run of `publish` also applies it."""
     is_temporary: bool = False
 
     def find(self, facts: F) -> Finding | None:
@@ -251,7 +251,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Call `action`, and return a finding with its text or with the error that it raised."""
+    """Call `action`, and return a finding with the text that it returns or the error that it raises."""
     try:
         return passed(check, action() or "")
     except Exception as error:

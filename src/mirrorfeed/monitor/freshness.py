@@ -50,7 +50,7 @@ class Freshness:
     consumed, last write to the mirror, and last load by the SQL endpoint.
     """
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """Start of the wait for each step that changes wait for."""
+    """Time since which changes wait, by step. A step that no change waits for is missing."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
     """Reason for each step whose time or wait is unknown."""
 
@@ -152,7 +152,7 @@ def freshness_of(
 
 
 def is_consumption_visible(file_numbers: Sequence[int]) -> bool:
-    """Return whether the first file is missing. Fabric removes a file after it has consumed a later file."""
+    """Return whether the first file is missing. If so, Fabric has consumed a later file and removed the first one."""
     return 1 not in file_numbers
 
 

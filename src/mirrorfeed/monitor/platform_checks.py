@@ -40,7 +40,7 @@ _SECONDS = 10.0
 _EVERYBODY = "account users"
 _PRIVILEGES = "privileges in Unity Catalog"
 Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
-"""Privileges by object in Unity Catalog. The key is its type (such as CATALOG or VOLUME) and name."""
+"""Privileges by object in Unity Catalog. The key is the object's type (such as CATALOG or VOLUME) and name."""
 _ROWS = 3
 _OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
@@ -225,7 +225,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Yield findings about `observe` and `inputFiles`, for files that Spark writes to the staging area."""
+    """Yield findings: whether Spark's `observe` and `inputFiles` work for files in the staging area."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:
@@ -249,7 +249,7 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
 def check_mount(check: str, volume: str) -> Finding:
     """Return a finding with the file operations that the mount of a volume does not support.
 
-    This is not a problem, because mirrorfeed only reads through the mount.
+    Missing operations are not a problem, because mirrorfeed only reads through the mount.
     """
     if not os.path.isdir(volume):
         return not_checked(check, "it is not mounted here, so mirrorfeed uses the Files API")

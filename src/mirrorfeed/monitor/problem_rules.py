@@ -1,7 +1,7 @@
 """Rules that find problems in the facts about tables and the mirrored database.
 
-Errors of collecting facts are findings with their own text. Rules find problems for which there is no error. If facts
-could not be read, their rules return no finding.
+An error that occurred while facts were read becomes a finding without a rule. Rules find the other problems. A rule
+returns no finding if its facts could not be read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _too_long_in_old_table(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return two rules for a retention: shorter than the current lag, and too short if one run fails.
+    """Return two rules: the retention is shorter than the current lag, or is too short if one run fails.
 
     `fact` is the field of `SourceFacts`, `option` the table property, and `days` the value that the fix sets.
     """
@@ -113,7 +113,7 @@ def _falls_behind(facts: TableFacts) -> Values | None:
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
     """Return a test: whether a table still has `status` in Fabric long after its newest file was written.
 
-    None means that Fabric does not have the table.
+    If `status` is None, the test is whether Fabric still does not have the table.
     """
 
     def test(facts: TableFacts) -> Values | None:

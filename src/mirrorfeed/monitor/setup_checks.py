@@ -159,7 +159,7 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 def check_staging_area(
     spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
 ) -> tuple[Finding, StagingArea | None]:
-    """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite them.
+    """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite the files.
 
     Also returns the staging area, or None if it is missing or cannot be used.
     """

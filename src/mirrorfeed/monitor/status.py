@@ -88,7 +88,7 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return, in words, how long changes have waited for a step, or how long ago it was. None if unknown."""
+        """Return as text how long changes have waited for a step, or else the time since the step. None if unknown."""
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)
@@ -142,8 +142,8 @@ def read_status(
     """Return the status of all tables or only of `names` (most urgent first), notes and a summary.
 
     With `behind`, tables that are `up to date` or `compared` are left out. With `fabric`, also reads the status in
-    Fabric, and refreshes the SQL endpoint. `mirror` is a folder with copies of the mirrored tables, which replace those
-    in Fabric. An error of a table is in its row.
+    Fabric, and refreshes the SQL endpoint. If `mirror` is set, mirrors are read from this folder and not from Fabric.
+    The row of a table that fails has an `error`.
     """
     progress.info("Reading the newest versions")
     collector = Collector(config, spark, syncs=ENDPOINT_NOT_READ if mirror else None, mirror=mirror)
@@ -163,9 +163,9 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note that counts the tables from which Fabric may not have consumed any file. Empty if there are none.
+    """Return a note with the number of tables from which Fabric may have consumed no file. Empty if there are none.
 
-    Counts only tables that the output does not list.
+    Tables with a row in the output are not counted, because the row shows this.
     """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
