@@ -181,7 +181,7 @@ def _delete_table(checked: CheckedTable) -> None:
         (_gap, ["Gap"]),
         (_recreated, ["SourceRecreated"]),
         pytest.param(_another_file, ["FileNumberConflict"], marks=pytest.mark.slow),
-        (_lost, ["FilesLost"]),
+        pytest.param(_lost, ["FilesLost"], marks=pytest.mark.slow),
         (_delete_all_files, ["LastFileMissing"]),
         (_no_bytes, ["EMPTY_FILE"]),
         pytest.param(_unreadable, ["DamagedFile"], marks=pytest.mark.slow),

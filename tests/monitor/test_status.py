@@ -1,4 +1,4 @@
-"""The status of tables. It changes nothing."""
+"""The status of tables, and the next decision for each. Neither changes anything."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import read_status, status_of, summary_of, unknown_consumption
+from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.errors import FeedOff, SourceRecreated
 from mirrorfeed.storage.errors import NotThere
 from tests.delta import DeltaTable
 from tests.publish.conftest import everything, never
@@ -30,7 +31,11 @@ from tests.publish.conftest import everything, never
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
-def test_status_has_a_row_per_table(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:
+def test_status_and_dry_run_have_a_row_per_table_and_change_nothing(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    DeltaTable(spark, tmp_path / "switched_off", feed=False)
+    with_stopped = configured("new", "behind", "done", "switched_off", "nowhere")
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
     config = configured("new", "behind", "done", "nowhere")
     publish_tables(RunContext(spark, config, sleep=never), ["behind", "done"])
@@ -47,6 +52,14 @@ def test_status_has_a_row_per_table(spark: SparkSession, tmp_path: Path, configu
     assert done.freshness
     assert Step.CONSUMED not in done.freshness.times
     assert str(nowhere.error).startswith(f"There is no Delta table at {tmp_path}/nowhere")
+    decisions = plan_next_steps(spark, with_stopped)
+    assert [(row.table, row.next) for row in decisions[:3]] == [
+        ("new", "snapshot at version 0"),
+        ("behind", "versions 1 to 2"),
+        ("done", "nothing new, version 0 is published"),
+    ]
+    assert isinstance(decisions[3].error, FeedOff)
+    assert "There is no Delta table at" in str(decisions[4].error)
     assert everything(tmp_path) == before
 
 
