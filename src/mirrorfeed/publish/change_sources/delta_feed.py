@@ -152,8 +152,8 @@ class DeltaFeed:
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
         """Return the estimated bytes of all data files of a snapshot, and the estimated rows per file.
 
-        The bytes are None if unknown. The rows per file are also None if one file is enough. With a selection, both are
-        estimated from a sample of the rows, otherwise from the size of the source's files.
+        The bytes are None if unknown. The rows per file are also None if the whole source fits in one file. Estimates
+        from the size of the source's files or, with a selection of a larger source, from a sample of the rows.
         """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:

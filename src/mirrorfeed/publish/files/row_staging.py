@@ -48,7 +48,8 @@ MAX_DRIVER_KEYS = 2**23
 _WIDE_ROW_BYTES = 4096
 """If the text and binary values of any row exceed this total size in bytes, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
-"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`. No source has this name: the change data feed reserves it."""
+"""Helper column: true if a row exceeds `_WIDE_ROW_BYTES`.
+No published table has this column, because the change data feed reserves the name."""
 _SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
 """Text that identifies Spark's error for a result that is too large, because this error has no error condition."""
