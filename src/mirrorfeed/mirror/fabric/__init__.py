@@ -37,7 +37,7 @@ _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
 _PLATFORM = ".platform"
-"""File of a definition with the name and type of the item. Requests omit it: only another API can change it."""
+"""Part of a definition with the item's name and type. Not sent in requests, because only another API can change it."""
 
 
 class _Status(Response):
@@ -149,7 +149,7 @@ class MirroredDatabase:
     ) -> None:
         """Wait until the status of mirroring is in `goals`. Call `on_status` with each new status.
 
-        Sends the POST request `verb`, such as `startMirroring`, once the status is in `ready`. Raises `NotReached` if
+        Sends one POST request `verb`, such as `startMirroring`, when the status is in `ready`. Raises `NotReached` if
         the status is not in `goals` after `seconds`.
         """
         is_sent, reported = False, ""
@@ -186,7 +186,10 @@ class MirroredDatabase:
                 raise errors.NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
-        """Refresh the SQL endpoint, which uses capacity. Return the result for each table. Raises `NoSqlEndpoint`."""
+        """Refresh the SQL endpoint, and return the result for each table. A refresh uses Fabric capacity.
+
+        Raises `NoSqlEndpoint` if the database has no SQL endpoint.
+        """
         endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
         if not endpoint:
             raise errors.NoSqlEndpoint(item=str(self.item))
@@ -219,8 +222,8 @@ class MirroredDatabase:
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
         """Change the settings that differ from the configuration. Return all settings that differed.
 
-        If a returned setting has `changes` False, it was not changed, because mirroring is not stopped. `confirm`
-        receives one text per setting before the change, and can raise an error to prevent the change. Raises
+        Returned settings whose `changes` is False were not changed, because mirroring is not stopped. Before a change,
+        `confirm` receives one text for each setting that differs. It can raise an error to prevent the change. Raises
         `NotApplied` if Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
@@ -257,7 +260,7 @@ def create(
 ) -> tuple[str, bool]:
     """Create an open mirrored database unless it exists. Return its id, and True if this call created it.
 
-    Compares names without case. `options` are the settings of a new database. Raises `OtherMirror` if a database of
+    Names are case-insensitive. `options` are the settings of a new database. Raises `OtherMirror` if a database of
     this name mirrors another source, `NameTaken` if another item has the name, and `NotListed` if Fabric does not list
     the new database after `seconds`.
     """

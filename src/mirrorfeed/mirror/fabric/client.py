@@ -34,15 +34,16 @@ AUDIENCE = "https://api.fabric.microsoft.com"
 _POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 _MAX_SHOWN, _MAX_SEARCHED = 300, 2000
-"""Maximum characters of an error text to show, and to search for secrets before the text is shortened."""
+"""An error text is cut to `_MAX_SEARCHED` characters, then secrets are removed, then it is cut to `_MAX_SHOWN`."""
 
 
 @dataclass
 class FabricClient:
     """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a change twice.
 
-    In all methods, `action` describes the request in errors, such as "read the status", and `path` is below the
-    workspace of `item`. A failed request raises the error of `error_for`, or `FabricUnavailable` without a response.
+    In all methods, `action` describes the request in errors, such as "read the status". `path` is relative to the
+    workspace of `item`. A failed request raises the error of `error_for`, or `FabricUnavailable` if Fabric does not
+    respond.
     """
 
     credential: TokenCredential
@@ -55,7 +56,7 @@ class FabricClient:
     def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
 
-        Raises `OperationFailed` if it fails, and `FabricUnavailable` if it is not finished after 10 minutes.
+        Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
         """
         response = self._send(action, item, "POST", self._address(item, path), body)
         if response.status_code == 202:
@@ -92,7 +93,7 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[bool]:
-        """Yield before each attempt, with waits in between: False within `seconds`, then True for the last attempt."""
+        """Yield once per attempt, with pauses: False until `seconds` have passed, then True for one last attempt."""
         deadline = self.clock() + seconds
         while self.clock() < deadline:
             yield False
@@ -103,10 +104,10 @@ class FabricClient:
         return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
 
     def _wait_for_operation(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
-        """Wait for the operation that `accepted` started. Return its id, or an empty string without an operation.
+        """Wait for the operation that `accepted` started. Return its id, or an empty string if `accepted` has no id.
 
-        Raises `OperationFailed` or, after 10 minutes, `FabricUnavailable`. Ignores the address in the response, because
-        another host must not receive the token.
+        Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
+        Ignores the address in the response, because another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
@@ -151,7 +152,7 @@ class FabricClient:
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object in a response. A list becomes its property `value`, other content an empty object."""
+    """Return the JSON object in a response. Returns a list as `{"value": list}`, and any other content as `{}`."""
     try:
         content = parse_json(response.body())
     except ValueError:
@@ -210,7 +211,7 @@ class ErrorResponse:
 
 
 def parse_error(status: int, retry_after: str, body: Any) -> ErrorResponse:
-    """Return the error in a failed response, without secrets, from status, `Retry-After` header and JSON value."""
+    """Return an error response, built from its status, `Retry-After` header and JSON body. Removes secrets."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)

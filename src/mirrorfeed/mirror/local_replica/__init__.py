@@ -188,8 +188,8 @@ class TableCycle:
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
     """Check that a file can be applied to a table with these `keys`. Raises `FileRefused` otherwise.
 
-    The file must have all key columns. Updates, deletes and upserts need keys, and a type for each key column. The
-    first rows of a table need one column with a type.
+    The file must have all key columns. For updates, deletes and upserts, the table must have keys, and each key column
+    must have a type. The first rows of a table must have at least one column with a type.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:

@@ -43,8 +43,8 @@ class FileRows:
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
     """Return the rows and row markers of a file. The extension of `name` selects its format.
 
-    Errors show `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file breaks
-    another rule of lint.
+    Errors show `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file violates a
+    lint rule.
     """
     is_text = not name.endswith(".parquet")
     try:
@@ -94,7 +94,7 @@ def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> 
 
 
 def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return the rows without the row marker column, and the row markers, or None if there is no such column.
+    """Return the rows without the row marker column, and the row markers. The markers are None without this column.
 
     Raises `FileRefused` if the row marker is neither the first nor the last column, or has an invalid type or value.
     """
@@ -168,8 +168,8 @@ def without_untyped(schema: pa.Schema) -> pa.Schema:
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
     """Return the columns of a file that its table does not have, as nullable columns.
 
-    Raises `TypeChanged` if the types of a column differ. Raises `FileRefused` if a column that is not nullable is
-    missing, or if the name of a new column differs only in case from another, which Delta does not support.
+    Raises `TypeChanged` if a column has different types in table and file. Raises `FileRefused` if the file lacks a
+    column that is not nullable, or if two column names differ only in case, which Delta does not support.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))

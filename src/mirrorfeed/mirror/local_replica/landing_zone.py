@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _RETENTION = timedelta(days=7)
 """Time after which an applied file is deleted."""
 _PROCESSED_TIMES = "_replica/processed.json"
-"""File with the times of `delete_processed`, in the Delta table's folder. Delta ignores names that start with `_`."""
+"""File for times of `delete_processed`, in the folder of the Delta table. Delta ignores names that start with `_`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,8 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
 def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
     """Delete applied files from their subfolders, seven days after this function first found them there.
 
-    Stores the times of files in the folder of the Delta table `mirror`, because a rename does not change modification
-    times. `now` is the current time.
+    The time at which each file was first found is stored with the Delta table `mirror`. The modification time of the
+    file is of no use, because a rename does not change it. `now` is the current time.
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()

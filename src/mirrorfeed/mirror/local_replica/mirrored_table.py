@@ -1,7 +1,7 @@
 """Write a mirrored Delta table: apply each data file and record the file in the same commit.
 
-An application transaction in the commit records the file, so after a crash the file is either applied and recorded, or
-neither. The table's properties contain the path of its folder in the landing zone.
+The commit records the file in an application transaction. So even after a crash, a file is recorded if and only if it
+is applied. The table's properties contain the path of its folder in the landing zone.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Change:
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
     """Return the change of a table that results from applying the `rows` of a file one by one.
 
-    `present` has the key columns of all rows of the table, with the types of the file. `markers` has the row marker of
-    each row of the file. A row with NULL in its key matches no other row.
+    `present` has the key columns of the whole table, converted to the column types of the file. `markers` has one row
+    marker for each of `rows`. A row with NULL in its key matches no other row.
     """
     count = rows.num_rows
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]

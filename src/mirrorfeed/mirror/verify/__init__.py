@@ -57,7 +57,10 @@ def version_gone_errors(
 
 
 def mirrors_folder(config: Config, mirror: str | None) -> str:
-    """Return `mirror`, or else the folder of the mirrored tables in OneLake. Raises `MirrorNotNamed` without either."""
+    """Return `mirror` or, if it is not set, the folder of the mirrored tables in OneLake.
+
+    Raises `MirrorNotNamed` if `mirror` is not set and `landing_zone` is not in a mirrored database.
+    """
     if mirror:
         return mirror
     workspace, database = config.onelake or (None, None)
@@ -151,9 +154,11 @@ def compare(
 ) -> Comparison:
     """Return the comparison of a source at a version with its mirror, by key if there are keys.
 
-    Set `as_text` if the published files are text. With `has_no_versions`, reads the source in its current state. Raises
-    `ArchivedFilesNeeded`, `VersionGone`, `MirrorMissing`, `MirrorUnreadable`, `MirrorColumns`, or `BadCondition` for
-    the condition in `selection`.
+    Set `as_text` if the published files are text. With `has_no_versions`, reads the source in its current state.
+
+    Raises `VersionGone` if the version can no longer be read, `ArchivedFilesNeeded` if it needs archived files that are
+    not restored, `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read,
+    `MirrorColumns` if its columns do not match, and `BadCondition` if Spark cannot apply the condition in `selection`.
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
@@ -173,7 +178,7 @@ def find_differing_keys(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """Return the keys whose rows differ. With `where`, return all keys with a row in source or mirror that matches it.
+    """Return the keys of rows that differ or, with `where`, of all rows in source or mirror that match this condition.
 
     The columns are those of `row_comparison.differing_keys`. Raises `ConditionUnreadable` if Spark cannot apply
     `where`, and the errors of `compare`, except `VersionGone`.

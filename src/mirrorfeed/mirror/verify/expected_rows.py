@@ -114,10 +114,10 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 
 
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return two expressions of one type for a key column: one for the source, and one for the mirror.
+    """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    The type is that of a mirror published as Parquet. `mirror_type` is the type of the column in the mirror. Text in
-    the mirror that cannot be parsed becomes NULL. `field` is not nested.
+    Both have the type that the column has in a mirror published as Parquet. `mirror_type` is its type in this mirror.
+    Text in the mirror that cannot be parsed becomes NULL. `field` must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     source = _plain(value, field.dataType)
@@ -149,7 +149,7 @@ def _parsed(text: Column, type_: T.DataType) -> Column:
 
 
 def _json_type(type_: T.DataType) -> Any:
-    """Return the type to parse a value of type `type_` from the JSON text in a mirror. All keys of maps are text."""
+    """Return the type with which Spark parses the JSON text of a value of type `type_`. All map keys are text."""
     if isinstance(type_, T.StructType):
         return T.StructType([T.StructField(field.name, _json_type(field.dataType)) for field in type_])
     if isinstance(type_, T.ArrayType):
@@ -188,7 +188,7 @@ def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: T.DataType) -> Column:
-    """Return a source value, which is not nested, with the type that it has in a mirror and without collation."""
+    """Return a source value with its type in a mirror. Text has no collation. The value must not be nested."""
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, T.StringType):  # compare bytes, independent of the collation

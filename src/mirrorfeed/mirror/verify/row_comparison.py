@@ -52,7 +52,7 @@ class Comparison:
     source_rows: int
     mirror_rows: int
     differing: int
-    """Number of keys that differ, or of distinct rows of a table without keys."""
+    """Number of keys that differ. For a table without keys, number of distinct rows that differ."""
     first: tuple[Difference, ...] = ()
     """First differences, sorted by the text of the key."""
     has_no_versions: bool = False
@@ -111,7 +111,7 @@ def differing_keys(
     *,
     as_text: bool = False,
 ) -> DataFrame:
-    """Return the keys whose rows differ. With `where`, return all keys with a row in source or mirror that matches it.
+    """Return the keys of rows that differ or, with `where`, of all rows in source or mirror that match this condition.
 
     Each key column has the type that a mirror should have, and NULL for text in the mirror that cannot be parsed. The
     other columns are `IN_SOURCE` and `IN_MIRROR`. Parameters and errors are those of `compare_rows`.
@@ -163,9 +163,10 @@ def _both_sides(
 def _compare_by_key(
     rows: DataFrame, keys: Sequence[str], extra: Mapping[str, Column] = MappingProxyType({})
 ) -> DataFrame:
-    """Return one row for each key, with its numbers of rows and one row each from source and mirror.
+    """Return one result row for each key: two row counts, a source row in `__s__`, and a mirror row in `__m__`.
 
-    `__differs__` is true if the rows differ. `extra` has aggregates to add as columns, by column name.
+    `__differs__` is false only if source and mirror have one row each, and these are equal. `extra` has aggregates to
+    add as columns, by column name.
     """
     grouped = rows.groupBy(*(_row_field(key) for key in keys)).agg(
         *_counts(),
