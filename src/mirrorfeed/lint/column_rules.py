@@ -234,8 +234,8 @@ def _check_changes(
 ) -> Iterator[Finding]:
     """Yield findings for columns that differ from SchemaDefinition or from earlier files.
 
-    `known` has the declared and earlier columns, by name without case. This function updates `known`, so that a change
-    is reported only once. A missing column that is not nullable is reported for every file.
+    `known` has the declared columns and the columns of earlier files, by case-folded name. This function updates
+    `known`, so that a change is reported only once. A missing column that is not nullable is reported for every file.
     """
     current, is_first_file = dict[str, Column](), not known
     for column in columns:

@@ -1,8 +1,8 @@
 """Decompress delimited text, and split it into rows of values. Also the lint rules for text files (MF6xx).
 
-In a quoted value, the escape character escapes itself and the quote. If both are the same character, quotes are
-doubled. In a value without quotes, it escapes separators, line breaks, the quote and itself. Before other characters,
-it is an ordinary character.
+In a quoted value, the escape character escapes the quote and itself. If the quote is also the escape character, quotes
+in the value are doubled. In a value without quotes, an escape character that is not the quote escapes separators, line
+breaks, the quote and itself. In all other places, the escape character is an ordinary character.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 """Bytes to read at once."""
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum ratio of decompressed to compressed bytes. An instruction of two bytes repeats at most 64 bytes."""
+"""Maximum ratio of decompressed to compressed bytes. A copy instruction has at least 2 bytes and yields at most 64."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -96,10 +96,10 @@ class UnreadableText(OSError):
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Return the decompressed content of a text file in pieces. Its first bytes show the compression.
+    """Return the decompressed content of a text file in pieces. The first bytes of the file show the compression.
 
-    Hadoop's Snappy has no such bytes, so the suffix `.snappy` of `name` selects it. Raises `UnreadableText` for a
-    truncated file or an unsupported compression, and another `OSError` for a damaged file.
+    Hadoop's Snappy format has no such bytes, so the name of the file must end in `.snappy`. Raises `UnreadableText` for
+    a truncated file or an unsupported compression, and another `OSError` for a damaged file.
     """
     head = file.read(len(_FRAMED))
     file.seek(0)
@@ -224,8 +224,8 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
 def _read_more(source: Iterator[str], count: int) -> str:
     """Return more than `count` characters of `source`, or all that remain.
 
-    `split` reads as many characters as its unfinished row has, so that no long row is split again for each piece of
-    text.
+    `split` passes the length of its unfinished row as `count`. With less new text, it would split the start of a long
+    row again and again.
     """
     parts: list[str] = []
     length = 0
@@ -276,9 +276,10 @@ class _Splitter:
         return values, at, False
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
-        """Return the reason why the value at `at` has no end, or None if the end may follow after `text`.
+        """Return the reason why the value at index `at` has no end, or None if the end may follow after `text`.
 
-        The value is in the row that starts at `row` and has the number `number`. `ended` is True if no text follows.
+        `row` is the index at which the row of the value starts, and `number` is the row number. `ended` is True if no
+        text follows.
         """
         if len(text) - row > MAX_ROW_LENGTH:
             return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")

@@ -30,7 +30,7 @@ _NO_KEY = bytes(_DIGEST)
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
     """Return the keys and row markers as bytes, with each row in the format `KEY_ROW`.
 
-    `markers` is None without a row marker.
+    `markers` is None if the file has no row markers.
     """
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)

@@ -92,7 +92,7 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether a column chunk, or all chunks together, exceed the data of a file of `size` bytes."""
+    """Return whether one column chunk ends after the data of a file of `size` bytes, or all together are larger."""
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)

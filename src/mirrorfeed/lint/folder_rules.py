@@ -139,7 +139,7 @@ _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", r
 
 
 def find_tables(root: Folder) -> list[Folder]:
-    """Return the folders of all tables, also in a schema folder whose name does not end in `.schema`."""
+    """Return the folders of all tables, including tables in schema folders whose name does not end in `.schema`."""
     return [table for folder in root.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
@@ -178,7 +178,8 @@ def _has_suffix(name: str) -> bool:
 def _is_schema(folder: Folder) -> bool:
     """Return whether a folder is a schema folder.
 
-    Its name ends in `.schema`, or it contains a subfolder with `_metadata.json` and no files.
+    The name of a schema folder ends in `.schema`. A folder without files is also a schema folder if a subfolder has
+    `_metadata.json`.
     """
     has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
     return _has_suffix(folder.path) or has_tables

@@ -29,7 +29,7 @@ from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.specification import ReadFailure
 
 _SECONDS = 60.0
-"""Time limit for an empty file. The time in which the child waits for bytes does not count."""
+"""Time limit in seconds, without the part that depends on the file's size. Waiting for bytes does not count."""
 _BYTES_PER_SECOND = 10 << 20
 """Minimum speed of the child. The time limit grows by the file's size divided by this speed."""
 _KEY_BYTES_PER_SECOND = 1 << 20

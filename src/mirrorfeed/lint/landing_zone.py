@@ -45,7 +45,7 @@ class Contents:
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """Row number, from 1, of the first text that is not valid UTF-8, by column of a Parquet file."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows with NULL, except deletes, by Parquet column that is not nullable in the first file."""
+    """Number of NULLs, by Parquet column that is not nullable in the table's first file. Deletes do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class DataFile:
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """Result of reading the file. None if it is empty, is not named like a data file, or was consumed meanwhile."""
+    """Result of reading the file. None if it is empty, has no data file name, or was consumed before it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """File names in a second listing, after the log was read and before `processed`. Empty if no record is readable."""
+    """File names in a second listing, made between reading `log` and `processed`. Empty if no record is readable."""
     processed: Mapping[str, str] = field(default_factory=dict)
     """Files that Fabric has consumed: name of the subfolder, by file name."""
     scratch: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Maximum bytes of data files up to which a table is always checked for duplicate keys."""
+"""Bytes of data files up to which a table is checked for duplicate keys by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Report:
 def lint(store: Store, check_keys: bool = False) -> Report:
     """Check all tables of a landing zone and return a report with all findings.
 
-    Searches for duplicate keys in tables with at most `MAX_BYTES_BY_DEFAULT` of data files, or in all tables with
-    `check_keys`. Holds the listing and counts of only one table in memory. Raises `ReaderNotStarted` if the process
-    that reads Parquet files cannot start.
+    Searches for duplicate keys in tables with at most `MAX_BYTES_BY_DEFAULT` of data files. If `check_keys` is set,
+    searches in all tables. Holds the listing and counts of only one table in memory. Raises `ReaderNotStarted` if the
+    process that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
     partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
@@ -95,8 +95,8 @@ def lint(store: Store, check_keys: bool = False) -> Report:
 def check_root(root: Folder, partner_events: bytes | None = None, scratch: Iterable[str] = ()) -> list[Finding]:
     """Return the findings for folder names, misplaced files, `_partnerEvents.json` and the root's `_scratchPad`.
 
-    `partner_events` is the content of `_partnerEvents.json`, or None without this file. `scratch` has the names of the
-    files in `_scratchPad`.
+    `partner_events` is the content of `_partnerEvents.json`, or None if the file is missing. `scratch` has the names of
+    the files in `_scratchPad`.
     """
     staged = [folder_rules.IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
     return [*folder_rules.check_partner_events(partner_events), *staged, *folder_rules.check_folders(root)]
@@ -225,9 +225,9 @@ def _read_log(store: Store, folder: str) -> Log:
 
 
 def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | None]:
-    """Return the newest record of the log in `folder`, or the finding if it cannot be read.
+    """Return the newest record of the log in `folder`, or the finding if the record cannot be read.
 
-    Both are None without records.
+    Returns (None, None) if the log has no records.
     """
     numbers = [number for name in _names(store, folder) if (number := record_number(name))]
     path = f"{folder}/{record_name(max(numbers, default=0))}"

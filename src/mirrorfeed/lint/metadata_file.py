@@ -1,8 +1,8 @@
 """Read the settings in `_metadata.json` of any publisher, and the lint rules for this file.
 
-An invalid value does not stop the check of data files. If it can mean only one thing, such as the text "true", the
-setting has this meaning, otherwise its default. Lint reports all invalid values. The local replica refuses the file
-only if the meaning of a value is not clear.
+An invalid value does not stop the check of data files. If the value can mean only one thing, such as the text "true",
+the setting has this meaning. Otherwise, the setting has its default. Lint reports all invalid values. The local replica
+refuses the file only if the meaning of a value is not clear.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ class _Reader:
     ) -> Any:
         """Return the value of a property, or `default` if the property is missing, null or invalid.
 
-        Reports an invalid value with `rule`; the finding shows the sentence `allowed`. If `meanings` has the value in
-        lower case, returns the meaning instead of `default`.
+        Reports an invalid value with `rule`. The finding shows the sentence `allowed`. `meanings` maps invalid values,
+        in lower case, to the values to return instead of `default`.
         """
         value = properties.get(name, default)
         if name not in properties or is_valid(value):
@@ -299,8 +299,8 @@ class _Reader:
     def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
         """Return the value of an option, or the first of the allowed `values` if the option is missing or invalid.
 
-        Reports an invalid value. Some publishers write a line break or a tab as a backslash and a letter. The character
-        is then returned, and the deviation is reported.
+        Reports an invalid value. Some publishers write a line break or a tab as a backslash and a letter. This is also
+        reported, but the line break or tab is returned.
         """
         meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
         allowed = f"Allowed are {', '.join(map(json.dumps, values))}."

@@ -77,7 +77,7 @@ class Settings:
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
     declared: tuple[Column, ...] | None = None
-    """Columns of SchemaDefinition, also the row marker if declared. None if SchemaDefinition is missing or invalid."""
+    """Columns of SchemaDefinition, including a declared row marker. None if SchemaDefinition is missing or invalid."""
 
 
 class _DuplicateProperty(ValueError):
