@@ -1,6 +1,6 @@
-"""The protocol `Store` for file storage, and a cache of one value per process, such as a connection.
+"""The protocol `Store` for file storage, and a per-process cache, for example for connections.
 
-Every store is tested against the docstrings of the methods of `Store`.
+The tests check every store against the docstrings in `Store`.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Store(Protocol):
     def read(self, path: str) -> bytes:
         """Return the content of a file.
 
-        Raises `NotThere`, or `UnreadableFile` if the path is not a regular file or the file is larger than
-        `READ_LIMIT`.
+        Raises `NotThere` if the file does not exist, and `UnreadableFile` if the path is not a regular file or the file
+        is larger than `READ_LIMIT`.
         """
         ...
 
     def open_read(self, path: str) -> BinaryIO:
-        """Return a seekable reader of a file. Raises `NotThere`, or `UnreadableFile` if it is not a regular file."""
+        """Return a seekable reader of a file of any size. Raises `NotThere` and `UnreadableFile`, as `read` does."""
         ...
 
     def create(self, path: str, data: bytes) -> str | None:
@@ -81,9 +81,10 @@ class Store(Protocol):
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         """Create a file, or replace its content in one step. Readers never find the file missing or incomplete.
 
-        With an `etag` from a listing, replace the file only if it still has this ETag. Raises `AlreadyThere` for
-        another ETag, and `NotThere` or `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore`
-        check the ETag just before they replace the file, so two concurrent writers can both succeed.
+        With an `etag` from a listing, replace the file only if it still has this ETag. Raises `AlreadyThere` if
+        the ETag differs. If the file does not exist, raises `NotThere` or `StoreUnavailable`, depending on the store.
+        `FolderStore` and `VolumeStore` check the ETag just before they replace the file, so two concurrent writers can
+        both succeed.
         """
         ...
 
@@ -91,12 +92,13 @@ class Store(Protocol):
         """Return a writer of a new file. The writer uses little memory, and the file is complete after `close`.
 
         `path` must be a name that no request used before, because a failed request may still take effect: see
-        `open_new`. Only a rejected login is retried. Any other failure raises `AlreadyThere` or `StoreUnavailable`.
+        `open_new`. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and
+        `StoreUnavailable` if the storage fails temporarily.
         """
         ...
 
     def rename(self, path: str, new_path: str) -> None:
-        """Rename a file, also into another folder. Raises `NotThere`, or `AlreadyThere` if `new_path` exists.
+        """Rename or move a file. Raises `NotThere` if it does not exist, and `AlreadyThere` if `new_path` exists.
 
         Atomic except on volumes, where a file may have both names until the next listing of its folder.
         """

@@ -2,7 +2,7 @@
 
 Only one publisher at a time can use a volume, because the Files API cannot rename: `rename` copies the file and then
 deletes the original. The API creates a file completely or not at all, inside and outside Databricks. The store does not
-use the mount below `/Volumes`, because the mount cannot create a file only if it is absent.
+use the mount below `/Volumes`, because the mount has no call that creates a file and fails if the file exists.
 """
 
 from __future__ import annotations

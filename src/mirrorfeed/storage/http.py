@@ -28,15 +28,15 @@ _log = logging.getLogger(__name__)
 API_VERSION = "2023-11-03"
 """Version of the Azure storage API. Versions before 2023-08-03 delete only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
-"""Matches a message of the Azure libraries that starts with a Python object. The group is the cause after it."""
+"""Matches a message of the Azure libraries that starts with a Python object. The group has the cause that follows."""
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries temporary failures within `limits`, also of writes. A request whose `retry_total` is 0 is never retried.
+    """Retries reads and writes that fail temporarily, within `limits`. Never retries a request with `retry_total` 0.
 
-    Retrying writes is safe, because every caller reads the storage again after a write. The policies of the Azure
-    libraries ignore `Retry-After` or status 429, limit attempts instead of time, or do not retry a POST that may have
-    been processed.
+    Retrying writes is safe, because every caller reads the storage again after a write. This class replaces the
+    policies of the Azure libraries, because these ignore `Retry-After` or status 429, limit attempts instead of time,
+    or do not retry a POST that may have been processed.
     """
 
     def __init__(self, limits: RetryLimits) -> None:
@@ -137,10 +137,11 @@ class HttpClient:
         unavailable: Callable[[str], Exception],
         is_retryable: Callable[[HttpResponse], bool] = _is_retryable,
     ) -> HttpResponse:
-        """Send a request and return the response, also if its status is an error. A `body` is sent as JSON.
+        """Send a request and return the response, even if its status is an error. A `body` is sent as JSON.
 
         `is_retryable` returns whether to repeat the request after a response. If there is no response, raises the error
-        that `unavailable` creates from the reason. Raises `LoginUnavailable` or `CredentialRefused` if the login fails.
+        that `unavailable` creates from the reason. Raises `CredentialRefused` if the login is refused, and
+        `LoginUnavailable` if the login fails temporarily.
         """
         request = HttpRequest(method, address)
         if body is not None:

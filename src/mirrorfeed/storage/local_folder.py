@@ -52,7 +52,8 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 def resolve(action: str, root: str, path: str) -> Path:
     """Return the full path of `path` below `root`.
 
-    Raises `PathOutside`, or `SymbolicLink` if a part below the root is a link. The errors show the verb `action`.
+    Raises `PathOutside` if `path` is not valid. Raises `SymbolicLink`, whose message has the verb `action`, if a part
+    of `path` is a link.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -287,7 +288,7 @@ def flush_to_disk(handle: int) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete unfinished files and folders of killed processes in a folder. Ignores errors."""
+    """Delete the unfinished files and folders that killed processes left in `folder`. Ignores errors."""
     with suppress(OSError):
         for item in list(os.scandir(folder)):
             if not _LEFTOVER.fullmatch(item.name):
@@ -302,7 +303,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
-    """Give a file its final name. Raises `FileExistsError` if the name exists. Atomic if there are hard links."""
+    """Rename a file. Raises `FileExistsError` if `target` exists. Atomic if the file system supports hard links."""
     try:
         os.link(unfinished, target)
     except OSError as error:
@@ -317,7 +318,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _creation_time(path: str) -> int:
-    """Return the creation time of a folder in nanoseconds, or 0 if unknown. ETags need it: inodes are reused."""
+    """Return a folder's creation time in nanoseconds, or 0 if unknown. ETags need it, because inodes are reused."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

@@ -184,9 +184,10 @@ class OneLakeStore:
                 raise
 
     def _expect_landing_zone(self) -> None:
-        """Check that the landing zone exists, because wrong ids would look like tables that were never published.
+        """Check that the landing zone exists. Without this check, wrong ids would make all tables look unpublished.
 
-        Raises `WorkspaceMissing`, `DatabaseMissing` or `NotAnOpenMirror`. A successful check is not repeated.
+        Raises `WorkspaceMissing` or `DatabaseMissing` if OneLake does not find the workspace or the item, and
+        `NotAnOpenMirror` if the item has no landing zone. A successful check is not repeated.
         """
         clients = self._clients
         if clients.landing_zone_exists:

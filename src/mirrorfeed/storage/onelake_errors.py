@@ -158,7 +158,7 @@ def is_paused(code: str, message: str) -> bool:
 
 
 def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
-    """Return the error to raise for an error response. Its message shows the verb `action` and `address`.
+    """Return the error to raise for `response`. The verb `action` and `address` are for the message of the error.
 
     `new_address` is the address that the request would have created, or None.
     """

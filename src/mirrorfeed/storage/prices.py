@@ -84,5 +84,8 @@ class Prices(_Model):
 
 
 def load_prices(prices: str | Prices | None, default: Prices | None) -> Prices | None:
-    """Return `prices`, read from a file if it is a path, or `default` if `prices` is None. Raises `InvalidPrices`."""
+    """Return `prices`, or `default` if `prices` is None. If `prices` is a path, read the prices from this file.
+
+    Raises `InvalidPrices` if the file cannot be read or is not valid.
+    """
     return Prices.load(prices) if isinstance(prices, str) else prices or default

@@ -25,7 +25,7 @@ class RetryLimits:
     """Limits of retries. Stores contain their limits, so that executors use the same limits."""
 
     seconds: float = 120.0
-    """Seconds after the first attempt in which another attempt may start."""
+    """Time limit in seconds, from the first attempt. No attempt starts later."""
     connections: int = 4
     """Maximum number of attempts to reach a server that never responded, so that a wrong address fails quickly."""
     first_pause: float = 0.5
@@ -137,8 +137,8 @@ def retry_new(store: Store, attempt: Callable[[], T]) -> T:
 class NewFile:
     """Writer of a new file, opened with `open_new`. Counts the bytes and computes their SHA-256.
 
-    Even a small file is created empty and then filled. If the network repeated a request with the complete file after
-    the file was renamed, a second, staged file would exist.
+    Even a small file is created empty and then filled. With one request for both, the network could repeat this request
+    after the file was renamed, and so create the complete staged file again.
     """
 
     closed = False

@@ -52,8 +52,8 @@ class Facts:
 class TierStore(Protocol):
     """Storage that reports the access tiers of files and restores archived files.
 
-    Files have the URIs that Spark uses. Methods raise `TiersUnavailable`, or `OtherPlace` for a file in another
-    storage.
+    `uris` are the URIs that Spark uses. Methods raise `TiersUnavailable` if a request to the storage fails, and
+    `OtherPlace` for a file in another storage.
     """
 
     @property
@@ -74,7 +74,7 @@ class TierStore(Protocol):
     ) -> dict[str, str]:
         """Request the restore of archived files, which takes hours. Return the reason for each refused file, by URI.
 
-        Files that are pending or restored can be requested again. If `restores_copies` is True, copies expire after
+        A restore that is pending or finished can be requested again. If `restores_copies` is True, copies expire after
         `days`, and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
         ...
@@ -93,7 +93,7 @@ class TiersOfTables(TierStore):
     """Tier store for files in several containers or buckets. Each request goes to the tier store of the file."""
 
     uris: tuple[str, ...]
-    """URIs of all files. They decide the value of `restores_copies`."""
+    """URIs of all files. `restores_copies` is True if it is True for the tier store of every file."""
     at: Callable[[str], TierStore | None] = tiers_at
     """Function that returns the tier store for a URI."""
 
