@@ -34,7 +34,7 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 class Frontier:
     """Age of the youngest file that the cloud may have archived: `days` at the time `since`.
 
-    The age grows by a day each day up to `rule`, the days of the lifecycle rule, because the rule archives more files.
+    The age grows by a day each day until it reaches `rule`, the age at which the lifecycle rule archives more files.
     """
 
     days: int
@@ -66,7 +66,7 @@ class Policy:
 
     days: int
     frontier: Frontier | None = None
-    """Limit of the last change, kept after the change is complete. None if the interval was never changed."""
+    """Upper limit of the interval, set by the last change and kept after it. None if the interval was never changed."""
     exact: bool = False
     """True to increase the interval daily, False to increase it once, when the new value is safe."""
 
@@ -99,7 +99,7 @@ class Interval(Row):
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the interval as a row. If `moved` is False, a note asks the user to change the lifecycle rule, too."""
+        """Return the interval as a row. If `moved` is False, a note asks the user to set the lifecycle rule as well."""
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
@@ -127,14 +127,14 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise once it is safe.
+    A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise when it is safe.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with its interval increased as far as it allows at `now`. Calls may skip days."""
+    """Return the policy with the interval increased as far as the policy allows at `now`. Need not be called daily."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -205,9 +205,10 @@ def change_interval(
 ) -> Interval:
     """Shorten the interval to `days` immediately, or start to increase it, and return the new state.
 
-    `exact` increases the interval daily, otherwise once, when the new value is safe. Change the lifecycle rule before
-    the call if its number of days increases, and after the call if it decreases. Raises `RuleFirst` if `days` exceeds
-    the current lifecycle rule and `rule_changed` is False, and `NoInterval` if the table has no interval.
+    With `exact`, the interval increases daily, otherwise in one step when the new value is safe. To increase the number
+    of days of the lifecycle rule, change the rule before the call. To decrease it, change the rule after the call.
+    Raises `RuleFirst` if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval` if the
+    table has no interval.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:

@@ -112,7 +112,7 @@ def share(
     tiers: TierStore | None = None,
     table: TableInfo | None = None,
 ) -> Share:
-    """Return the archived share of a table's newest version, by the age of its files, not by their tiers.
+    """Return the archived share of a table's newest version. Files count as archived by their age, not by their tier.
 
     With `tiers`, the result also has the restored files, and on Databricks the archived bytes.
     """
@@ -293,9 +293,10 @@ def read_conditions(path: str) -> list[Query]:
 
 
 def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
-    """Return SELECT statements of the Databricks query history that contain a table's name, most frequent first.
+    """Return SELECT statements with a table's name from the Databricks query history, most frequent first.
 
-    Covers `days` days and at most 1,000 statements. Raises `NoHistory` for a path, or if the history is unreadable.
+    Returns at most 1,000 statements of the last `days` days. Raises `NoHistory` if the table is given by path, or if
+    the history cannot be read.
     """
     if source.path is not None:
         raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")

@@ -62,7 +62,7 @@ class DataFile(Row):
     """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
-    """Folder of the table that the file belongs to, for a clone often the original table. None if not determined."""
+    """Folder of the table that stores the file, for a clone often another table. None if not determined."""
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def describe_files(files: Sequence[DataFile], noun: str = "file") -> str:
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
     """Return the file of an `add`, `remove` or `cdc` action in the log of the table in the folder `location`.
 
-    `names` maps physical column names to column names of the table. Partition columns need it with column mapping.
+    `names` maps physical column names to column names of the table, for partition columns with column mapping.
     """
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
@@ -144,7 +144,7 @@ def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str 
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Function that returns the tier store of a table folder. With None, no archived file in it counts as restored."""
+"""Function that returns the tier store of a table folder. If None, no archived file there counts as restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         return self.statement is not None
 
     def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a restore plan for these files. Without SQL, as for a DataFrame, it cannot copy or return rows."""
+        """Return a restore plan for these files. If `statement` is None, as for a DataFrame, the plan runs no query."""
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
         return replace(plan_files(self.tables, priority), sql=self.statement, files_alone=self.statement is None)

@@ -81,7 +81,7 @@ def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> lis
 
 
 def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
-    """Return the rows that match a SQL condition, or `frame` without a condition. Does not run the query.
+    """Return the rows that match a SQL condition, or all rows if `predicate` is None. Does not run the query.
 
     Raises `BadPredicate` if the condition is invalid, or has a subquery or nondeterministic function.
     """
@@ -133,7 +133,7 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
 def comparisons_in(frame: DataFrame, table: TableMetadata) -> list[Comparison]:
     """Return the comparisons in the filter of `frame`, an optionally filtered result of `frame_of_schema`.
 
-    Types and constants are as Spark resolves them. Raises `Doubt` for a filter with another condition.
+    Types and constants are as Spark resolves them. Raises `Doubt` if the filter has any other condition.
     """
     plan = optimize(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":

@@ -81,9 +81,9 @@ def select_log_files(names: Iterable[str], version: int) -> LogFiles:
 
 
 def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return the names of the files of a checkpoint that has all its parts, or an empty tuple.
+    """Return the file names of a checkpoint that has all its parts, or an empty tuple.
 
-    `files` has each checkpoint file of a version, with the number of parts of its checkpoint, 0 if it has no parts.
+    `files` has the name of each checkpoint file of a version, and the number of parts in this name, or 0.
     """
     for name, parts in sorted(files):
         if not parts:
@@ -94,7 +94,7 @@ def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
-    """Check that no table feature allows commits outside the log, as in a catalog. Raises `CommitsElsewhere`."""
+    """Check that no table feature allows commits outside the log, such as in a catalog. Raises `CommitsElsewhere`."""
     if external := external_commit_features(features):
         raise CommitsElsewhere(table=table, feature=external[0])
 
@@ -109,7 +109,7 @@ class ColumnarLog:
     """Names of all files of the log."""
     version: int
     local_path: Callable[[str], Path]
-    """Function that returns the local path of a log file by name, after copying a remote file."""
+    """Function that returns the local path of a log file by name. A remote file is copied first."""
 
     def at(self, version: int | None) -> ColumnarLog:
         """Return the log at a version, by default this version. Raises `Doubt` if the log has no such commit."""
@@ -162,9 +162,9 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield the files that each log file adds, newest log file first, and the keys of all files in newer log files.
+        """Yield the files that each log file adds, newest log file first, with the keys in all newer log files.
 
-        A file with one of these keys is outdated: a newer log file has removed or replaced it.
+        An added file with one of these keys is outdated: a newer log file has removed or replaced it.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):

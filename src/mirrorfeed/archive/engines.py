@@ -68,7 +68,8 @@ class Engine:
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         """Return the rows of `frame`, and the archived files that it needs, including restored files.
 
-        On Databricks, returns no files. Raises `UnknownFiles` or `CannotBePlanned` if the files cannot be determined.
+        On Databricks, returns no files. Raises `UnknownFiles` if the plan does not show all files, and
+        `CannotBePlanned` if Spark cannot plan the query or would skip unreadable files.
         """
         return frame, ()
 
@@ -77,7 +78,7 @@ class Engine:
         return ()
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files that may have rows that match the condition `where`, including restored files.
+        """Return the archived files, including restored files, in which rows may match the condition `where`.
 
         Reads no data file. The default version is the newest. Raises `BadPredicate` for an invalid condition, and on
         Databricks `OnlyNewestVersion` for an older version.
@@ -98,7 +99,8 @@ class Engine:
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
         """Return the rows of a version, with its version number. The default version is the newest.
 
-        With open source Delta, raises `NoSuchVersion` or `VersionExpired` if the version cannot be read.
+        With open source Delta, raises `VersionExpired` if the version is older than
+        `delta.deletedFileRetentionDuration`, and `NoSuchVersion` if the log does not contain the version.
         """
         at = versions.newest_version(self.spark, source) if version is None else version
         return at, reader.read_version(self.spark, source, at)

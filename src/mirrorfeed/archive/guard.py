@@ -109,10 +109,11 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Check that a range of the change data feed, or the version of a snapshot, needs no archived or missing files.
+    """Check the files of a range of the change data feed, or of a snapshot version, before they are read.
 
-    Raises `ArchivedFilesNeeded`, with a message about `operation`, for archived files that are not restored, and `Gap`
-    or `SnapshotGone` for missing files. Does nothing on Databricks, or if the table has no archive interval.
+    Raises `Gap` (range) or `SnapshotGone` (snapshot) if files are missing, and `ArchivedFilesNeeded`, with a message
+    about `operation`, if archived files are not restored. Does nothing on Databricks, or if the table has no archive
+    interval.
     """
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
@@ -163,7 +164,7 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
     """Return the files that Delta reads for the change data feed of a range.
 
     For each commit, these are its `_change_data` files or, if there are none, the files that it added and removed.
-    `before` has the files before the range by URI. Without it, the age of removed files can be unknown.
+    `before` has the files before the range, by URI. If it lacks a removed file, the age of this file can be unknown.
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}

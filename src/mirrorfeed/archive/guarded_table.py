@@ -49,7 +49,7 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(frozen=True)
 class Recent:
-    """Rows in the files of a table that can be read, and the archived files that are left out."""
+    """Rows in the readable files of a table, and the archived files that are left out."""
 
     rows: DataFrame
     version: int
@@ -94,7 +94,7 @@ class GuardedTable:
         return self._guard("A query", select, version, where)
 
     def count(self, version: int | None = None) -> int:
-        """Return the number of rows of a version, by default the newest, from the log if the log contains it."""
+        """Return the number of rows of a version, by default the newest. Uses only the log if it has the row counts."""
         (row,) = self._guard("A count", lambda rows: rows.groupBy().count(), version).collect()
         return int(row[0])
 
@@ -169,7 +169,7 @@ class GuardedTable:
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """Return `select` of the rows of a version, after checking that all needed archived files can be read.
+        """Apply `select` to the rows of a version, after checking that all needed archived files can be read.
 
         The error shows `operation` and `where`.
         """
@@ -346,8 +346,8 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """Return a condition in parentheses. The line break ends a comment at the end of the condition.
+    """Return a condition in two pairs of parentheses. The line break ends a comment at the end of the condition.
 
-    There are two pairs, because Spark parses `WHERE (flag)` after a table name as an alias WHERE with a column.
+    One pair is not enough: Spark parses `WHERE (flag)` after a table name as an alias WHERE with a column.
     """
     return f"(({condition}\n))"

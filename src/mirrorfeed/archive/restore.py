@@ -108,7 +108,8 @@ def plan_restore(
 ) -> RestorePlan:
     """Return the restore plan that `make_plan` creates, with its estimated costs if there are `rates`.
 
-    Saves the plan in the new file `save_as`, if given. Raises `PlanExists` or `PlanNotWritten` before Spark starts.
+    Saves the plan in the new file `save_as`, if given. Before Spark starts, raises `PlanExists` if this file exists,
+    and `PlanNotWritten` if its folder does not exist.
     """
     check_path(save_as)
     now = datetime.now(UTC)
@@ -132,7 +133,8 @@ def restore(
     When all files are restored, copies the rows of the planned query into the new table `into`, or returns the first
     `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the
     progress as text. Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced,
-    `OnlyRows` or `TargetExists` if the rows cannot be copied, and the errors of `request_files`.
+    `OnlyRows` if `into` is set for a plan without a query, `TargetExists` if `into` is another existing table, and the
+    errors of `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
@@ -185,9 +187,9 @@ def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
 def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress.
 
-    Also requests copies again that expire in less than `terms.keep_days` days. Raises `RestoreRejected` if files are
-    still rejected after a few attempts, `CannotKeep` or `OnlyHot` if the storage does not support `terms`, and
-    `FilesGone` if files no longer exist.
+    Copies that expire in less than `terms.keep_days` days are requested again. Raises `RestoreRejected` if files are
+    still rejected after a few attempts, `CannotKeep` if `terms` sets `keep_days` in Azure, `OnlyHot` if `terms` sets
+    another tier in S3, and `FilesGone` if files no longer exist.
     """
     from mirrorfeed.storage.azure_and_s3_tiers import BATCH_SIZE  # imported late: cloud clients
 
@@ -241,7 +243,10 @@ def request_and_wait(
 def describe_restore_costs(
     plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime
 ) -> str | None:
-    """Return the estimated costs as a sentence, or None without `rates`. Raises `CannotKeep` or `OnlyHot`."""
+    """Return the estimated costs as a sentence, or None without `rates`.
+
+    Raises `CannotKeep` or `OnlyHot` in the same cases as `request_files`.
+    """
     check_terms(plan.table, tiers, terms)
     if rates is None:
         return None

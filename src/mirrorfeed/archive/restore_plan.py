@@ -171,7 +171,10 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Check that a plan can be saved to a path, if given. Raises `PlanExists` or `PlanNotWritten`."""
+    """Check that a plan can be saved to a path, if given.
+
+    Raises `PlanExists` if the file exists, and `PlanNotWritten` if its folder does not exist.
+    """
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():
@@ -204,7 +207,7 @@ DEFAULT_TERMS = Terms()
 
 
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
-    """Return the row of a plan, with its estimated costs, and without the files that can be read now.
+    """Return a plan with its estimated costs, and without the files that can be read now.
 
     Without `rates`, there are no costs. If the tiers cannot be read, all files count as archived, and the costs include
     only retrieval and requests.

@@ -2,10 +2,10 @@
 
 Databricks itself checks queries for archived files, and Spark Connect shows no plan.
 
-A plan must show all files that the query reads. So subqueries are included, and cached data, runtime filters, and the
-partition filters that Delta derives from generated columns are not used. The derived filters miss rows that were
-written in another time zone. A checked query runs the plan that was checked, so later commits, caches and settings do
-not change which files it reads.
+A plan must show all files that the query reads, including the files of subqueries. So it uses no cached data, no
+runtime filters, and no partition filters that Delta derives from generated columns. The derived filters miss rows that
+were written in another time zone. A checked query runs the plan that was checked, so later commits, caches and
+settings do not change which files it reads.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def scan_all(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """Return the catalog name or path of the table that a leaf of a plan reads, for commands of mirrorfeed."""
+    """Return the catalog name or path of the table that a leaf of a plan reads, as commands of mirrorfeed accept it."""
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()
@@ -215,7 +215,7 @@ _FIXED = f"{DELTA}files.TahoeBatchFileIndex"
 """Class of the file index in the DataFrames of `Scan.rows_without`."""
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
-"""RDDs without parents that read no file."""
+"""Classes of RDDs that have no parents and read no file."""
 
 
 def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
@@ -302,7 +302,7 @@ _NO_ROWS = re.compile(
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
-"""Matches plan nodes of other statements that run commands: statements of Delta, EXECUTE IMMEDIATE, scripts."""
+"""Matches plan nodes that run commands but are not in `_COMMANDS`: statements of Delta, EXECUTE IMMEDIATE, scripts."""
 
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
@@ -327,7 +327,8 @@ def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
 
-    Unlike a query, it does not skip files by derived conditions. Raises `UnknownFiles` for another statement.
+    Skips files only by the conditions in the statement, not by derived conditions as a query does. Raises
+    `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]

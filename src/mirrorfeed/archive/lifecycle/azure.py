@@ -20,7 +20,7 @@ BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
 _BY_CHANGE = "daysAfterModificationGreaterThan"
 _BY_TIER = "daysAfterLastTierChangeGreaterThan"
-"""Azure allows this condition only together with the modification time."""
+"""Condition on the last tier change. Azure allows it only together with a condition on the modification time."""
 _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([^/]+)/(.*)", re.DOTALL)
 _PREFIXES_A_RULE = 10
 

@@ -41,7 +41,7 @@ class S3Rules(Rules):
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the configuration with the table's rules. New rules use the storage class of its existing rules."""
+        """Return the configuration with the table's rules. New rules use the storage class of the table's old rules."""
         existing = self.all_rules(exported or {"Rules": []})
         table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [
@@ -112,7 +112,7 @@ def _wrong_age(ages: Sequence[int | None], days: int) -> str | None:
 
 
 def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return the rule with its prefix in a filter, because S3 rejects configurations that mix both forms."""
+    """Return the rule with its prefix in a filter. S3 rejects configurations in which only some rules have filters."""
     if "Prefix" not in rule or rule.get("Filter") is not None:
         return rule
     others = {name: value for name, value in rule.items() if name not in ("Prefix", "Filter")}
