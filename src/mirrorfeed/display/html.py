@@ -122,7 +122,7 @@ _LABELS = 8
 _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
 _DENSE = 60
-"""Number of points above which a line shows points only under the pointer, as lines without their own color do."""
+"""A line with more points than this shows them only under the pointer, as does a line in the shared color."""
 _NO_DATA = "<p>No data yet.</p>"
 
 
@@ -163,7 +163,10 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
 def bars(
     columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, axis_label: str = ""
 ) -> str:
-    """Return the HTML of a bar chart. `columns` has labels and sizes by kind, stacked upwards in order of `kinds`."""
+    """Return the HTML of a stacked bar chart.
+
+    `columns` has the label of each bar, and its sizes by kind. The first of `kinds` is at the bottom.
+    """
     if not columns:
         return _NO_DATA
     steps = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))

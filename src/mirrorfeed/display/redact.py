@@ -1,4 +1,4 @@
-"""Remove secrets from third-party text, and control characters from all text, before it is shown or stored.
+"""Remove secrets from third-party text, and escape control characters in all text, before it is shown or stored.
 
 The process remembers the secrets and tokens that it sends, because responses, exceptions of libraries and their log
 lines may repeat them. Other tokens are recognized by their form.
@@ -23,15 +23,15 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "(not shown)"
 _MAX_SECRETS = 100
-"""Maximum number of remembered secrets. The least recently used one is forgotten first. Tokens change every hour."""
+"""Maximum number of remembered secrets. The least recently used is forgotten, because tokens change every hour."""
 _MIN_SECRET_LENGTH = 8
 """Minimum length of a remembered secret. Shorter texts are parts of ordinary words."""
 _PREFIX_LENGTH = 16
 """Number of first characters that identify a secret, because a response may cut off the rest."""
 _MIN_PART_LENGTH = 12
-"""Minimum length of a part of an address that counts as a secret, if it contains letters and digits."""
+"""Minimum length of a part of a URL to hide as a secret. The part must also contain letters and digits."""
 _MIN_PEER_PART_LENGTH = 6
-"""Minimum length of a part of a secret to search for in a response of the service that received the secret."""
+"""Length of the shortest part of a secret to search for in a response of the service that received the secret."""
 _TO_END_OF_WORD = r"""[^\s"'<>]*"""
 _KNOWN_FORMS = (
     (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){0,4}|\bZXlK[\w+/-]{16,}=*"), HIDDEN),
@@ -92,7 +92,7 @@ def redact(text: str) -> str:
 
 
 def redact_answer(text: str, *secrets: str) -> str:
-    """Return the redacted response of a service that received `secrets`, or `HIDDEN` if it contains a part of them."""
+    """Return the redacted response of a service that received `secrets`, or `HIDDEN` if a part of a secret is in it."""
     parts = {part for secret in secrets for part in _SEPARATORS.split(secret) if len(part) >= _MIN_PEER_PART_LENGTH}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}
@@ -121,7 +121,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts of a secret to hide. For a URL, these are path, query and their parts, but not the host."""
+    """Yield the texts to hide for a secret. For a URL, these are path, query and their parts, but not the host."""
     if "://" not in secret:
         yield secret
         return

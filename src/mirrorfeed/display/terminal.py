@@ -19,12 +19,12 @@ _UNLIMITED = 1 << 16
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"
 _INDENT = 2
 _BETWEEN = 3
-"""Width of a table's border and padding for each column. The right border adds one more."""
+"""Characters of border and padding for each column of a table. The right border adds one more character."""
 _DEFAULT_WIDTH = 160
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for standard output or standard error. Lines are folded only on a terminal, not in files."""
+    """Return a console for standard output or standard error. Lines wrap only on a terminal, not in files."""
     from rich.console import Console
 
     out = Console(highlight=False, force_jupyter=False, stderr=stderr)
@@ -43,7 +43,7 @@ def text(*lines: str, style: str = "") -> Text:
 def print_table(out: Console, grid: Grid) -> None:
     """Print a table whose first column contains names.
 
-    To fit the console, the other columns are folded between words. A table that is still too wide becomes a list.
+    To fit the console, the other columns wrap between words. A table that is still too wide becomes a list.
     """
     from rich.table import Table
 
@@ -83,7 +83,10 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 
 
 def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
-    """Return minimum and maximum width of a column. The minimum fits words or, with `keep_words_whole`, cells."""
+    """Return the minimum and the maximum width of a column.
+
+    The longest word fits the minimum, the longest cell the maximum. With `keep_words_whole`, both are the maximum.
+    """
     from rich.cells import cell_len
 
     maximum = max(map(cell_len, cells))
@@ -94,7 +97,7 @@ def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
 
 
 def fold_name(name: str, width: int) -> str:
-    """Return a name folded to lines of at most `width`, preferably after dots and underscores."""
+    """Return a name in lines of at most `width` characters, broken after dots and underscores if possible."""
     parts = re.findall(r"[^._]*[._]|[^._]+$", printable(name))
     return "\n".join(pack([part[at : at + width] for part in parts for at in range(0, len(part), width)], width))
 
@@ -130,8 +133,8 @@ def draw(
 ) -> None:
     """Print the summary, the table of the rows, their remarks and the notes.
 
-    Unless `every`, more than 20 rows that need no attention are replaced by a line of text. Only tables are folded, so
-    that paths and commands in other lines can be copied.
+    Unless `every`, more than 20 rows that need no attention are replaced by a line of text. Lines outside the table do
+    not wrap, so that paths and commands can be copied.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
