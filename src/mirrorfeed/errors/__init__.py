@@ -1,10 +1,10 @@
 """Base classes of all errors, helpers to show them, and `explain`.
 
 The class of an error sets `code` and the templates `what` and `fix`, in the syntax of `str.format`. The constructor
-takes a keyword for each field of the templates, except for fields that the class computes as a property. An annotation
-in the class declares one more keyword, which is optional if it has a value. `what` and `fix` can also be a mapping of
-alternative templates, of which the property `case` returns the key. If a key of `fix` contains a space or only
-capitals, the list of error codes shows it as the condition for this fix.
+takes a keyword for each field of the templates, except for fields that the class computes as a property. Each annotated
+attribute of the class is also a keyword, optional if the attribute has a value. `what` and `fix` can also be mappings
+of alternative templates. Then the property `case` returns the key of the template to use. In the list of error codes, a
+key of `fix` is shown as the condition for this fix if the key contains a space or is in capitals.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
 sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text, `query`
@@ -34,7 +34,7 @@ from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
-"""Maximum number of characters in a line of third-party text to search for secrets."""
+"""Number of characters of a line of third-party text to search for secrets. The rest of the line is not shown."""
 _JAVA_CALL = "An error occurred while calling "
 """Start of the first line of an error in Java. The next line has the reason."""
 Template = str | Mapping[Any, str]
@@ -183,7 +183,7 @@ def with_code(error: MirrorfeedError) -> str:
 
 
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """Return a `MirrorfeedError` unchanged, and convert any other error to `SessionLost` or `Unexpected`.
+    """Return a `MirrorfeedError` unchanged, other errors as `SessionLost` if Spark has ended, else as `Unexpected`.
 
     `doing` is the failed operation, as the subject of a sentence. `helps` is an instruction in case a second attempt
     fails too. Logs the traceback of an unexpected error.
@@ -207,7 +207,7 @@ def has_spark_ended(error: Exception) -> bool:
 
 
 def innermost_cause(error: Exception) -> str:
-    """Return the last "Caused by" line of a Java error, which has the reason of the failure, or else its first line."""
+    """Return the reason of a Java error: its last "Caused by" line or, if there is none, its first line."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
@@ -251,7 +251,7 @@ class UnknownCode(Terminal):
 
 
 def explain(text: str) -> tuple[Explanation, ...]:
-    """Return the explanation of a code such as "MF2102", or of all codes with a name.
+    """Return the explanation of the code `text`, such as "MF2102", or of all codes with the name `text`.
 
     Ignores case, and underscores in names. Raises `UnknownCode` if there is no such code or name.
     """
