@@ -219,8 +219,8 @@ def rule(
 ) -> results.Lifecycle | None:
     """Print a lifecycle policy with the rules of TABLE and, with --merge, all other rules of an exported policy.
 
-    Does not apply the policy, but prints the command for that to standard error. Exits with 1 if the policy has a
-    problem for TABLE, such as a wrong number of days.
+    Does not apply the policy. The command to apply the policy is printed to standard error. Exits with 1 if the policy
+    has a problem for TABLE, such as a wrong number of days.
     """
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
@@ -267,7 +267,7 @@ def simulate(table: str, intervals: tuple[str, ...], **options: Any) -> Result[r
 @tables_argument
 @prices_option
 def report(tables: tuple[str, ...], prices: str | None) -> Result[results.Share]:
-    """Show how much of each table is archived and what it costs, and write these figures to the ledger.
+    """Show the archived share and the storage costs of each table, and write these figures to the ledger.
 
     Default for TABLES: all configured tables with an archive. Exits with 1 if a table fails.
     """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
 @click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also show when each was updated.")
 def status(tables: tuple[str, ...], every: bool, **options: Any) -> Result[results.Status]:
-    """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
+    """Show published versions, lag, unconsumed files, and when the newest changes were published and consumed.
 
     The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
     Exits with 1 if a table has an error.
@@ -77,8 +77,8 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Resul
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
     Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup, it
-    writes small files into the landing zone and deletes them. Without --live, it also creates the ledger. Exits with 1
-    if it finds a problem.
+    writes small files into the landing zone and deletes them. With --setup but without --live, it also creates the
+    ledger. Exits with 1 if it finds a problem.
     """
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
@@ -170,7 +170,8 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 def _feed_of_zone(landing_zone: str) -> Feed:
     """Return a feed for a landing zone: a folder or an address in OneLake.
 
-    OneLake is read with the credential of the configuration file, if it exists. Raises `BadAddress` or `NoLandingZone`.
+    OneLake is read with the credential of the configuration file, if it exists. Raises `BadAddress` for an
+    invalid address, and `NoLandingZone` for a folder that does not exist.
     """
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config

@@ -50,7 +50,7 @@ class Interruption:
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
-        """Context manager in which a signal ends the command. Ends it on entry if a stop was already requested."""
+        """Context manager in which a signal ends the command. An earlier request to stop ends the command on entry."""
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()

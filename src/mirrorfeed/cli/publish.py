@@ -90,8 +90,8 @@ def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]
     """List the tables that the configuration selects, and matching tables that are left out, with the reason.
 
     Also shows the keys of each table, and the kinds of changes that can be published. Keys that are not configured are
-    read from Unity Catalog. Only sources in Unity Catalog and in local folders are checked, because others need Spark.
-    Exits with 1 if a table cannot be published.
+    read from Unity Catalog. Only sources in Unity Catalog and in local folders are checked, because other sources need
+    Spark. Exits with 1 if a table cannot be published.
     """
     if task_value is None:
         return feed().sources()
@@ -237,8 +237,9 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
 def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 
-    Writes the results to the ledger. Publishes differing rows again, if there are at most `auto_repair_max_keys` of
-    them. Exits with 1 if a table differs, was repaired, or cannot be compared, for example because it is not published.
+    Writes the results to the ledger. Publishes the differing rows again if at most `auto_repair_max_keys` keys are
+    affected. Exits with 1 if a table differs, was repaired, or cannot be compared, for example because it is not
+    published.
     """
     return feed().verify(*tables, mirror=mirror)
 
@@ -261,8 +262,8 @@ def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Compar
 def repair(table: str, where: str | None, mirror: str | None, source_only: bool) -> Result[results.Repair]:
     """Publish again the rows of TABLE that differ between source and mirror.
 
-    Publishes upserts and deletes with the rows of the published version. The table stays available in Fabric. Wait
-    until Fabric has consumed the files, then run `mirrorfeed verify` again.
+    Publishes upserts and deletes, with the values of the source at the published version. The table stays available
+    in Fabric. Wait until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
     with _show_steps() as steps:
         return feed().repair(table, mirror, where, source_only=source_only, on_step=steps)
@@ -295,7 +296,7 @@ def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
 @click.pass_obj
 def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive_tables: str) -> None:
-    """Check the settings of a deployment, and write those for its notebooks into FILE. For the build of the bundle."""
+    """Check the settings of a deployment, and write the settings of the notebooks to FILE. Used to build the bundle."""
     tables = _parse_archive_tables(archive_tables)
     load_config()
     Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
