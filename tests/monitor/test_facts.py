@@ -25,6 +25,7 @@ from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
+from tests.commits import write_checksum
 from tests.delta import DeltaTable, Zone
 
 
@@ -224,6 +225,7 @@ def test_too_short_retention_is_found(published: CheckedTable) -> None:
     assert judged_at(facts, 0.01, 5, 8) == [[], ["FALLS_BEHIND"], ["RETENTION_SHORT"]]
     long = {"delta.deletedFileRetentionDuration": "interval 30 days"}
     deltalake.DeltaTable(published.table.path).alter.set_table_properties(long)
+    write_checksum(published.table.commit_file(published.table.latest))
     assert judged_at(published.facts(), 5, 40) == [[], ["RETENTION_SHORT", "LOG_RETENTION_SHORT"]]
 
 

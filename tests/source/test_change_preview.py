@@ -171,6 +171,7 @@ def test_start_past_the_end_returns_no_rows_or_fails(spark: SparkSession, table:
         changes_between(spark, table.source, 5, 99)
 
 
+@pytest.mark.slow  # `publish/test_delta_cases` covers more times
 def test_timestamps_give_the_same_range_as_spark(spark: SparkSession, table: DeltaTable) -> None:
     times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").orderBy("version").select("timestamp").collect()
     start, end = (times[version][0].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] for version in (3, 5))
