@@ -47,6 +47,18 @@ def test_partner_events_file_with_other_layout_is_not_changed(config: Config) ->
     assert store.read(FILE) == data
 
 
+def test_partner_events_file_is_written_again_if_it_is_deleted_meanwhile(config: Config) -> None:
+    class Deleting(MemoryStore):
+        def read(self, path: str) -> bytes:
+            self.remove(path)
+            return super().read(path)
+
+    store = Deleting()
+    store.create(FILE, b"theirs")
+    assert write_partner_events(store, config)
+    assert json.loads(MemoryStore.read(store, FILE)) == EXPECTED
+
+
 def problems_of_a_run(store: MemoryStore, config: Config) -> list[str]:
     """Problems that a run reports before the first table. They do not stop the run."""
     problems: list[str] = []

@@ -81,7 +81,7 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
         try:
             current = store.read(PARTNER_EVENTS)
         except NotThere:  # deleted in the meantime
-            current = b""
+            return write_partner_events(store, config, force=force)
     if has_content(current, wanted):
         return False
     if not force:
