@@ -25,6 +25,7 @@ from mirrorfeed.mirror.fabric.status_and_settings import (
     change_settings,
     find_differences,
     new_definition,
+    target_settings,
 )
 from tests.mirror.fabric.test_cli import TABLES, Project
 
@@ -71,6 +72,13 @@ def test_change_preserves_all_other_settings() -> None:
     found = find_differences(existing, FabricOptions(retention_days=3, default_schema="s"))
     assert change_settings(existing, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
     assert existing == content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
+
+
+@pytest.mark.parametrize("properties", [{}, {"target": None}, {"target": {}}, {"target": {"typeProperties": None}}])
+def test_settings_can_be_added_to_a_definition_without_settings(properties: dict[str, Any]) -> None:
+    existing = {"properties": properties}
+    changed = change_settings(existing, find_differences(existing, FabricOptions(retention_days=3)))
+    assert target_settings(changed) == {"retentionInDays": 3}
 
 
 def test_new_definition_has_no_differences_from_the_configuration() -> None:

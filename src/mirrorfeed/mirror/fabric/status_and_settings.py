@@ -184,8 +184,9 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
     """Copy `definition`, the content of `mirroring.json`, and apply the `settings` whose `changes` is True."""
     content = copy.deepcopy(dict(definition))
-    target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
-    target.update({FIELDS[each.field]: each.wanted for each in settings if each.changes})
+    changed = {FIELDS[each.field]: each.wanted for each in settings if each.changes}
+    target = content["properties"].get("target") or {}
+    content["properties"]["target"] = target | {"typeProperties": {**target_settings(content), **changed}}
     return content
 
 
