@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
@@ -58,6 +58,13 @@ def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders)
     with pytest.raises(OnlyNewestVersion) as caught:
         Engine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
     assert (caught.value.version, caught.value.newest) == (1, 2)
+
+
+def test_partitions_of_an_older_version_are_read_from_that_version(spark: SparkSession, table: Orders) -> None:
+    engine = Engine(RecordingDatabricks(spark, {"SHOW PARTITIONS": [Row(day=1), Row(day=None)]}))  # type: ignore[arg-type]
+    assert engine.partitions(table.source, None) == [{"day": "1"}, {"day": None}]
+    assert engine.partitions(table.source, 0) == []
+    assert engine.partitions(table.source, 1) == [{"day": day} for day in "1234"]
 
 
 def test_every_file_listed_by_databricks_is_checked(spark: SparkSession, table: Orders, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]

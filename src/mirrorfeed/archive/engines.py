@@ -39,7 +39,7 @@ from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, s
 from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
-from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 
@@ -106,7 +106,19 @@ class Engine:
         return at, reader.read_version(self.spark, source, at)
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
-        return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
+        """Return the values of the partition columns of each partition. The default version is the newest."""
+        if version is None:
+            rows = self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()
+        else:
+            columns = read_table_info(self.spark, source).partition_columns
+            rows = (
+                self.read(source, version)[1]
+                .select(*map(quote, columns))
+                .distinct()
+                .orderBy(*map(quote, columns))
+                .collect()
+            )
+        return [{name: None if value is None else str(value) for name, value in row.asDict().items()} for row in rows]
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         """Return the rows that are not in the files `left_out` (URIs). Raises `ActiveRowsUnavailable` on Databricks."""
