@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +16,7 @@ from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archive_report import Share, ages_of, by_age, chart, share, share_of
 from mirrorfeed.archive.archived_files import DataFile, select_archived
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.tier_store import Priority
+from mirrorfeed.storage.tier_store import Facts, Priority, Tier
 from tests.archive.archived_table import NOW, POLICY, Orders
 
 
@@ -123,6 +124,9 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
         8,
         4,
     )  # sizes from the storage
+    sized, unsized = Facts(Tier.ARCHIVE, 4), Facts(Tier.ARCHIVE)
+    partly = SimpleNamespace(facts=lambda uris: dict(zip(uris, (sized, unsized), strict=True)), restores_copies=False)
+    assert share(engine, table.source, NOW, partly).archived_bytes is None  # type: ignore[arg-type]
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]

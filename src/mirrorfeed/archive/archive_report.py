@@ -47,7 +47,7 @@ class Share(Row):
     bytes: int = shown("size", size, right=True, default=0)
     archived_files: int = shown("archived files", default=0)
     archived_bytes: int | None = shown("archived", size, right=True, default=None)
-    """Bytes in archived files. None if unknown: on Databricks, if the storage has no tiers that can be read."""
+    """Bytes in archived files. None if unknown: on Databricks, if the storage does not report tiers or sizes."""
     restored_files: int | None = shown("restored files", default=None)
     """Number of archived files that were restored. None if the storage has no tiers that can be read."""
     restored_bytes: int | None = None
@@ -129,10 +129,12 @@ def share(
         return measured
     facts = tiers.facts([file.uri for file in archived]).values()
     restored = [each for each in facts if each.tier.is_readable]
-    known = sum(each.bytes or 0 for each in facts)
+    archived_bytes = measured.archived_bytes
+    if archived_bytes is None and all(each.bytes is not None for each in facts):
+        archived_bytes = sum(each.bytes or 0 for each in facts)
     return replace(
         measured,
-        archived_bytes=known if measured.archived_bytes is None else measured.archived_bytes,
+        archived_bytes=archived_bytes,
         restored_files=len(restored),
         restored_bytes=sum(each.bytes or 0 for each in restored),
         copies=tiers.restores_copies,
