@@ -1,4 +1,4 @@
-"""Models of the options of tables: file format, follow limits, pauses, histories, and selected columns and rows."""
+"""Options of tables: file format, limits of continuous publishing, pauses, histories, and selected columns and rows."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _type(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryColumn:
-    """Column of the source at the versions of a record."""
+    """Column of the source, as it is in all versions that a record covers."""
 
     name: str
     """Name of the column in the source."""

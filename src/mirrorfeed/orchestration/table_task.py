@@ -115,10 +115,10 @@ class RunContext:
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Expand the patterns again, and return all tables, or only `names`.
+        """Evaluate the patterns of the configuration again. Return the tables `names`, or all tables if it is empty.
 
-        Returns no tables if there are no patterns or the expansion fails. Passes this error, and a warning about new
-        orphaned targets, to `on_problem`.
+        Returns no tables if the configuration has no patterns or they cannot be evaluated. Passes the error, and a
+        warning about targets that no pattern selects any more, to `on_problem`.
         """
         if not (self.written and self.written.patterns):
             return ()

@@ -81,8 +81,8 @@ class Store(Protocol):
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         """Create a file, or replace its content in one step. Readers never find the file missing or incomplete.
 
-        With an `etag` from a listing, replace the file only if it still has this ETag. Raises `AlreadyThere` if
-        the ETag differs. If the file does not exist, raises `NotThere` or `StoreUnavailable`, depending on the store.
+        With an `etag` from a listing, only replaces an existing file that still has this ETag. Raises `AlreadyThere` if
+        the ETag differs, and `NotThere` or `StoreUnavailable`, depending on the store, if the file does not exist.
         `FolderStore` and `VolumeStore` check the ETag just before they replace the file, so two concurrent writers can
         both succeed.
         """

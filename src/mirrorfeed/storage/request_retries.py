@@ -121,7 +121,7 @@ def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
 
 
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
-    """Call `attempt` until it succeeds, and return its result. Each attempt must send a different request.
+    """Call `attempt` until it succeeds, and return its result. Each call must use a new name or content.
 
     Retries only `StoreUnavailable`, and raises it after the retry limits of the store.
     """

@@ -33,7 +33,7 @@ class View:
     data: tuple[str, ...] = ()
     """Names in the table's folder that Fabric does not ignore, listed before the second listing of the log."""
     processed: tuple[str, ...] = ()
-    """Paths of data files that Fabric has moved after processing. Empty if the log has a record."""
+    """Paths of data files that Fabric has moved after processing. Listed only for a log without records."""
 
     @property
     def unfinished(self) -> tuple[File, ...]:
