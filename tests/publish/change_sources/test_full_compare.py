@@ -293,7 +293,6 @@ def test_hash_version_without_a_record_is_recovered_without_differences(publishe
     assert (mended.published_version, view.is_mirrored()) == (view.newest_state, True)
 
 
-@pytest.mark.slow  # `test_compare_protocol` kills at all moments
 def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "b"), (3, "new"))
