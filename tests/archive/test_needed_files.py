@@ -298,13 +298,19 @@ def _plan_of(spark: SparkSession, tables: dict[str, DeltaTable], *arguments: Any
 def test_files_that_were_not_restored_are_as_recorded(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, tmp_path: Path
 ) -> None:
-    tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
-    source = tables["orders"].source
+    clock = Clock(NOW)
+    tiers = FolderTiers(tmp_path / "aside", clock)
+    source, plain = tables["orders"].source, tables["plain"].source
     archived = GuardedTable(spark, source, now=lambda: NOW)._needed("day < 3").files
     tiers.archive(archived[0].uris)
     compare("orders, partly restored", GuardedTable(spark, source, tiers, lambda: NOW).query)
-    archive_interval.set_first(spark, tables["plain"].source, 60, NOW)
-    compare("plain, with an interval", GuardedTable(spark, tables["plain"].source, now=lambda: NOW).query)
+    archive_interval.set_first(spark, plain, 60, NOW)
+    compare("plain, with an interval", GuardedTable(spark, plain, now=lambda: NOW).query)
+
+    archive_interval.unset(spark, plain)  # other tests use the same tables
+    tiers.restore(archived[0].uris, Priority.HIGH)
+    clock.pass_(1)
+    assert all(tier.is_readable for tier in tiers.read_tiers(archived[0].uris).values())
 
 
 def _needed(tables: dict[str, DeltaTable], needed: Sequence[Any]) -> Any:
