@@ -313,10 +313,8 @@ def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
 
 @contextmanager
 def local_log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
-    """Context manager that yields a function, which returns the local path of a log file by name.
-
-    `folder` is the folder of the table. If it is remote, log files are copied to a temporary folder.
-    """
+    """Context manager that yields a function, which returns the local path of a log file by name. If the table's
+    `folder` is remote, log files are copied to a temporary folder."""
     folder = file_system(spark, folder).makeQualified(folder)
     if str(folder.toString()).startswith("file:"):
         yield Path(str(folder.toUri().getPath()), "_delta_log").joinpath

@@ -169,10 +169,8 @@ class GuardedTable:
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """Apply `select` to the rows of a version, after checking that all needed archived files can be read.
-
-        The error shows `operation` and `where`.
-        """
+        """Apply `select` to the rows of a version, after checking that all needed archived files can be read. The error
+        shows `operation` and `where`."""
         at, rows = self._engine.read(self.source, version)
         refusal = partial(self._refusal, operation, where, at)
         return guarded_rows(self._spark, select(rows), self._tiers_at, self._now(), refusal)
@@ -180,11 +178,8 @@ class GuardedTable:
     def _refusal(
         self, operation: str, where: str | None, version: int, blocked: Sequence[NeededFiles]
     ) -> ArchivedFilesNeeded:
-        """Return the error for archived files that cannot be read.
-
-        It is `ArchivedFilesNeeded` if only this table at `version` needs files, otherwise
-        `StatementNeedsArchivedFiles`.
-        """
+        """Return the error for archived files that cannot be read: `ArchivedFilesNeeded` if only this table at
+        `version` needs files, otherwise `StatementNeedsArchivedFiles`."""
         first, *others = blocked
         if others or (first.location, first.version) != (self._location, version):
             return StatementNeedsArchivedFiles.of(blocked)

@@ -158,19 +158,15 @@ class Deviation(NamedTuple):
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the name of the metadata file among `names`, or None.
-
-    If `_metadata.json` is missing, accepts the name in another case, without `_` or without `.json`.
-    """
+    """Return the name of the metadata file among `names`, or None. If `_metadata.json` is missing, accepts the name in
+    another case, without `_` or without `.json`."""
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=None)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
-    """Return the settings in a metadata file, and its deviations from the specification.
-
-    If `data` is not a JSON object, the settings are defaults. Findings show the path `file`.
-    """
+    """Return the settings in a metadata file, and its deviations from the specification. Findings show the path `file`.
+    If `data` is not a JSON object, the settings are defaults."""
     try:
         properties = load_object(data)
     except ValueError as fault:
@@ -210,11 +206,8 @@ class _Reader:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
     def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
-        """Return the properties in `names`, and report all others with the rule `unknown`.
-
-        A name in another case is reported as misspelled and returned in its correct case, so that no other rule reports
-        a missing property.
-        """
+        """Return the properties in `names`, and report all others with the rule `unknown`. A name in another case is
+        reported as misspelled and returned in its correct case, so that no other rule reports a missing property."""
         known = {name: value for name, value in properties.items() if name in names}
         for name in [name for name in properties if name not in names]:
             if correct := next((each for each in names if each.lower() == name.lower()), None):

@@ -136,10 +136,8 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return id, properties and features of a local table, or None if delta-rs cannot read them.
-
-    `files` and `bytes` are 0 unless `counted` is True.
-    """
+    """Return id, properties and features of a local table, or None if delta-rs cannot read them. `files` and `bytes`
+    are 0 unless `counted` is True."""
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
@@ -224,10 +222,8 @@ def _features(table: DeltaTable) -> tuple[str, ...]:
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
-    """Return a retention property (`FILES` or `LOG`) in seconds, or Delta's default if the property is not set.
-
-    Returns None if the value cannot be parsed.
-    """
+    """Return a retention property (`FILES` or `LOG`) in seconds, or None if its value cannot be parsed. If it is not
+    set, returns Delta's default."""
     if name not in properties:
         return _DEFAULTS[name]
     parts = _DURATION.findall(properties[name])

@@ -206,10 +206,8 @@ class OneLakeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
-        """Context manager that converts errors of the Azure libraries to storage errors.
-
-        `new_path` is the path that the request creates, or None if the request creates nothing.
-        """
+        """Context manager that converts errors of the Azure libraries to storage errors. `new_path` is the path that
+        the request creates, or None."""
         try:
             yield
         except HttpResponseError as error:

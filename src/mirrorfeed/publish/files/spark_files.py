@@ -1,7 +1,5 @@
-"""Write large batches with Spark: write files to the staging area, check them, and upload them under staged names.
-
-A file whose schema differs from the schema of the table is rewritten before the upload.
-"""
+"""Write large batches with Spark: write files to the staging area, check them, and upload them under staged names. A
+file whose schema differs from the schema of the table is rewritten before the upload."""
 
 from __future__ import annotations
 
@@ -237,11 +235,9 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Upload one file that Spark wrote. If the file has no rows, returns no staged file.
-
-    Returns several staged files if the file is rewritten and exceeds the target size. Raises `BadRows` if delimited
-    text cannot store a value, and `StagingFilesLost` if the file is missing or damaged.
-    """
+    """Upload one file that Spark wrote. Returns no staged file if it has no rows, and several if it is rewritten and
+    exceeds the target size. Raises `BadRows` if delimited text cannot store a value, and `StagingFilesLost` if the file
+    is missing or damaged."""
     retries_before = retry_counter().of_thread
     with area.open(path) as file:
         try:
@@ -271,10 +267,8 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file of the staging area, which must be in the landing zone, to a new staged name.
-
-    Raises `StagingFilesLost` if the file is missing. Not retried, because a failed request may have renamed the file.
-    """
+    """Rename a file of the staging area, which must be in the landing zone, to a new staged name. Not retried, because
+    a failed request may have renamed the file. Raises `StagingFilesLost` if the file is missing."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
@@ -332,11 +326,8 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
-    """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`.
-
-    Each output row is JSON with the staged files or an error. Errors are not raised, because Spark passes on only their
-    text.
-    """
+    """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`, and each output
+    row is JSON with the staged files or an error, because of a raised error Spark passes on only the text."""
 
     def upload(number: int) -> dict[str, object]:
         try:
