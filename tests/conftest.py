@@ -176,7 +176,7 @@ LONGEST = (
     *("golden/test_with_spark", "publish/test_schema_changes", "publish/change_sources/test_full_compare"),
     *("archive/test_guarded_table", "publish/files/test_staging_area", "publish/change_sources/test_delta_feed"),
     *("history/test_history", "orchestration/test_verify_and_repair", "archive/test_writer", "test_notebooks"),
-    *("archive/test_query", "publish/test_shared_keys", "publish/test_selection", "e2e/test_serverless"),
+    *("archive/test_query", "publish/test_shared_keys", "publish/test_selection", "archive/test_needed_files"),
     *("archive/test_guarded_ranges", "monitor/test_facts", "orchestration/test_publish_run"),
     *("archive/test_guarded_writes", "publish/test_invalid_text", "source/test_reader"),
 )
