@@ -22,6 +22,7 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
+from mirrorfeed.monitor import fact_collector
 from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
@@ -87,6 +88,17 @@ def test_new_table_goes_from_not_published_to_no_findings(checked: CheckedTable)
     assert checked.codes() == ["NOT_PUBLISHED", "EMPTY_TABLE"]
     checked.zone.publish()
     assert NOTHING in checked.doctor()
+
+
+def test_table_that_delta_rs_cannot_read_is_checked_with_spark(
+    published: CheckedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("nested")
+
+    monkeypatch.setattr(fact_collector, "longest_local_text", fails)
+    assert published.facts().errors == ()
+    assert caplog.records == []
 
 
 def test_doctor_fix_completes_a_killed_run_and_removes_leftovers(published: CheckedTable) -> None:
