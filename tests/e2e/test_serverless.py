@@ -209,9 +209,8 @@ def test_driver_publishes_fleet_into_onelake_after_a_kill(
     calls = len(onelake.calls)
     others = "publish shop.notes shop.doubled shop.well shop.silent shop.part --config fleet.yml"
     output = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
-    assert (
-        "Spark and this process share no folder for the files. Set `staging_path` to a Unity Catalog volume" in output
-    )
+    assert "MF3301" in output
+    assert "Set `staging_path` to a Unity Catalog volume" in output
     assert f"cannot read the files that Spark wrote to {tmp_path}/staging: Permission denied." in output
     assert "Remove `upload_from: executors`" in output
     assert "snapshot to 1 " in output
