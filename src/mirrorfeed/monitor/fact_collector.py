@@ -91,14 +91,14 @@ class Collector:
         try:
             if self.deep:  # without Spark, the next publication can be checked only if it does nothing
                 self._check_next(NO_SPARK, store, table, TableLog(store, table.target.folder).read_view(), True)
-            facts = self._facts(None, store, table)
-        except Exception:
+            facts = self._facts(None, store, table, raises=True)
+        except Exception:  # Spark reads the table then, and its error counts
             return None
         return None if facts.errors else facts
 
-    def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table, including errors. If `spark` is None, reads without Spark, and raises an
-        error of the source."""
+    def _facts(self, spark: Any, store: Store, table: Table, *, raises: bool = False) -> TableFacts:
+        """Return the facts about a table, including errors. If `spark` is None, reads without Spark. With `raises`,
+        raises an error of the source."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause, published = table.pause_at(now), table.freshness_target_minutes or max_lag.published
         minutes = dict(zip(LAG_STEPS, (published, max_lag.consumed, max_lag.mirrored, max_lag.queryable), strict=True))
@@ -124,7 +124,7 @@ class Collector:
             if self.deep and spark and (not facts.errors or not facts.log_facts.is_read):
                 self._check_next(spark, store, table, view, facts.log_facts.is_read)
         except Exception as error:
-            if spark is None:  # Spark reads the table then, and its error counts
+            if raises:
                 raise
             facts = replace(facts, errors=(*facts.errors, wrap_error(f"Checking {table.target}", error)))
         return facts
