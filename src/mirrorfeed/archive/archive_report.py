@@ -30,7 +30,7 @@ from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tier_store import TierStore
+from mirrorfeed.storage.tier_store import Facts, TierStore
 
 PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)
@@ -129,25 +129,26 @@ def share(
         return measured
     facts = tiers.facts([file.uri for file in archived]).values()
     restored = [each for each in facts if each.tier.is_readable]
-    archived_bytes = measured.archived_bytes
-    if archived_bytes is None and all(each.bytes is not None for each in facts):
-        archived_bytes = sum(each.bytes or 0 for each in facts)
     return replace(
         measured,
-        archived_bytes=archived_bytes,
+        archived_bytes=_known_bytes(facts) if measured.archived_bytes is None else measured.archived_bytes,
         restored_files=len(restored),
-        restored_bytes=sum(each.bytes or 0 for each in restored),
+        restored_bytes=_bytes(restored),
         copies=tiers.restores_copies,
     )
 
 
 def share_of(source: Source, files: Collection[DataFile], archived: Collection[DataFile]) -> Share:
-    known = all(file.bytes is not None for file in archived)
-    return Share(str(source), len(files), _bytes(files), len(archived), _bytes(archived) if known else None)
+    return Share(str(source), len(files), _bytes(files), len(archived), _known_bytes(archived))
 
 
-def _bytes(files: Iterable[DataFile]) -> int:
+def _bytes(files: Iterable[DataFile | Facts]) -> int:
     return sum(file.bytes or 0 for file in files)
+
+
+def _known_bytes(files: Collection[DataFile | Facts]) -> int | None:
+    """Return the total size of files, or None if the size of a file is unknown."""
+    return None if any(file.bytes is None for file in files) else _bytes(files)
 
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
