@@ -110,15 +110,10 @@ class Engine:
         if version is None:
             rows = self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()
         else:
-            columns = read_table_info(self.spark, source).partition_columns
-            rows = (
-                self.read(source, version)[1]
-                .select(*map(quote, columns))
-                .distinct()
-                .orderBy(*map(quote, columns))
-                .collect()
-            )
-        return [{name: None if value is None else str(value) for name, value in row.asDict().items()} for row in rows]
+            columns = map(quote, read_table_info(self.spark, source).partition_columns)
+            rows = reader.read_version(self.spark, source, version).select(*columns).distinct().collect()
+        texts = ({name: None if value is None else str(value) for name, value in row.asDict().items()} for row in rows)
+        return sorted(texts, key=str)
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         """Return the rows that are not in the files `left_out` (URIs). Raises `ActiveRowsUnavailable` on Databricks."""

@@ -29,7 +29,7 @@ from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analy
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.reader import read_full
+from mirrorfeed.source.reader import read_full, read_version
 from mirrorfeed.source.table_info import read_table_info
 
 
@@ -199,7 +199,7 @@ def _read_both(
         expected = read_full(spark, source)
     else:
         archive.check(spark, source, version, read_table_info(spark, source).properties)
-        expected = spark.read.option("versionAsOf", version).table(source.sql)
+        expected = read_version(spark, source, version)
     try:
         expected = select_rows(expected, selection)
         _ = expected.schema
