@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -125,8 +126,10 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
         4,
     )  # sizes from the storage
     sized, unsized = Facts(Tier.ARCHIVE, 4), Facts(Tier.ARCHIVE)
-    partly = SimpleNamespace(facts=lambda uris: dict(zip(uris, (sized, unsized), strict=True)), restores_copies=False)
-    assert share(engine, table.source, NOW, partly).archived_bytes is None  # type: ignore[arg-type]
+    partly: Any = SimpleNamespace(
+        facts=lambda uris: dict(zip(uris, (sized, unsized), strict=True)), restores_copies=False
+    )
+    assert share(engine, table.source, NOW, partly).archived_bytes is None  # type: ignore[arg-type]  # a stand-in session
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -61,7 +62,8 @@ def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders)
 
 
 def test_partitions_of_an_older_version_are_read_from_that_version(spark: SparkSession, table: Orders) -> None:
-    engine = Engine(RecordingDatabricks(spark, {"SHOW PARTITIONS": [Row(day=1), Row(day=None)]}))  # type: ignore[arg-type]
+    session: Any = RecordingDatabricks(spark, {"SHOW PARTITIONS": [Row(day=1), Row(day=None)]})
+    engine = Engine(session)
     assert engine.partitions(table.source, None) == [{"day": "1"}, {"day": None}]
     assert engine.partitions(table.source, 0) == []
     assert engine.partitions(table.source, 1) == [{"day": day} for day in "1234"]

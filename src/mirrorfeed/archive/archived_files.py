@@ -62,7 +62,7 @@ class DataFile(Row):
     """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
-    """Folder of the table that stores the file, for a clone often another table. None if not determined."""
+    """Folder of the table that contains the file. A clone also uses files of its original. None if unknown."""
 
     @property
     def uris(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Plan:
     feed_from: Count | None = None
     """First version of a range of the change data feed. The range ends with the version of the first table."""
     sql: str | None = None
-    """SQL of the query. None for a condition on one table, for a range, and for files alone."""
+    """SQL query. None if the plan is for a condition, for changes of a table, or for files without a query."""
     files_alone: bool = False
     """True if the plan restores files without running a query."""
     zone: str | None = None

@@ -85,7 +85,7 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
 def plan(
     table: str | None, where: str | None, sql: str | None, feed_from: int | None, feed_to: int | None, **options: Any
 ) -> results.RestorePlan:
-    """Plan the restore of archived files, for a query or the change data feed of TABLE, or for --sql."""
+    """Plan how to restore the archived files that a query needs. For one table, give TABLE; for several, --sql."""
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
     if feed_to is not None and feed_from is None:

@@ -40,7 +40,8 @@ def shown(
 ) -> Any:
     """Return a dataclass field that is also a column of the table. `right` aligns the column right.
 
-    `form` converts a value, but not None, for the table. Other parameters are those of `dataclasses.field`.
+    `form` converts a value to its text in the table, and is not called for None. Other parameters are those of
+    `dataclasses.field`.
     """
     metadata = {"heading": heading, "form": form, "right": right}
     return field(default=default, default_factory=default_factory, init=init, metadata=metadata)

@@ -173,8 +173,8 @@ def bridge_gap(
 ) -> DeltaFeed | None:
     """Return a source for the changes in a gap of the change data feed, or None if no source has these changes.
 
-    Returns a `HistorySource` if the permanent history contains the changes. Otherwise, for a table with keys and
-    `on_gap: compare`, returns a `SnapshotDiff`. `table` must have its keys, see `with_keys`. If the history cannot be
+    Returns a `HistorySource` if the permanent history contains the changes. If not, returns a `SnapshotDiff` for a
+    table with keys and `on_gap: compare`. `table` must have its keys, see `with_keys`. If the history cannot be
     read, calls `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):

@@ -187,7 +187,7 @@ class RowHashTable:
 
     def check(self, version: int, stored_at: int) -> None:
         """Check that version `stored_at` of this table can be opened. Raises `RowHashesLost` if the version is gone.
-        `version` is the published version, for the error."""
+        The error names the published version `version`."""
         with self.lost_state_errors(version):
             _ = self._read(stored_at).schema
 
