@@ -91,13 +91,14 @@ class Collector:
         try:
             if self.deep:  # without Spark, the next publication can be checked only if it does nothing
                 self._check_next(NO_SPARK, store, table, TableLog(store, table.target.folder).read_view(), True)
-            return self._facts(None, store, table, raises=True)
-        except Exception:  # the table is read again with Spark, and that error is reported
+            facts = self._facts(None, store, table, raises=True)
+        except Exception:  # Spark reads the table then, and its error counts
             return None
+        return None if facts.errors else facts
 
     def _facts(self, spark: Any, store: Store, table: Table, *, raises: bool = False) -> TableFacts:
         """Return the facts about a table, including errors. If `spark` is None, reads without Spark. With `raises`,
-        raises an error of the log or the source."""
+        raises an error of the source."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause, published = table.pause_at(now), table.freshness_target_minutes or max_lag.published
         minutes = dict(zip(LAG_STEPS, (published, max_lag.consumed, max_lag.mirrored, max_lag.queryable), strict=True))
@@ -117,8 +118,6 @@ class Collector:
             view = log.read_view()
             facts = replace(facts, log_facts=read_log(log, view, now))
         except Exception as error:
-            if raises:
-                raise
             facts = replace(facts, errors=(wrap_error(f"Reading the log of {table.target}", error),))
         try:
             facts = self._with_source(spark, table, facts, log, view)
