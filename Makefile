@@ -42,8 +42,8 @@ demo-serverless: setup ## run the demo under serverless restrictions: executors 
 test: setup ## run all tests except the long ones, in two processes; one folder: FOLDER=archive
 	@$(RUN) -m pytest --durations=10 $(if $(FOLDER),$(OF_FOLDER),$(SIDE_BY_SIDE))
 
-quick: check ## run the checks, and the tests that need neither Spark nor a long proof
-	@$(RUN) -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark and not proof'
+quick: check ## run the checks, and the tests that need neither Spark nor other processes nor a long proof
+	@$(RUN) -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark and not proof and not process'
 
 golden: setup ## regenerate the expected output of all commands
 	@$(RUN) -m pytest tests/golden --renew

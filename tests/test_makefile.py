@@ -11,6 +11,8 @@ import pytest
 from mirrorfeed.runtime.errors import JavaUnfit
 from mirrorfeed.runtime.local_spark import JAVA_VERSIONS, check_java
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 TOOLS = ("sh", "sed", "head", "make")
 

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 BUSY = "import time\nwhile time.process_time() < 1: pass"
 TESTS = f"""

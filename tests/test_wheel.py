@@ -18,6 +18,8 @@ from fixtures.connect import Driver, connect_server
 from tests.conftest import INTERPRETED
 from tests.delta import DeltaTable
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
 """pyspark and its dependencies, which a runtime includes."""

@@ -230,6 +230,7 @@ request_and_wait(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_
 """
 
 
+@pytest.mark.process
 def test_killed_restore_is_resumed(onelake: OneLake, tmp_path: Path) -> None:
     root, store, blobs = (
         f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/",

@@ -49,6 +49,7 @@ else:
 """
 
 
+@pytest.mark.process
 def test_cpu_time_of_a_finished_worker_is_counted() -> None:
     before = cpu_seconds()
     command = [sys.executable, "-c", _DAEMON, "pyspark.daemon"]

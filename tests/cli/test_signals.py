@@ -15,6 +15,8 @@ import pytest
 from mirrorfeed.cli.output import Interruption
 from mirrorfeed.orchestration.publish_run import sleep_unless, stop_after
 
+pytestmark = pytest.mark.process
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -17,6 +17,8 @@ from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.storage.local_folder import FolderStore
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def zone(tmp_path: Path) -> FolderStore:

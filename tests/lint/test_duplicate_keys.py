@@ -108,6 +108,7 @@ def test_a_missing_partner_file_is_a_note() -> None:
     )
 
 
+@pytest.mark.process
 def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicate_keys, "_IN_MEMORY", 4096)
     rows = [key_rows(((key,) for key in range(start, start + 10_000)), None) for start in range(0, 300_000, 10_000)]

@@ -23,6 +23,8 @@ from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.specification import ReadFailure
 from mirrorfeed.storage.errors import StoreUnavailable
 
+pytestmark = pytest.mark.process
+
 HARMFUL = b"harmful"
 WHOLE = customers((1, "Ann", None), (None, "Ben", None))
 

@@ -643,6 +643,7 @@ for _ in range(3):  # as a worker gets one task after another
 """
 
 
+@pytest.mark.process
 def test_tasks_upload_without_the_package_with_one_login_per_process(onelake: OneLake, tmp_path: Path) -> None:
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
@@ -675,6 +676,7 @@ print(tracemalloc.get_traced_memory()[1])
 """
 
 
+@pytest.mark.process
 def test_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> None:
     store = onelake.store_elsewhere()
     ended = subprocess.run([sys.executable, "-c", UPLOAD], input=pickle.dumps(store), capture_output=True, check=True)

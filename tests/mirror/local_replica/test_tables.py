@@ -227,6 +227,7 @@ assert open_mirror(Path(sys.argv[1])).read_columns(["id"]).num_rows == 1
 """
 
 
+@pytest.mark.process
 def test_process_that_read_a_mirror_ends_without_an_abort(world: World) -> None:
     """With the file system of deltalake, half of the processes of Python 3.12 aborted."""
     world.put("orders", 1, plain((1, "a")))

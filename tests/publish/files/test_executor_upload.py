@@ -40,6 +40,7 @@ for told in task(iter([pa.RecordBatch.from_pydict({"id": [0, 1]})])):
 """
 
 
+@pytest.mark.process
 def test_upload_task_runs_without_the_package(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
     store = FolderStore(str(tmp_path / "zone"))

@@ -291,6 +291,7 @@ class Bottomless(MemoryStore):
         return Nowhere()
 
 
+@pytest.mark.process
 def test_memory_does_not_grow_with_row_count() -> None:
     rows = pa.RecordBatch.from_pydict(
         {
