@@ -18,6 +18,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.cli import output
 from mirrorfeed.cli.main import print_result
 from mirrorfeed.display import terminal
+from mirrorfeed.display.progress import progress, progress_shown
 from mirrorfeed.display.rows import by_marker, duration, size
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.landing.errors import IncompatibleSchema
@@ -109,9 +110,9 @@ def test_failures_attempts_and_unvalidated_keys_are_remarks() -> None:
     ("stage", "look_up", "is_shown"), [(20.0, 12.0, True), (20.0, 9.0, False), (4.0, 3.0, False), (6.0, 0.0, False)]
 )
 def test_lookups_that_take_most_of_a_publication_are_a_remark(stage: float, look_up: float, is_shown: bool) -> None:
-    progress = publish(TableFeed(orders()), MemoryStore(), plan())
-    progress.measured[progress.records[0].batch] |= {"stage_seconds": stage, "look_up_seconds": look_up}
-    found = [line for line in remarks(progress) if "looking up deleted keys in the source took 12 s" in line]
+    result = publish(TableFeed(orders()), MemoryStore(), plan())
+    result.measured[result.records[0].batch] |= {"stage_seconds": stage, "look_up_seconds": look_up}
+    found = [line for line in remarks(result) if "looking up deleted keys in the source took 12 s" in line]
     assert bool(found) == is_shown
 
 
@@ -126,7 +127,7 @@ def test_reload_is_a_remark_with_its_reason() -> None:
 
 
 def test_steps_are_printed_as_lines_without_a_terminal() -> None:
-    out, progress = Console(file=io.StringIO(), width=120), TableResult("sales.orders")
+    out, result = Console(file=io.StringIO(), width=120), TableResult("sales.orders")
     table, store = orders((1, "new"), (2, "new")), MemoryStore()
     with output.show_steps(out) as step:
         for zone in (store, store, MemoryStore()):  # an initial load, two ranges, a reload after its folder was deleted
@@ -134,7 +135,7 @@ def test_steps_are_printed_as_lines_without_a_terminal() -> None:
                 TableFeed(table),
                 zone,
                 plan(max_versions_per_publication=1),
-                progress,
+                result,
                 lambda made: step("sales.orders", made.step),
             )
             table.delete(1)
@@ -157,14 +158,15 @@ def test_steps_without_rows_are_reported_as_no_rows() -> None:
 
 
 def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
-    out, started = Console(file=io.StringIO(), width=80, height=24, force_terminal=True), list[bool]()
-    with output.show_steps(out, lambda: started.append(True)) as step:
+    out = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    with progress_shown(), output.show_steps(out) as step:
+        assert progress.handlers
         for number in range(50):
             step(f"t{number}", "publishing version 2")
         for number in range(49):
             step.done(TableResult(f"t{number}", published_version=2, latest=2))
         step("t60", "publishing version 3")
-    assert started == [True]
+        assert not progress.handlers
     assert isinstance(out.file, io.StringIO)
     last = _ESCAPES.sub("", out.file.getvalue()).split("49 tables done")[-1]
     assert "t60: publishing version 3" in last

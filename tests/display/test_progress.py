@@ -34,12 +34,13 @@ def test_short_step_is_not_shown(capfd: pytest.CaptureFixture[str], monkeypatch:
     assert capfd.readouterr() == ("", "")
 
 
-def test_logged_messages_are_not_shown_twice(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_logged_messages_are_not_shown_twice(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(room, "_DELAY_SECONDS", 0.0)
-    monkeypatch.setattr(logging.getLogger("mirrorfeed"), "level", logging.INFO)
-    progress.manager._clear_cache()  # type: ignore[attr-defined]
-    with progress_shown() as handler:
-        assert handler.muted
+    caplog.set_level(logging.INFO, "mirrorfeed")
+    with progress_shown():
+        assert not progress.handlers
         progress.info("Reading the log")
     assert capfd.readouterr().out == ""
 

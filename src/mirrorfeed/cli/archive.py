@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from mirrorfeed.api import results
+from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
     feed,
     feed_or_empty,
@@ -16,10 +18,6 @@ from mirrorfeed.cli.main import (
     table_argument,
     tables_argument,
 )
-
-if TYPE_CHECKING:
-    from mirrorfeed.api import results
-    from mirrorfeed.api.results import Result
 
 where_option = click.option(
     "--where", metavar="CONDITION", help="SQL condition of the query, as in a WHERE clause. Default: all rows."

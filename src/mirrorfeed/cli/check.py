@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirrorfeed.api import results
+from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
     confirmation,
     feed,
@@ -30,9 +32,7 @@ from mirrorfeed.cli.main import (
 from mirrorfeed.display.terminal import console
 
 if TYPE_CHECKING:
-    from mirrorfeed.api import results
     from mirrorfeed.api.feed import Feed
-    from mirrorfeed.api.results import Result
 
 
 @main.command()
@@ -108,7 +108,6 @@ def report(file: str | None) -> None:
 @click.argument("code")
 def explain(code: str) -> Result[results.Explanation]:
     """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. CODE can also be a name."""
-    from mirrorfeed.api.results import Result
     from mirrorfeed.errors import explain
 
     return Result(explain(code))

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mirrorfeed.api.errors import Misused, NotConfirmed
+from mirrorfeed.api.results import Result
+from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
+from mirrorfeed.display.progress import clear_progress, progress_shown, waiting
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
+from mirrorfeed.display.terminal import console, draw
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirrorfeed.api.feed import Feed
-    from mirrorfeed.api.results import Result
-    from mirrorfeed.cli.output import Interruption
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
@@ -44,8 +46,7 @@ mirror_option = click.option(
     " for a landing zone in OneLake: the tables of the mirrored database.",
 )
 
-_CONFIG, _JSON, PROGRESS = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.progress"
-_SPARK, _STOP = "mirrorfeed.spark", "mirrorfeed.stop"
+_CONFIG, _JSON, _SPARK, _STOP = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.spark", "mirrorfeed.stop"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, show_default=True, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
@@ -70,14 +71,10 @@ class _Command(click.Command):
         self.params += [_CONFIG_OPTION, _JSON_OPTION] if reads_config else [_JSON_OPTION]
 
     def invoke(self, ctx: click.Context) -> Any:
-        from mirrorfeed.display.progress import progress_shown
-
         ctx.meta[_CONFIG] = ctx.params.pop("config", FILE)
-        with progress_shown() as ctx.meta[PROGRESS]:
+        with progress_shown():
             result = super().invoke(ctx)
         if result is not None:
-            from mirrorfeed.api.results import Result
-
             show(result if isinstance(result, Result) else Result((result,)))
 
 
@@ -91,8 +88,6 @@ def show(result: Result[Any]) -> NoReturn:
 
 
 def print_result(result: Result[Any]) -> None:
-    from mirrorfeed.display.terminal import console, draw
-
     draw(console(), result.rows, result.notes, result.summary, every=result.every)
 
 
@@ -122,8 +117,6 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         if _STOP not in ctx.meta:
-            from mirrorfeed.cli.output import Interruption
-
             with Interruption().handle_signals() as ctx.meta[_STOP]:
                 return self.invoke(ctx)
         try:
@@ -164,7 +157,7 @@ def confirmation(yes: bool) -> Callable[..., None]:
     """
 
     def confirm(*consequences: str) -> None:
-        click.get_current_context().meta[PROGRESS].stop()
+        clear_progress()
         print_lines(*consequences)
         if yes:
             return
@@ -261,8 +254,6 @@ def spark_session(*sources: Source) -> Any:
             raise NoTableAtPath(path=", ".join(map(str, sources)))
     if _SPARK not in context.meta:
         from concurrent.futures import ThreadPoolExecutor
-
-        from mirrorfeed.display.progress import waiting
 
         with waiting("Starting Spark"), context.meta[_STOP].without_deferral():
             from mirrorfeed.runtime.spark_errors import silence_spark_logs

@@ -11,6 +11,7 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.display.progress import clear_progress
 from mirrorfeed.display.redact import printable
 from mirrorfeed.display.rows import counted
 from mirrorfeed.display.terminal import fold_name, text
@@ -104,12 +105,12 @@ _FREE_LINES = 4
 class Steps:
     """Display of the current step of each table. Can be called by several threads.
 
-    On a terminal, `progress` draws a line for each running table that fits, and `on_start` is called before the first
-    line. If `progress` is None, each step is printed once.
+    On a terminal, `progress` draws a line for each running table that fits, in place of other progress messages. If
+    `progress` is None, each step is printed once.
     """
 
-    def __init__(self, console: Console, progress: Progress | None, on_start: Callable[[], None]) -> None:
-        self._console, self._progress, self._on_start, self._lock = console, progress, on_start, threading.Lock()
+    def __init__(self, console: Console, progress: Progress | None) -> None:
+        self._console, self._progress, self._lock = console, progress, threading.Lock()
         self._tasks: dict[str, TaskID] = {}
         self._finished = 0
         self._finished_task: TaskID | None = None
@@ -139,17 +140,16 @@ class Steps:
             self._progress.update(self._finished_task, description=f"{counted(self._finished, 'table')} done")
 
     def _add_line(self, progress: Progress) -> TaskID:
-        if not self._tasks and self._finished_task is None:
-            self._on_start()
-            progress.start()
+        clear_progress(end=True)
+        progress.start()
         return progress.add_task("", total=None)
 
 
 @contextmanager
-def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:
-    """Context manager that yields a `Steps` for the console. `on_start` is called before the first progress line."""
+def show_steps(console: Console) -> Iterator[Steps]:
+    """Context manager that yields a `Steps` for the console."""
     if not console.is_terminal:
-        yield Steps(console, None, on_start)
+        yield Steps(console, None)
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
@@ -157,7 +157,7 @@ def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) ->
     step = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
     progress = Progress(SpinnerColumn(), step, TimeElapsedColumn(), console=console)
     try:
-        yield Steps(console, progress, on_start)
+        yield Steps(console, progress)
     finally:
         progress.stop()
 

@@ -9,16 +9,16 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from mirrorfeed.api import results
 from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
+from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
-    PROGRESS,
     confirmation,
     feed,
     feed_or_empty,
@@ -33,13 +33,10 @@ from mirrorfeed.cli.main import (
     wait_option,
     yes_option,
 )
+from mirrorfeed.cli.output import FollowLog, show_steps
 from mirrorfeed.config import FILE
 from mirrorfeed.display.rows import Row, row, shown
-
-if TYPE_CHECKING:
-    from mirrorfeed.api import results
-    from mirrorfeed.api.results import Result
-    from mirrorfeed.cli.output import Steps
+from mirrorfeed.display.terminal import console
 
 _LARGEST_TASK_VALUE = 48 * 2**10
 """Maximum size of a task value, in bytes."""
@@ -95,8 +92,6 @@ def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]
     """
     if task_value is None:
         return feed().sources()
-    from mirrorfeed.api.results import Result
-
     return Result(tuple(map(TaskInput, set_task_value(task_value, list(feed().tables)))))
 
 
@@ -128,16 +123,6 @@ def changes(
     """Show the change data feed of TABLE: a configured table, or the name or path of any Delta table."""
     feed_changes = feed_or_empty().changes(table, start, end, past_end)
     return feed_changes.counts() if counts else feed_changes.first(rows)
-
-
-@contextmanager
-def _show_steps() -> Iterator[Steps]:
-    """Context manager that shows steps on standard output or, with --json, on standard error."""
-    from mirrorfeed.cli.output import show_steps
-    from mirrorfeed.display.terminal import console
-
-    with show_steps(console(stderr=prints_json()), click.get_current_context().meta[PROGRESS].mute) as steps:
-        yield steps
 
 
 def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -184,11 +169,9 @@ def publish(
     if dry_run:
         return feed().dry_run(*tables)
     if follow:
-        from mirrorfeed.cli.output import FollowLog
-
         print_lines("Publishing new commits. Press Ctrl-C to stop.")
         return feed().follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
-    with _show_steps() as steps:
+    with show_steps(console(stderr=prints_json())) as steps:
         return feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
 
 
@@ -265,7 +248,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool)
     Publishes upserts and deletes, with the values of the source at the published version. The table stays available
     in Fabric. Wait until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
-    with _show_steps() as steps:
+    with show_steps(console(stderr=prints_json())) as steps:
         return feed().repair(table, mirror, where, source_only=source_only, on_step=steps)
 
 
@@ -278,7 +261,7 @@ def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult
 
     Until the new snapshot is replicated, Fabric does not have the table. After a failure, run the command again.
     """
-    with _show_steps() as steps:
+    with show_steps(console(stderr=prints_json())) as steps:
         return feed().rebuild(table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable())
 
 

@@ -28,17 +28,15 @@ class ProgressHandler(logging.Handler):
         self._file = file
         self._timer: Timer | None = None
         self._spinner: Status | None = None
-        self.muted = False
-        """True to show no messages, because something else is shown, such as progress bars."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.stop()
-        if not self.muted:
+        self.clear()
+        if self in progress.handlers:  # another thread may have removed it
             self._timer = Timer(_DELAY_SECONDS, self._show, (record.getMessage(),))
             self._timer.daemon = True
             self._timer.start()
 
-    def stop(self) -> None:
+    def clear(self) -> None:
         """Remove the shown message, and cancel a message that is not shown yet."""
         with self.lock or nullcontext():
             if self._timer:
@@ -47,10 +45,6 @@ class ProgressHandler(logging.Handler):
             if self._spinner:
                 self._spinner.stop()
             self._timer = self._spinner = None
-
-    def mute(self) -> None:
-        self.muted = True
-        self.stop()
 
     def _show(self, message: str) -> None:
         if not self._file.isatty():
@@ -64,6 +58,15 @@ class ProgressHandler(logging.Handler):
         self._spinner.start()
 
 
+def clear_progress(*, end: bool = False) -> None:
+    """Remove the shown progress message. With `end`, the running command shows no more messages."""
+    for handler in list(progress.handlers):
+        if isinstance(handler, ProgressHandler):
+            if end:
+                progress.removeHandler(handler)
+            handler.clear()
+
+
 @contextmanager
 def waiting(message: str) -> Iterator[None]:
     """Context manager that shows a progress message, and removes the message at its exit."""
@@ -71,26 +74,24 @@ def waiting(message: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for handler in progress.handlers:
-            if isinstance(handler, ProgressHandler):
-                handler.stop()
+        clear_progress()
 
 
 @contextmanager
-def progress_shown() -> Iterator[ProgressHandler]:
-    """Context manager that shows progress on standard error, unless the application logs it. Yields the handler."""
-    level, is_logged = progress.level, progress.isEnabledFor(logging.INFO)
+def progress_shown() -> Iterator[None]:
+    """Context manager that shows progress on standard error, unless the application logs it."""
+    if progress.isEnabledFor(logging.INFO):
+        yield
+        return
+    level = progress.level
     with _copy_of_standard_error() as file:
-        handler = ProgressHandler(file)
-        handler.muted = is_logged
-        progress.addHandler(handler)
+        progress.addHandler(ProgressHandler(file))
         progress.setLevel(logging.INFO)
         try:
-            yield handler
+            yield
         finally:
-            progress.removeHandler(handler)
             progress.setLevel(level)
-            handler.stop()
+            clear_progress(end=True)
 
 
 @contextmanager
