@@ -92,7 +92,7 @@ def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) ->
     for text in ("a\nx\ny\n", "a\rx\ry\r"):
         with pytest.raises(Unsplittable) as caught:
             list(split([text], dialect, allow_line_breaks=True))
-        assert (caught.value.fault.rule, caught.value.fault.row) == (LINE_BREAK, 1)
+        assert (caught.value.rule, caught.value.row) == (LINE_BREAK, 1)
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) ->
 def test_fault_is_found_for_any_chunk_size(text: str, rule: Rule, row: int, size: int) -> None:
     with pytest.raises(Unsplittable) as caught:
         list(split([text[at : at + size] for at in range(0, len(text), size)], Dialect()))
-    assert (caught.value.fault.rule, caught.value.fault.row) == (rule, row)
+    assert (caught.value.rule, caught.value.row) == (rule, row)

@@ -17,10 +17,10 @@ from fixtures.memory import MemoryStore
 from fixtures.zones import customers, parquet, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint import linter
+from mirrorfeed.lint.file_rules import TRUNCATED, UNSAFE
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader, ReaderNotStarted
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.lint.specification import ReadFailure
 from mirrorfeed.storage.errors import StoreUnavailable
 
 pytestmark = pytest.mark.process
@@ -142,7 +142,7 @@ def test_overlapping_column_data_is_refused(process: IsolatedParquetReader) -> N
     assert same_place != data[footer:]
     assert isinstance(_read(process, data), Contents)
     found = _read(process, data[:third] + same_place)
-    assert found == Unreadable(ReadFailure.TRUNCATED, "its footer refers to data after its end")
+    assert found == Unreadable(TRUNCATED, "its footer refers to data after its end")
 
 
 def _varint(number: int) -> bytes:
@@ -157,7 +157,7 @@ def _damage(process: IsolatedParquetReader, seeds: range, counted: Counter[str])
     for seed in seeds:
         found = _read(process, damaged(files, seed))
         counted["damaged Parquet files through lint"] += 1
-        if isinstance(found, Unreadable) and found.kind is ReadFailure.UNSAFE:
+        if isinstance(found, Unreadable) and found.rule == UNSAFE:
             counted["damaged Parquet files that crash the Parquet library"] += 1
             assert [_read(process, file) for file in files] == whole
     assert [_read(process, file) for file in files] == whole

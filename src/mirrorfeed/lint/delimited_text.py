@@ -10,11 +10,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.lint.specification import Dialect, ReadFailure, Rule, error
+from mirrorfeed.lint.file_rules import CODEC, TRUNCATED
+from mirrorfeed.lint.specification import Dialect, Rule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""
@@ -73,26 +73,18 @@ NULL = error(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TextFault:
-    rule: Rule
-    row: int
-    """Number of the row. Row 1 is the header."""
-    detail: str
-
-
 class Unsplittable(Exception):
-    """Raised if the rest of a text cannot be split into values. `fault` is the reason."""
+    """Raised if the rest of a text cannot be split into values. Row 1 is the header."""
 
-    def __init__(self, fault: TextFault) -> None:
-        super().__init__(fault.detail)
-        self.fault = fault
+    def __init__(self, rule: Rule, row: int, detail: str) -> None:
+        super().__init__(detail)
+        self.rule, self.row, self.detail = rule, row, detail
 
 
 class UnreadableText(OSError):
-    def __init__(self, kind: ReadFailure, reason: str) -> None:
+    def __init__(self, rule: Rule, reason: str) -> None:
         super().__init__(reason)
-        self.kind = kind
+        self.rule = rule
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
@@ -105,7 +97,7 @@ def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
     file.seek(0)
     for magic, codec in _REFUSED.items():
         if head.startswith(magic):
-            raise UnreadableText(ReadFailure.CODEC, codec)
+            raise UnreadableText(CODEC, codec)
     for magic, codec in _STREAMS.items():
         if head.startswith(magic):
             return _stream(file, codec)
@@ -123,7 +115,7 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
             yield piece
     except (pa.ArrowException, OSError) as error:
         if "runcated" in str(error):
-            raise UnreadableText(ReadFailure.TRUNCATED, f"its {codec} stream does not end ({error})") from error
+            raise UnreadableText(TRUNCATED, f"its {codec} stream does not end ({error})") from error
         raise OSError(str(error)) from error
 
 
@@ -159,7 +151,7 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 def _exactly(file: BinaryIO, count: int) -> bytes:
     data = file.read(count)
     if len(data) < count:
-        raise UnreadableText(ReadFailure.TRUNCATED, "its last Snappy block does not end")
+        raise UnreadableText(TRUNCATED, "its last Snappy block does not end")
     return data
 
 
@@ -215,7 +207,7 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
                 splitter = _Splitter(dialect, dialect.null, allow_line_breaks=allow_line_breaks)
             at, number = end, number + 1
         elif fault := splitter.fault(text, at, end, number, ended):
-            raise Unsplittable(fault)
+            raise fault
         else:
             more = _read_more(source, len(text) - at)
             ended, text, at = not more, text[at:] + more, 0
@@ -275,29 +267,29 @@ class _Splitter:
                 return values, at, True
         return values, at, False
 
-    def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
+    def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> Unsplittable | None:
         """Return the reason why the value at index `at` has no end, or None if the end may follow after `text`.
 
         `row` is the index at which the row of the value starts, and `number` is the row number. `ended` is True if no
         text follows.
         """
         if len(text) - row > MAX_ROW_LENGTH:
-            return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
+            return Unsplittable(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._unfinished_value.match(text, at)
         assert match  # also matches the empty string
         quoted, closed = match[1], match[2]
         if quoted is not None and not closed:
             detail = f"it ends inside a quoted value, which begins with {_shown(text[at : at + 20])}"
-            return TextFault(UNCLOSED, number, detail) if ended else None
+            return Unsplittable(UNCLOSED, number, detail) if ended else None
         rest = text[match.end() : match.end() + 10]
         if not ended and len(rest) < 2:
             return None
         if quoted is not None and rest[0] not in "\r\n":
             detail = f"it has {_shown(rest)} after the value {_shown(quoted)}, and no separator"
-            return TextFault(AFTER_QUOTE, number, detail)
+            return Unsplittable(AFTER_QUOTE, number, detail)
         line_break = "\r\n" if rest.startswith("\r\n") else rest[0]
         where = f"ends in {line_break!r}" if number == 1 else f"has the line break {line_break!r} outside of quotes"
-        return TextFault(LINE_BREAK, number, f"it {where}, and RowSeparator is {self._dialect.row!r}")
+        return Unsplittable(LINE_BREAK, number, f"it {where}, and RowSeparator is {self._dialect.row!r}")
 
 
 def _shown(text: str) -> str:

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.lint.delimited_text import TextFault, UnreadableText
+from mirrorfeed.lint.delimited_text import UnreadableText
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
+from mirrorfeed.lint.file_rules import TRUNCATED, UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import TYPELESS, Contents, Unreadable
-from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, Column, ReadFailure, Rule, Settings
+from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, Column, Finding, Settings
 from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
@@ -58,18 +59,18 @@ def read_parquet(
         parquet = pq.ParquetFile(file, pre_buffer=False)
         columns = tuple(_columns(parquet))
         if _reaches_past_end(parquet.metadata, size):
-            return Unreadable(ReadFailure.TRUNCATED, "its footer refers to data after its end")
+            return Unreadable(TRUNCATED, "its footer refers to data after its end")
         codecs = frozenset(chunk.compression for chunk in _chunks(parquet.metadata))
         names = _columns_to_read(parquet.schema_arrow, keys, required)
         batches = parquet.iter_batches(_BATCH, columns=names, use_threads=False) if names else ()
         counts = _count_values(batches, keys, required, emit)
         return Contents(columns, parquet.metadata.num_rows, codecs, **counts)
     except MemoryError:
-        return Unreadable(ReadFailure.UNSAFE, "reading it takes too much memory")
+        return Unreadable(UNSAFE, "reading it takes too much memory")
     except UnicodeDecodeError:
-        return Unreadable(ReadFailure.INVALID, "a text in its footer is not UTF-8")
+        return Unreadable(UNREADABLE, "a text in its footer is not UTF-8")
     except Exception as error:  # a damaged file can raise any error
-        return Unreadable(ReadFailure.INVALID, first_line(str(error)))
+        return Unreadable(UNREADABLE, first_line(str(error)))
 
 
 def _check_ends(file: BinaryIO, size: int) -> Unreadable | None:
@@ -79,10 +80,10 @@ def _check_ends(file: BinaryIO, size: int) -> Unreadable | None:
     tail = file.read(4)
     file.seek(0)
     if b"PARE" in (head, tail):
-        return Unreadable(ReadFailure.INVALID, "its footer cannot be read without a key")
+        return Unreadable(UNREADABLE, "its footer cannot be read without a key")
     if head != b"PAR1":
-        return Unreadable(ReadFailure.INVALID, "it does not begin like a Parquet file")
-    return None if size >= 12 and tail == b"PAR1" else Unreadable(ReadFailure.TRUNCATED, "its footer is missing")
+        return Unreadable(UNREADABLE, "it does not begin like a Parquet file")
+    return None if size >= 12 and tail == b"PAR1" else Unreadable(TRUNCATED, "its footer is missing")
 
 
 def _chunks(metadata: Any) -> Iterator[Any]:
@@ -156,21 +157,21 @@ def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str
     ]
 
 
-def read_text(file: BinaryIO, name: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
+def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
     """Return the columns and counts of a text file, or the reason why the file cannot be read.
 
-    Adds the keys of the rows to `index`, if set. The caller then calls `index.end`.
+    Findings show `path`. Adds the keys of the rows to `index`, if set. The caller then calls `index.end`.
     """
-    faults: dict[Rule, TextFault] = {}
+    faults: dict[str, Finding] = {}
     if index:
         index.begin()
-    reader = TextReader(file, name, settings, lambda fault: faults.setdefault(fault.rule, fault))
+    reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))
     try:
         counts = _count_values(reader.batches(), settings.keys, emit=index.add if index else None)
     except UnreadableText as error:
-        return Unreadable(error.kind, str(error))
+        return Unreadable(error.rule, str(error))
     except OSError as error:
-        return Unreadable(ReadFailure.INVALID, str(error).rstrip("."))
+        return Unreadable(UNREADABLE, str(error).rstrip("."))
     return Contents(reader.columns, max(0, reader.rows - 1), faults=tuple(faults.values()), **counts)
 
 

@@ -11,7 +11,7 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Table, Unreadable
-from mirrorfeed.lint.specification import Finding, ReadFailure, Settings, advice, error, warning
+from mirrorfeed.lint.specification import Finding, Settings, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
@@ -108,12 +108,6 @@ LATE_START = advice(
     "The first number is {number}, and nothing shows that Fabric consumed earlier numbers.",
     "If mirroring has not started yet, begin with number 1, because Fabric waits for number 1.",
 )
-_UNREADABLE = {
-    ReadFailure.TRUNCATED: TRUNCATED,
-    ReadFailure.CODEC: CODEC,
-    ReadFailure.UNSAFE: UNSAFE,
-    ReadFailure.INVALID: UNREADABLE,
-}
 
 
 def form_of(name: str, settings: Settings) -> str | None:
@@ -187,14 +181,13 @@ def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
     if file.size == 0:
         yield EMPTY.finding(path)
     elif isinstance(content, Unreadable):
-        yield _UNREADABLE[content.kind].finding(path, reason=content.reason, codec=content.reason)
+        yield content.rule.finding(path, reason=content.reason, codec=content.reason)
     elif isinstance(content, Contents):
         if unknown := sorted(content.codecs - CODECS):
             yield CODEC.finding(path, codec=", ".join(unknown))
         for column, row in content.invalid_texts.items():
             yield INVALID_TEXT.finding(path, column=column, row=row)
-        for fault in content.faults:
-            yield fault.rule.finding(path, row=fault.row, detail=fault.detail)
+        yield from content.faults
 
 
 def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:

@@ -25,8 +25,8 @@ from pydantic import TypeAdapter
 
 from mirrorfeed.errors import Transient
 from mirrorfeed.lint.duplicate_keys import KeyIndex
+from mirrorfeed.lint.file_rules import TRUNCATED, UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
-from mirrorfeed.lint.specification import ReadFailure
 
 _SECONDS = 60.0
 """Time limit in seconds, without the part that depends on the file's size. Waiting for bytes does not count."""
@@ -41,6 +41,8 @@ _MAX_ANSWER_BYTES = 64 << 20
 _PROGRAM = "from mirrorfeed.lint.isolated_parquet_reader import serve; serve()"
 _MEMORY = 4 << 30
 _PART = 256 << 10
+_RULES = (TRUNCATED, UNREADABLE, UNSAFE)
+"""Rules of which the child may report a violation."""
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
@@ -108,9 +110,12 @@ class IsolatedParquetReader:
                             data = b""
                             continue
                         case answer:
-                            return _ANSWER.validate_python(answer)
+                            contents = _ANSWER.validate_python(answer)
+                            if isinstance(contents, Unreadable) and contents.rule not in _RULES:
+                                raise ValueError("the rule is unknown")
+                            return contents
                 except (ValueError, struct.error):
-                    return Unreadable(ReadFailure.UNSAFE, self._stop())
+                    return Unreadable(UNSAFE, self._stop())
                 file.seek(min(max(offset, 0), size))
                 part = file.read(min(max(length, 0), _MAX_PART))
                 data = len(part).to_bytes(8, "big") + part

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mirrorfeed.landing.log_record import Record
-from mirrorfeed.lint.delimited_text import TextFault
-from mirrorfeed.lint.specification import Column, Finding, ReadFailure, Settings
+from mirrorfeed.lint.specification import Column, Finding, Rule, Settings
 
 TYPELESS = "null"
 """Type name of a Parquet column without a type. Some writers create such a column if all values are NULL."""
@@ -18,9 +17,9 @@ TYPELESS = "null"
 class Unreadable:
     """The reason why a data file cannot be read."""
 
-    kind: ReadFailure
+    rule: Rule
     reason: str
-    """Reason as text for the finding. For `CODEC`, the name of the compression."""
+    """Reason as text for the finding. For the rule `CODEC`, the name of the compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Contents:
     """Number of rows with NULL, by key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """Length of the longest text or binary value in bytes, by key column."""
-    faults: tuple[TextFault, ...] = ()
+    faults: tuple[Finding, ...] = ()
     """First violation of each rule for delimited text. Rows after text that cannot be split are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """Row number, from 1, of the first text that is not valid UTF-8, by column of a Parquet file."""

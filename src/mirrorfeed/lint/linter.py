@@ -23,7 +23,7 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.lint import folder_rules
 from mirrorfeed.lint.column_rules import check_columns, check_markers
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.file_rules import PARQUET, apply_order, check_files, form_of, number_of
+from mirrorfeed.lint.file_rules import PARQUET, UNSAFE, apply_order, check_files, form_of, number_of
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable
 from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
@@ -34,7 +34,6 @@ from mirrorfeed.lint.specification import (
     PROCESSED,
     SCRATCH,
     Finding,
-    ReadFailure,
     Settings,
     Severity,
     is_ignored,
@@ -183,20 +182,20 @@ def _read_file(
     index: KeyIndex | None,
 ) -> DataFile:
     content: Contents | Unreadable | None = None
-    form = form_of(entry.name, settings)
+    path, form = f"{folder}/{entry.name}", form_of(entry.name, settings)
     if entry.size and form:
         try:
-            with store.open_read(f"{folder}/{entry.name}") as file:
+            with store.open_read(path) as file:
                 if form == PARQUET:
                     content = parquet.read(file, entry.size, settings.keys, required, index)
                 else:
                     from mirrorfeed.lint.file_contents import read_text  # slow to import
 
-                    content = read_text(file, entry.name, settings, index)
+                    content = read_text(file, path, settings, index)
         except NotThere:
             pass  # Fabric consumed the file after it was listed
         except (UnreadableFile, SymbolicLink) as error:
-            content = Unreadable(ReadFailure.UNSAFE, error.reason)
+            content = Unreadable(UNSAFE, error.reason)
     return DataFile(entry.name, entry.size, entry.modified, content)
 
 

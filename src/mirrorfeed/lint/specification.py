@@ -144,15 +144,6 @@ class Finding(Row):
         return self.severity is Severity.ADVICE
 
 
-class ReadFailure(StrEnum):
-    """Reason why a file cannot be read."""
-
-    TRUNCATED = "truncated"
-    INVALID = "invalid"
-    CODEC = "codec"
-    UNSAFE = "unsafe"
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     severity: Severity

@@ -17,13 +17,12 @@ from mirrorfeed.lint.delimited_text import (
     NULL,
     VALUE,
     WIDTH,
-    TextFault,
     Unsplittable,
     decode,
     decompress,
     split,
 )
-from mirrorfeed.lint.specification import DELETE, MARKER, Column, Rule, Settings
+from mirrorfeed.lint.specification import DELETE, MARKER, Column, Finding, Rule, Settings
 
 ARROW_TYPES: dict[str | None, pa.DataType] = {
     "Double": pa.float64(),
@@ -47,9 +46,10 @@ class TextReader:
     """Reads one file of delimited text. Stops at text that cannot be decoded or split into values."""
 
     file: BinaryIO
-    name: str
+    path: str
+    """Path to show in findings. Ends in the name of the file."""
     settings: Settings
-    report: Callable[[TextFault], object]
+    report: Callable[[Finding], object]
     """Called with each violation of a rule for delimited text. Can raise an error to stop reading."""
     allow_line_breaks: bool = False
     """True if values without quotes can contain line breaks other than the row separator."""
@@ -75,7 +75,7 @@ class TextReader:
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
         """Yield number and values of each row below the header. Report and skip rows with a wrong number of values."""
         dialect = self.settings.dialect
-        text = decode(decompress(self.file, self.name), dialect.encoding)
+        text = decode(decompress(self.file, self.path), dialect.encoding)
         try:
             for row in split(text, dialect, allow_line_breaks=self.allow_line_breaks):
                 self.rows += 1
@@ -85,11 +85,14 @@ class TextReader:
                     yield self.rows, row
                 else:
                     detail = f"it has {counted(len(row), 'value')}, and the header has {len(self.columns)}"
-                    self.report(TextFault(WIDTH, self.rows, detail))
+                    self._report(WIDTH, self.rows, detail)
         except Unsplittable as stopped:
-            self.report(stopped.fault)
+            self._report(stopped.rule, stopped.row, stopped.detail)
         except UnicodeError as error:
-            self.report(TextFault(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({error})"))
+            self._report(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({error})")
+
+    def _report(self, rule: Rule, row: int, detail: str) -> None:
+        self.report(rule.finding(self.path, row=row, detail=detail))
 
     def _header(self, names: list[str]) -> tuple[Column, ...]:
         declared = {column.name.casefold(): column for column in self.settings.declared or ()}
@@ -117,7 +120,7 @@ class TextReader:
                 detail = f"{column.name!r} is NULL, and is declared as not nullable"
                 faults += [(at, NULL, detail) for at in missing[:1].to_pylist()]
         for at, rule, detail in sorted(faults, key=lambda fault: fault[0]):
-            self.report(TextFault(rule, numbers[at], detail))
+            self._report(rule, numbers[at], detail)
         return pa.RecordBatch.from_arrays(arrays, texts.schema.names)
 
 

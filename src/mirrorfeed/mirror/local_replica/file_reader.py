@@ -21,9 +21,8 @@ from mirrorfeed.lint.column_rules import (
     UNSUPPORTED,
     VALUE,
 )
-from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.file_rules import FORM
-from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT, Column, Settings
+from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT, Column, Finding, Settings
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 
@@ -72,10 +71,10 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
         problem = f"The extension is neither parquet nor {settings.extension}"
         raise FileRefused(finding=FORM.finding(address, problem=problem))
 
-    def refuse(fault: TextFault) -> None:
-        raise FileRefused(finding=fault.rule.finding(address, row=fault.row, detail=fault.detail))
+    def refuse(finding: Finding) -> None:
+        raise FileRefused(finding=finding)
 
-    batches = list(TextReader(BytesIO(data), name, settings, refuse, allow_line_breaks=True).batches())
+    batches = list(TextReader(BytesIO(data), address, settings, refuse, allow_line_breaks=True).batches())
     if not batches:
         raise ValueError("the file is empty")
     return pa.Table.from_batches(batches)
