@@ -119,7 +119,7 @@ def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> 
             for part in rows:
                 index.add(part)
             index.end("file", 300_000)
-            assert index.duplicates() == {}
+            assert index.findings() == []
             assert tracemalloc.get_traced_memory()[1] < 5 << 20
     finally:
         tracemalloc.stop()

@@ -14,8 +14,9 @@ from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.file_rules import apply_order
+from mirrorfeed.lint.folder_rules import check_folders
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table
-from mirrorfeed.lint.linter import check_root, check_table
+from mirrorfeed.lint.linter import check_table
 from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.specification import Column, Dialect, Finding, Rule, Settings, Severity
 
@@ -259,7 +260,8 @@ def test_log_without_records_is_valid() -> None:
 
 def test_schema_folder_is_recognized_by_its_tables() -> None:
     table = Folder("sales/orders", ("_metadata.json",))
-    found = check_root(Folder("", folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",)))))
+    root = Folder("", folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",))))
+    found = list(check_folders(root))
     assert [(one.code, one.file) for one in found] == [("MF102", "sales")]
 
 
@@ -274,6 +276,6 @@ def test_schema_folder_is_recognized_by_its_tables() -> None:
 )
 def test_number_of_tables_is_advice_and_never_an_error(count: int, expected: list[tuple[str, Severity]]) -> None:
     tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
-    found = check_root(Folder("", folders=(Folder("sales.schema", (), tables),)))
+    found = list(check_folders(Folder("", folders=(Folder("sales.schema", (), tables),))))
     assert [(each.code, each.severity) for each in found] == expected
     assert [each.what for each in found] == [f"The landing zone has {count:,} tables. {TABLE_LIMITS}"] * len(expected)

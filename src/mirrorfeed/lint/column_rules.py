@@ -87,12 +87,6 @@ NO_TYPE = warning(
     "The column {column!r} has no type in this file, because all its values are NULL.",
     "Give the writer a schema. A writer that infers types from values finds no type in a column of NULLs.",
 )
-KEY_AGAIN = error(
-    "MF412",
-    "{rows} a key that the table already has, first in row {first:,}. The mirror then has the key twice.",
-    "Write the row marker 4 for rows that may already exist, or delete the old row first (row marker 2).",
-    "Rows without a marker, or with the marker 0, insert a key that the table already has.",
-)
 NULL_VALUE = error(
     "MF413",
     "The column {column!r} is NULL in {count:count row}, but the first file declares the column as not nullable.",
@@ -169,9 +163,6 @@ def check_columns(table: Table) -> Iterator[Finding]:
         yield from _check_names(path, columns)
         yield from _check_types(path, contents.columns, typeless)
         yield from _check_values(path, columns, contents, settings)
-        if duplicates := table.duplicates.get(file.name):
-            rows = f"{counted(duplicates.rows, 'row')} insert{'s' if duplicates.rows == 1 else ''}"
-            yield KEY_AGAIN.finding(path, rows=rows, first=duplicates.first)
         if not has_key_advice:
             wide = {key: width for key, width in contents.widest_keys.items() if width > WIDE}
             inexact = [column for column in columns if column.name in settings.keys and column.type in _INEXACT]

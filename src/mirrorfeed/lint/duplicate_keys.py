@@ -6,14 +6,15 @@ selects one of several temporary files, so that only a part of the keys is in me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
 from tempfile import SpooledTemporaryFile
 
-from mirrorfeed.lint.landing_zone import Duplicates
-from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT
+from mirrorfeed.display.rows import counted
+from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT, Finding, error
 
 _PARTS = 64
 _IN_MEMORY = 256 << 10
@@ -25,6 +26,13 @@ _STORED = Struct(f"{_DIGEST}sbIQ")
 """Format of a stored row: digest of the key, row marker, number of the file in the index, and row number."""
 _UNMARKED, _UNKNOWN = -1, -2
 _NO_KEY = bytes(_DIGEST)
+
+KEY_AGAIN = error(
+    "MF412",
+    "{rows} a key that the table already has, first in row {first:,}. The mirror then has the key twice.",
+    "Write the row marker 4 for rows that may already exist, or delete the old row first (row marker 2).",
+    "Rows without a marker, or with the marker 0, insert a key that the table already has.",
+)
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
@@ -58,7 +66,7 @@ class KeyIndex:
     def __post_init__(self) -> None:
         self._parts = [SpooledTemporaryFile(_IN_MEMORY) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """Name of each complete file and number of incomplete files before it, by number in the index."""
+        """Path of each complete file and number of incomplete files before it, by number in the index."""
         self._file = self._row = self._period = 0
 
     def __enter__(self) -> KeyIndex:
@@ -79,19 +87,19 @@ class KeyIndex:
             if digest != _NO_KEY:
                 self._parts[digest[0] % _PARTS].write(_STORED.pack(digest, marker, self._file, self._row))
 
-    def end(self, name: str, rows: int | None) -> None:
-        """End the current file `name`. Discards its rows unless `add` received all of them.
+    def end(self, path: str, rows: int | None) -> None:
+        """End the current file. Discards its rows unless `add` received all of them.
 
         `rows` is the number of rows in the file, or None if the file is missing or was not read.
         """
         if rows is not None and rows == self._row:
-            self._files[self._file] = name, self._period
+            self._files[self._file] = path, self._period
         else:
             self._period += 1
 
-    def duplicates(self) -> Mapping[str, Duplicates]:
-        """Return the rows that insert a key that the table already has, by name of each file with such rows."""
-        duplicates: dict[str, Duplicates] = {}
+    def findings(self) -> list[Finding]:
+        """Return a finding for each file with rows that insert a key that the table already has."""
+        counts, first = Counter[str](), dict[str, int]()
         unmarked = UPSERT if self.upserts else INSERT
         for part in self._parts:
             part.seek(0)
@@ -100,13 +108,14 @@ class KeyIndex:
                 for digest, stored_marker, number, row in _STORED.iter_unpack(data):
                     if number not in self._files:
                         continue
-                    name, period = self._files[number]
+                    path, period = self._files[number]
                     marker = unmarked if stored_marker == _UNMARKED else stored_marker
                     if marker == INSERT and periods.get(digest) == period:
-                        before = duplicates.get(name, Duplicates(0, row))
-                        duplicates[name] = Duplicates(before.rows + 1, min(before.first, row))
+                        counts[path] += 1
+                        first[path] = min(row, first.get(path, row))
                     if marker in (DELETE, _UNKNOWN):
                         periods.pop(digest, None)
                     else:
                         periods[digest] = period
-        return duplicates
+        phrases = {path: f"{counted(n, 'row')} insert{'s' if n == 1 else ''}" for path, n in counts.items()}
+        return [KEY_AGAIN.finding(path, rows=rows, first=first[path]) for path, rows in phrases.items()]

@@ -40,11 +40,6 @@ USED_AGAIN = error(
     "Fabric already consumed the number {number}, as {other}, so it never reads this file.",
     "Publish the content of this file under the next free number.",
 )
-EMPTY = error(
-    "MF305",
-    "The file is empty (0 bytes). This stops replication of the table.",
-    "Delete the file, and write the complete file under the same name.",
-)
 TRUNCATED = error(
     "MF306",
     "The file is truncated: {reason}. This stops replication of the table.",
@@ -179,7 +174,7 @@ def _check_name(path: str, name: str, settings: Settings) -> Iterator[Finding]:
 def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
     content = file.content
     if file.size == 0:
-        yield EMPTY.finding(path)
+        yield TRUNCATED.finding(path, reason="it is empty")
     elif isinstance(content, Unreadable):
         yield content.rule.finding(path, reason=content.reason, codec=content.reason)
     elif isinstance(content, Contents):

@@ -89,11 +89,6 @@ STAGED = warning(
     "The file was staged, but never published.",
     "If no publisher is running, delete the file. Fabric ignores it.",
 )
-IN_SCRATCH = warning(
-    "MF702",
-    "The file was staged in `_scratchPad`, but never published.",
-    "If no publisher is running, delete the file.",
-)
 NEVER_PUBLISHED = warning(
     "MF704",
     "mirrorfeed staged the file, but no record of the log publishes it.",
@@ -214,10 +209,8 @@ class _PartnerEvents(_Strict):
     sourceInfo: _SourceInfo
 
 
-def check_partner_events(data: bytes | None) -> Iterator[Finding]:
-    """Yield findings for the content of `_partnerEvents.json`, or none if `data` is None."""
-    if data is None:
-        return
+def check_partner_events(data: bytes) -> Iterator[Finding]:
+    """Yield findings for the content of `_partnerEvents.json`."""
     try:
         content = load_object(data)
     except ValueError as fault:
@@ -242,7 +235,7 @@ def check_leftovers(table: Table) -> Iterator[Finding]:
         if _STAGED.fullmatch(name) or staged.fullmatch(name):
             yield STAGED.finding(f"{table.folder}/{name}")
     for name in table.scratch:
-        yield IN_SCRATCH.finding(f"{table.folder}/{SCRATCH}/{name}")
+        yield STAGED.finding(f"{table.folder}/{SCRATCH}/{name}")
     log = table.log
     if log is None:
         return

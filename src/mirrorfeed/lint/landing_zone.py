@@ -48,15 +48,6 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
-    """Rows of a data file that insert a key that the table already has."""
-
-    rows: int
-    first: int
-    """Row number, from 1, of the first of these rows."""
-
-
-@dataclass(frozen=True, slots=True)
 class DataFile:
     """A file in the folder of a table, except the metadata file and files that Fabric ignores."""
 
@@ -88,8 +79,8 @@ class Table:
     folder: str
     """Path below the landing zone."""
     settings: Settings
-    metadata_findings: tuple[Finding, ...] = ()
-    """Findings about the metadata file."""
+    findings: tuple[Finding, ...] = ()
+    """Findings for the metadata file, the log and duplicate keys."""
     files: tuple[DataFile, ...] = ()
     """Data files in the order in which Fabric applies them."""
     folders: tuple[str, ...] = ()
@@ -103,8 +94,6 @@ class Table:
     scratch: tuple[str, ...] = ()
     """Names of the files in the subfolder `_scratchPad`."""
     log: Log | None = None
-    duplicates: Mapping[str, Duplicates] = field(default_factory=dict)
-    """Rows that insert a key that the table already has, by name of the data file."""
     are_keys_checked: bool = True
     """False if duplicate keys were not searched, because the table is large and `--check-keys` is not set."""
 

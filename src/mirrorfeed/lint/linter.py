@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -73,15 +72,18 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     process that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
-    partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
-    findings, unchecked = check_root(root, partner_events, _names(store, SCRATCH)), list[str]()
-    folders = folder_rules.find_tables(root)
+    folders, findings, notes, unchecked = folder_rules.find_tables(root), list[Finding](), list[str](), list[str]()
+    if (partner_events := _read(store, PARTNER_EVENTS)) is None:
+        notes.append(f"The landing zone has no {PARTNER_EVENTS} that describes the publisher.")
+    else:
+        findings += folder_rules.check_partner_events(partner_events)
+    findings += [folder_rules.STAGED.finding(f"{SCRATCH}/{name}") for name in _names(store, SCRATCH)]
+    findings += folder_rules.check_folders(root)
     with IsolatedParquetReader() as parquet:
         for folder in folders:
             table = _read_table(store, folder.path, parquet, check_keys)
             findings += check_table(table)
             unchecked += [] if table.are_keys_checked else [table.folder]
-    notes = [] if partner_events else [f"The landing zone has no {PARTNER_EVENTS} that describes the publisher."]
     if unchecked:
         notes.append(
             f"Duplicate keys were not checked in {counted(len(unchecked), 'table')} with more than"
@@ -91,20 +93,10 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     return Report(len(folders), tuple(findings), tuple(notes))
 
 
-def check_root(root: Folder, partner_events: bytes | None = None, scratch: Iterable[str] = ()) -> list[Finding]:
-    """Return the findings for folder names, misplaced files, `_partnerEvents.json` and the root's `_scratchPad`.
-
-    `partner_events` is the content of `_partnerEvents.json`, or None if the file is missing. `scratch` has the names of
-    the files in `_scratchPad`.
-    """
-    staged = [folder_rules.IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
-    return [*folder_rules.check_partner_events(partner_events), *staged, *folder_rules.check_folders(root)]
-
-
 def check_table(table: Table) -> list[Finding]:
     """Return the findings for a table, its metadata file and its data files, sorted by path."""
     rules = check_files, check_columns, check_markers, folder_rules.check_leftovers
-    findings = [*table.metadata_findings, *chain.from_iterable(check(table) for check in rules)]
+    findings = [*table.findings, *chain.from_iterable(check(table) for check in rules)]
     return sorted(findings, key=lambda finding: finding.file)
 
 
@@ -122,7 +114,7 @@ def _read_folder(store: Store, path: str, depth: int = 0) -> Folder:
 def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check_keys: bool) -> Table:
     entries = store.list(folder)
     metadata_name = find_metadata_name(entry.name for entry in entries if not entry.is_folder)
-    settings, metadata_findings = _read_settings(store, folder, metadata_name)
+    settings, findings = _read_settings(store, folder, metadata_name)
     visible = [entry for entry in entries if not is_ignored(entry.name)]
     data = [entry for entry in visible if not entry.is_folder and entry.name != metadata_name]
     log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
@@ -143,13 +135,14 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
             if required is None and isinstance(content, Contents):  # the first file creates the table
                 not_null = frozenset(column.name for column in content.columns if not column.nullable)
                 required = not_null - {*settings.keys, MARKER}
-            index.end(entry.name, content.rows if isinstance(content, Contents) and not content.faults else None)
+            rows = content.rows if isinstance(content, Contents) and not content.faults else None
+            index.end(f"{folder}/{entry.name}", rows)
             files.append(file)
-        duplicates = index.duplicates()
+        findings += index.findings()
     return Table(
         folder,
         settings,
-        metadata_findings,
+        tuple(findings),
         files=tuple(files),
         folders=tuple(entry.name for entry in visible if entry.is_folder),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
@@ -157,19 +150,17 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
         processed={name: where for where in PROCESSED for name in _names(store, f"{folder}/{where}")},
         scratch=_names(store, f"{folder}/{SCRATCH}"),
         log=log,
-        duplicates=duplicates,
         are_keys_checked=are_keys_checked,
     )
 
 
-def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Settings, tuple[Finding, ...]]:
-    data = _read(store, f"{folder}/{name}") if name else None
-    if name is None or data is None:
-        return Settings(), (folder_rules.MISSING.finding(f"{folder}/{METADATA}"),)
+def _read_settings(store: Store, folder: str, name: str) -> tuple[Settings, list[Finding]]:
     path = f"{folder}/{name}"
+    if (data := _read(store, path)) is None:
+        return Settings(), [folder_rules.MISSING.finding(f"{folder}/{METADATA}")]
     settings, deviations = read_metadata(data, path)
     misnamed = [folder_rules.MISNAMED.finding(path, name=name)] if name != METADATA else []
-    return settings, (*misnamed, *(deviation.finding for deviation in deviations))
+    return settings, [*misnamed, *(deviation.finding for deviation in deviations)]
 
 
 def _read_file(
@@ -200,24 +191,22 @@ def _read_file(
 
 
 def _read_log(store: Store, folder: str) -> Log:
-    def unreadable(path: str, reason: object) -> Log:
-        return Log(None, folder_rules.LOG_FAULT.finding(path, reason=reason))
-
-    entries = _entries(store, f"{folder}/{LOG}")
+    entries, path = _entries(store, f"{folder}/{LOG}"), f"{folder}/{LOG_ID}"
     folders = tuple(entry.name for entry in entries if entry.is_folder)
-    id_path = f"{folder}/{LOG_ID}"
-    data = _read(store, id_path)
-    if data is None:
-        return unreadable(id_path, "it is missing") if folders else Log(None)
     try:
+        data = _read(store, path)
+        if data is None:
+            if not folders:
+                return Log(None)
+            raise ValueError("it is missing")
         log_id = load_object(data).get("log_id")
+        if not isinstance(log_id, str) or not is_log_id(log_id):
+            raise ValueError("it has no id of a log")
+        path = f"{folder}/{log_folder(log_id)}"
+        if log_id not in folders and any(entry.name == log_id for entry in entries):
+            raise ValueError("it is not a folder")
     except ValueError as error:
-        return unreadable(id_path, error)
-    if not isinstance(log_id, str) or not is_log_id(log_id):
-        return unreadable(id_path, "it has no id of a log")
-    path = f"{folder}/{log_folder(log_id)}"
-    if log_id not in folders and any(entry.name == log_id for entry in entries):
-        return unreadable(path, "it is not a folder")
+        return Log(None, folder_rules.LOG_FAULT.finding(path, reason=error))
     newest, finding = _newest_record(store, path)
     staged = tuple(name for name in _names(store, path) if staged_record_number(name))
     return Log(log_id, finding, newest, staged, tuple(name for name in folders if name != log_id))

@@ -157,11 +157,11 @@ class Deviation(NamedTuple):
     """True if the metadata has only one possible meaning. The settings then have this meaning."""
 
 
-def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the name of the metadata file among `names`, or None. If `_metadata.json` is missing, accepts the name in
-    another case, without `_` or without `.json`."""
+def find_metadata_name(names: Iterable[str]) -> str:
+    """Return `_metadata.json` or, if only such names are among `names`, the name in another case, without `_` or
+    without `.json`."""
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
-    return METADATA if METADATA in similar else min(similar, default=None)
+    return METADATA if METADATA in similar else min(similar, default=METADATA)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
