@@ -22,7 +22,7 @@ from mirrorfeed.source.change_feed import (
     read_facts,
 )
 from mirrorfeed.source.change_preview import changes_between
-from mirrorfeed.source.errors import LogDamaged, NotDelta
+from mirrorfeed.source.errors import GapReason, LogDamaged, NotDelta
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import read_table_info
@@ -80,7 +80,7 @@ def test_first_version_without_the_feed_is_found(
     spark: SparkSession, table: DeltaTable, after: int, off: int | None
 ) -> None:
     found = read_facts(spark, table.source, after, limit=100)
-    assert found.feed_off_at == off
+    assert found.unreadable == ({} if off is None else {off: GapReason.FEED_OFF})
     assert [commit.version for commit in found.commits] == list(range(after + 1, 9))
     assert found.latest == 8
 
@@ -89,9 +89,9 @@ def test_unpublished_table_is_checked_at_its_newest_version(
     spark: SparkSession, table: DeltaTable, tmp_path: Path
 ) -> None:
     found = read_facts(spark, table.source, None, limit=100)
-    assert (found.latest, [commit.version for commit in found.commits], found.feed_off_at) == (8, [8], None)
+    assert (found.latest, [commit.version for commit in found.commits], found.unreadable) == (8, [8], {})
     off = DeltaTable(spark, tmp_path / "off", feed=False)
-    assert read_facts(spark, off.source, None, limit=100).feed_off_at == 0
+    assert read_facts(spark, off.source, None, limit=100).unreadable == {0: GapReason.FEED_OFF}
 
 
 def test_history_is_not_read_without_new_versions(
@@ -103,7 +103,7 @@ def test_history_is_not_read_without_new_versions(
     monkeypatch.setattr(versions, "read_history", requests)
     for _ in ("here", "by Spark"):
         found = read_facts(spark, table.source, 8, limit=100)
-        assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
+        assert (found.latest, found.commits, found.breaks, found.unreadable) == (8, (), (), {})
         with pytest.raises(AssertionError, match="the history was asked"):
             read_facts(spark, table.source, 7, limit=100)
         with pytest.raises(AssertionError, match="the history was asked"):  # the clock went back
@@ -144,8 +144,8 @@ def test_other_column_changes_split_a_range(spark: SparkSession, tmp_path: Path)
 
 
 def test_schemas_and_the_feed_are_checked_up_to_the_limit(spark: SparkSession, table: DeltaTable) -> None:
-    assert read_facts(spark, table.source, 0, limit=1).feed_off_at is None
-    assert read_facts(spark, table.source, 0, limit=2).feed_off_at == 2
+    assert read_facts(spark, table.source, 0, limit=1).unreadable == {}
+    assert read_facts(spark, table.source, 0, limit=2).unreadable == {2: GapReason.FEED_OFF}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_missing_version_is_not_an_error(
 ) -> None:
     found = read_facts(spark, holed.source, after, limit=100)
     assert [commit.version for commit in found.commits] == existing
-    assert found.damaged_at == damaged_at
+    assert found.unreadable == ({} if damaged_at is None else {damaged_at: GapReason.LOG_HOLE})
 
 
 def test_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.publish.rows_and_markers import net
 from mirrorfeed.source.reader import read_changes
 from mirrorfeed.source.snapshot_or_range import Range
-from mirrorfeed.source.versions import read_schema_at
+from mirrorfeed.source.versions import read_schema
 from tests.delta import SparkTable
 
 DELETE, UPSERT = 2, 4
@@ -49,7 +49,7 @@ def test_net_result_equals_the_difference_read_by_another_reader(
     for number in range(commits):
         table.sql(rng.choice(STATEMENTS).replace("{n}", str(number)))
     range_ = Range(1, table.latest)
-    columns = columns_of("t", read_schema_at(spark, table.source, table.latest))
+    columns = columns_of("t", read_schema(spark, table.source, table.latest, {}))
     own_rows = net(read_changes(spark, table.source, range_), columns, ("id",)).collect()
     before, after = (rows_at(table.path, version) for version in (1, table.latest))
     expected = {id: (UPSERT, v) for id, v in after.items() if id not in before or before[id] != v}

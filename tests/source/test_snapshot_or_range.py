@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -21,6 +22,9 @@ from mirrorfeed.source.snapshot_or_range import (
 )
 from mirrorfeed.source.table_info import FEED
 
+OFF, HOLE, EXPIRED = GapReason.FEED_OFF, GapReason.LOG_HOLE, GapReason.EXPIRED
+NOTHING: Mapping[int, GapReason] = {}
+
 
 def commit(version: int) -> Commit:
     return Commit(version, datetime(2026, 1, 1, tzinfo=UTC), "WRITE")
@@ -30,13 +34,11 @@ def facts(
     *versions: int,
     latest: int | None = None,
     table_id: str = "id-1",
-    feed_off_at: int | None = None,
+    unreadable: Mapping[int, GapReason] = NOTHING,
     breaks: tuple[int, ...] = (),
-    damaged_at: int | None = None,
-    expired_at: int | None = None,
 ) -> Facts:
     newest = max(versions) if latest is None else latest
-    return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at, expired_at)
+    return Facts(table_id, newest, tuple(map(commit, versions)), unreadable, breaks)
 
 
 def decided(published: PublishedVersion | None, what: Facts, limit: int = 500) -> object:
@@ -53,7 +55,7 @@ def test_unpublished_table_gets_a_snapshot_of_its_newest_version(latest: int) ->
 
 
 def test_no_snapshot_if_no_changes_can_follow() -> None:
-    finding = decided(None, facts(latest=7, feed_off_at=7))
+    finding = decided(None, facts(latest=7, unreadable={7: OFF}))
     assert isinstance(finding, FeedOff)
     assert (finding.table, finding.version) == ("sales.orders", 7)
 
@@ -76,11 +78,11 @@ def test_table_with_published_newest_version_has_nothing_new() -> None:
         # Readable versions before an obstacle are published first.
         (4, facts(5, 6, 8), 500, [(4, 6)]),
         (4, facts(5, 6, 7, latest=8), 500, [(4, 7)]),
-        (4, facts(5, 6, 7, feed_off_at=7), 500, [(4, 6)]),
-        (4, facts(5, 6, 7, 8, damaged_at=7), 500, [(4, 6)]),
-        (4, facts(5, 6, 7, 8, expired_at=7), 500, [(4, 6)]),
-        (4, facts(5, 6, 8, feed_off_at=6), 500, [(4, 5)]),
-        (4, facts(5, 6, 7, 8, breaks=(6, 8), feed_off_at=8), 500, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, unreadable={7: OFF}), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, 8, unreadable={7: HOLE}), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, 8, unreadable={7: EXPIRED}), 500, [(4, 6)]),
+        (4, facts(5, 6, 8, unreadable={6: OFF}), 500, [(4, 5)]),
+        (4, facts(5, 6, 7, 8, breaks=(6, 8), unreadable={8: OFF}), 500, [(4, 5), (5, 6), (6, 7)]),
     ],
 )
 def test_new_versions_are_published_in_ranges(
@@ -94,11 +96,11 @@ def test_new_versions_are_published_in_ranges(
     [
         (facts(6, 7), 5, "the log has no commit"),
         (facts(latest=7), 5, "the log has no commit"),
-        (facts(5, 6, feed_off_at=5), 5, "the change data feed is off"),
-        (replace(facts(5, 6, feed_off_at=5), properties={FEED: "true"}), 5, "the change data feed is off"),
-        (replace(facts(5, 6, feed_off_at=5), properties={FEED: "false"}), 5, GapReason.STILL_OFF),
-        (facts(5, 6, damaged_at=5), 5, "the log has a hole"),
-        (facts(6, feed_off_at=6, damaged_at=6), 5, "the log has no commit"),
+        (facts(5, 6, unreadable={5: OFF}), 5, "the change data feed is off"),
+        (replace(facts(5, 6, unreadable={5: OFF}), properties={FEED: "true"}), 5, "the change data feed is off"),
+        (replace(facts(5, 6, unreadable={5: OFF}), properties={FEED: "false"}), 5, GapReason.STILL_OFF),
+        (facts(5, 6, unreadable={5: HOLE}), 5, "the log has a hole"),
+        (facts(6, unreadable={6: OFF}), 5, "the log has no commit"),
     ],
 )
 def test_unreadable_changes_are_a_gap(what: Facts, version: int, reason: str) -> None:
@@ -108,7 +110,7 @@ def test_unreadable_changes_are_a_gap(what: Facts, version: int, reason: str) ->
 
 
 def test_gap_of_expired_versions_suggests_a_longer_retention() -> None:
-    finding = decided(PublishedVersion("id-1", 4), facts(5, 6, expired_at=5))
+    finding = decided(PublishedVersion("id-1", 4), facts(5, 6, unreadable={5: EXPIRED}))
     assert isinstance(finding, Gap)
     assert finding.solution.startswith(
         "If VACUUM has not deleted the files yet, increase delta.deletedFileRetentionDuration"

@@ -46,7 +46,7 @@ from mirrorfeed.runtime.spark_errors import find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
-from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
+from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
@@ -58,7 +58,7 @@ from mirrorfeed.source.snapshot_or_range import (
     decide,
 )
 from mirrorfeed.source.table_info import CHANGES_NO_ROWS
-from mirrorfeed.source.versions import operation_parameters
+from mirrorfeed.source.versions import operation_parameters, read_schema
 
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, find_condition, list_conditions
-from mirrorfeed.source.errors import LogDamaged, VersionExpired
+from mirrorfeed.source.errors import GapReason
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit, Facts, first_missing
 from mirrorfeed.source.table_info import (
@@ -31,7 +31,7 @@ from mirrorfeed.source.versions import (
     newest_version,
     read_commits,
     read_newest_commit,
-    read_schema_at,
+    read_schema,
 )
 
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
@@ -115,15 +115,6 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
 
-def read_schema(
-    spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the schema of a table at a version, as the JSON of a Spark `StructType`. Uses `schemas` as a cache."""
-    if version not in schemas:
-        schemas[version] = read_schema_at(spark, source, version)
-    return schemas[version]
-
-
 class SparkRequired(Exception):
     """Raised by `read_facts` if it needs Spark but has no session. Callers catch it and continue with Spark."""
 
@@ -138,7 +129,7 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):
-        return replace(_facts(info, after, ()), bytes=None)
+        return Facts(info.table_id, after, (), properties=info.properties, partitions=info.partition_columns)
     if spark is None:
         raise SparkRequired
     schemas: dict[int, dict[str, Any]] = {}
@@ -156,46 +147,33 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
 
     with ThreadPoolExecutor(2) as pool:
         pending = pool.submit(read_new)
-        info = local_table_info(local, source, counted=True) if local else None
-        info = info or read_table_info(spark, source, counted=True)
+        info = read_table_info(spark, source, counted=True)
         latest, new = pending.result()
-    if after is None:
-        # If the property is set, no query is needed. Later commits are checked at their own versions.
-        feed_off_at = None if info.records_changes else _first_without_feed(spark, source, new)
-        return _facts(info, latest, new, feed_off_at=feed_off_at)
-    missing = first_missing(after, latest, [commit.version for commit in new])
-    end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
-    checked = [commit for commit in new if commit.version <= end]
-    candidates = [commit for commit in checked if commit.operation not in KEEPS_SCHEMA]
-    if len(candidates) > _MAX_CANDIDATES:
-        changed = find_metadata_changes(spark, info.location, [commit.version for commit in candidates])
-        candidates = [commit for commit in candidates if changed is None or commit.version in changed]
-    breaks, stop, reason = find_schema_breaks(schema, after, checked[:1], candidates)
-    readable = [commit for commit in candidates if stop is None or commit.version < stop]
-    maybe_off = [commit for commit in readable if commit.operation not in _KEEPS_FEED]
-    return _facts(
-        info,
-        latest,
-        new,
-        feed_off_at=_first_without_feed(spark, source, maybe_off),
-        breaks=tuple(breaks),
-        schemas=schemas,
-        damaged_at=stop if reason is LogDamaged else None,
-        expired_at=stop if reason is VersionExpired else None,
-    )
-
-
-def _facts(info: TableInfo, latest: int, new: Sequence[Commit], **details: Any) -> Facts:
+    unreadable, breaks = dict[int, GapReason](), tuple[int, ...]()
+    if after is None:  # later commits are checked at their own versions
+        maybe_off = [] if info.records_changes else new
+    else:
+        missing = first_missing(after, latest, [commit.version for commit in new])
+        end = min(after + limit, latest if missing is None else missing - 1)
+        checked = [commit for commit in new if commit.version <= end]
+        candidates = [commit for commit in checked if commit.operation not in KEEPS_SCHEMA]
+        if len(candidates) > _MAX_CANDIDATES:
+            changed = find_metadata_changes(spark, info.location, [commit.version for commit in candidates])
+            candidates = [commit for commit in candidates if changed is None or commit.version in changed]
+        breaks, unreadable = find_schema_breaks(schema, after, checked[:1], candidates)
+        readable = [commit for commit in candidates if commit.version < min(unreadable, default=math.inf)]
+        maybe_off = [commit for commit in readable if commit.operation not in _KEEPS_FEED]
+    off = next((commit.version for commit in maybe_off if not is_feed_on(spark, source, commit.version)), None)
+    if off is not None:
+        unreadable[off] = GapReason.FEED_OFF
     return Facts(
         info.table_id,
         latest,
         tuple(new),
-        properties=info.properties,
-        partitions=info.partition_columns,
-        bytes=info.bytes,
-        **details,
+        unreadable,
+        breaks,
+        info.properties,
+        info.partition_columns,
+        info.bytes,
+        schemas,
     )
-
-
-def _first_without_feed(spark: SparkSession, source: Source, candidates: Sequence[Commit]) -> int | None:
-    return next((commit.version for commit in candidates if not is_feed_on(spark, source, commit.version)), None)

@@ -28,7 +28,7 @@ from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_changes, read_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.source.versions import read_commits, read_schema_at, utc_time
+from mirrorfeed.source.versions import read_commits, read_schema, utc_time
 
 Bound = int | datetime
 """Start or end of a range: a version or a time."""
@@ -69,7 +69,7 @@ def changes_between(
         if (hole := first_missing(before, to, [commit.version for commit in history])) is not None:
             raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
         feed = read_changes(spark, source, range_)
-        names = [field["name"] for field in read_schema_at(spark, source, to)["fields"]]
+        names = [field["name"] for field in read_schema(spark, source, to, {})["fields"]]
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
             raise FeedUnreadable(table=str(source), range=range_, version=str(to), read_version=None, lost=missing)
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)

@@ -49,14 +49,10 @@ class Facts:
     """Commits after the published version, in ascending order. Versions without a log file are missing. Before the
     first publication, only the newest commit.
     """
-    feed_off_at: int | None = None
-    """First version in `commits` at which the feed is off."""
+    unreadable: Mapping[int, GapReason] = field(default_factory=dict)
+    """Versions in `commits` whose changes cannot be read: the first one for each reason."""
     breaks: tuple[int, ...] = ()
     """Versions with a schema change other than added columns."""
-    damaged_at: int | None = None
-    """First version in `commits` that Delta cannot read because log files are missing."""
-    expired_at: int | None = None
-    """First version in `commits` that Delta does not read because it is older than the table's retention."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Current table properties. `partitions` and `bytes` are also current values."""
     partitions: tuple[str, ...] = ()
@@ -167,7 +163,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
     """
     latest = facts.latest
     if published is None:
-        return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table=table, version=latest)
+        return FeedOff(table=table, version=latest) if facts.unreadable else TakeSnapshot(latest)
     if finding := find_recreation(table, published, facts.table_id, latest):
         return finding
     if latest == published.version:
@@ -176,16 +172,13 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
         return PartitionsChanged(
             table=table, published=published.version, before=published.partitions, now=facts.partitions
         )
-
-    obstacles = {
-        facts.feed_off_at: GapReason.FEED_OFF,
-        facts.damaged_at: GapReason.LOG_HOLE,
-        facts.expired_at: GapReason.EXPIRED,
-        first_missing(published.version, latest, [commit.version for commit in facts.commits]): GapReason.NO_COMMIT,
-    }
-    obstacle = min((version for version in obstacles if version is not None), default=None)
-    readable_to = latest if obstacle is None else obstacle - 1
-    if obstacle is not None and readable_to == published.version:
+    obstacles = dict(facts.unreadable)
+    missing = first_missing(published.version, latest, [commit.version for commit in facts.commits])
+    if missing is not None:
+        obstacles[missing] = GapReason.NO_COMMIT
+    obstacle = min(obstacles, default=latest + 1)
+    readable_to = obstacle - 1
+    if readable_to == published.version:
         reason = obstacles[obstacle]
         is_off = facts.properties and facts.properties.get(FEED, "false").lower() != "true"
         if reason == GapReason.FEED_OFF and is_off:

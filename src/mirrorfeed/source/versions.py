@@ -13,9 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, find_parameter
-from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
+from mirrorfeed.source.errors import GapReason, LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
 from mirrorfeed.source.table_info import (
@@ -124,26 +123,32 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
     return _pending(history[-1]["version"] - after, new_rows, measured=measured)
 
 
-def read_schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
-    """Return the table's schema at a version as the JSON of a `StructType`. Raises `VersionExpired` or `LogDamaged`."""
-    try:
-        with table_errors(source):
-            frame = spark.read.option("versionAsOf", version).table(source.sql)
-            schema: dict[str, Any] = json.loads(frame.schema.json())
-    except Exception as error:
-        if find_condition(error, (EXPIRED,)):
-            raise VersionExpired(table=str(source), version=version) from error
-        raise
-    return schema
+def read_schema(
+    spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the table's schema at a version, as the JSON of a `StructType`. Uses `schemas` as a cache.
+
+    Raises `VersionExpired` or `LogDamaged`.
+    """
+    if version not in schemas:
+        try:
+            with table_errors(source):
+                frame = spark.read.option("versionAsOf", version).table(source.sql)
+                schemas[version] = json.loads(frame.schema.json())
+        except Exception as error:
+            if find_condition(error, (EXPIRED,)):
+                raise VersionExpired(table=str(source), version=version) from error
+            raise
+    return schemas[version]
 
 
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], candidates: list[Commit]
-) -> tuple[list[int], int | None, type[Terminal] | None]:
-    """Return versions with schema changes other than added columns, the first unreadable version, and its error class.
+) -> tuple[tuple[int, ...], dict[int, GapReason]]:
+    """Return the versions with schema changes other than added columns, and the first unreadable version with a reason.
 
-    The last two results are None if all schemas are readable. `schema` returns the schema at a version. `first` has
-    only the first commit after version `after`, or is empty. `candidates` are the commits that may change the schema.
+    `schema` returns the schema at a version. `first` has only the first commit after version `after`, or is empty.
+    `candidates` are the commits that may change the schema.
 
     If the schema at `after` cannot be read, the first commit counts as a schema change.
     """
@@ -158,11 +163,12 @@ def find_schema_breaks(
         try:
             now = schemas[version].result()
         except (LogDamaged, VersionExpired) as error:
-            return breaks, version, type(error)
+            reason = GapReason.LOG_HOLE if isinstance(error, LogDamaged) else GapReason.EXPIRED
+            return tuple(breaks), {version: reason}
         if before is None or not only_adds_columns(before, now):
             breaks.append(version)
         before = now
-    return breaks, None, None
+    return tuple(breaks), {}
 
 
 def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:

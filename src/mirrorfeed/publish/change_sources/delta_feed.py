@@ -25,11 +25,12 @@ from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged,
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
-from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
+from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
+from mirrorfeed.source.versions import read_schema
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_files import NeededFiles
