@@ -17,7 +17,7 @@ from mirrorfeed.cli.main import (
     confirmation,
     feed,
     feed_of,
-    load_config_if_exists,
+    feed_or_empty,
     main,
     print_json,
     print_lines,
@@ -167,19 +167,16 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 
 
 def _feed_of_zone(landing_zone: str) -> Feed:
-    """Return a feed for a landing zone: a folder or an address in OneLake.
+    """Return a feed for a folder, or for an address in OneLake with the credential of the configuration.
 
-    OneLake is read with the credential of the configuration file, if it exists. Raises `BadAddress` for an
-    invalid address, and `NoLandingZone` for a folder that does not exist.
+    Raises `BadAddress` for an invalid address, and `NoLandingZone` for a folder that does not exist.
     """
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.validators import is_onelake, parse_onelake_address
 
     if is_onelake(landing_zone):
-        address = parse_onelake_address(landing_zone)
-        config = load_config_if_exists() or Config(landing_zone=address, tables=())
-        return feed_of(config.model_copy(update={"landing_zone": address}))
+        return feed_or_empty(landing_zone=parse_onelake_address(landing_zone))
     if not Path(landing_zone).is_dir():
         raise NoLandingZone(path=landing_zone)
     return feed_of(Config(landing_zone=str(Path(landing_zone).resolve()), tables=()))

@@ -213,16 +213,20 @@ def feed_of(config: Config) -> Feed:
     return Feed(config, spark_session)
 
 
-def feed_or_empty() -> Feed:
-    """Return the configured feed, or a feed with only the ledger of --ledger if the default file is missing."""
+def feed_or_empty(**settings: Any) -> Feed:
+    """Return the configured feed or, if the default file is missing, a feed with only the ledger of --ledger.
+
+    `settings` override those of the configuration.
+    """
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
-    if config := load_config_if_exists():
-        return feed_of(config)
-    ledger = click.get_current_context().obj["ledger"]
-    options: dict[str, Any] = {"ledger": Source.parse_argument(ledger)} if ledger else {}
-    return feed_of(Config(landing_zone=".", tables=(), **options))
+    context = click.get_current_context()
+    if context.meta[_CONFIG] != FILE or Path(FILE).exists():
+        return feed_of(load_config().model_copy(update=settings))
+    if ledger := context.obj["ledger"]:
+        settings["ledger"] = Source.parse_argument(ledger)
+    return feed_of(Config(landing_zone=".", tables=()).model_copy(update=settings))
 
 
 def load_config() -> Config:
@@ -231,12 +235,6 @@ def load_config() -> Config:
 
     context = click.get_current_context()
     return loader.load(context.meta[_CONFIG], **context.obj)
-
-
-def load_config_if_exists() -> Config | None:
-    """Return the result of `load_config`, or None if the default file does not exist."""
-    is_default = click.get_current_context().meta[_CONFIG] == FILE
-    return None if is_default and not Path(FILE).exists() else load_config()
 
 
 def spark_session(*sources: Source) -> Any:

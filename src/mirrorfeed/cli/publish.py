@@ -22,7 +22,6 @@ from mirrorfeed.cli.main import (
     confirmation,
     feed,
     feed_or_empty,
-    load_config,
     main,
     mirror_option,
     print_lines,
@@ -281,7 +280,7 @@ def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
 def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive_tables: str) -> None:
     """Check the settings of a deployment, and write the settings of the notebooks to FILE. Used to build the bundle."""
     tables = _parse_archive_tables(archive_tables)
-    load_config()
+    feed()
     Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
 
 
