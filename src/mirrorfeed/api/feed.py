@@ -204,7 +204,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
-        from mirrorfeed.api.errors import ConditionMissing
+        from mirrorfeed.api.errors import Misused
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.publish_run import run_context
         from mirrorfeed.orchestration.verify_and_repair import repair_table
@@ -212,7 +212,9 @@ class Feed:
         config, problems = self._current_config, list[MirrorfeedError]()
         selected = config.select([table])
         if source_only and where is None:
-            raise ConditionMissing()
+            raise Misused(
+                reason="`source_only` does not read the mirror, so select rows with `where`. `true` selects all rows."
+            )
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
         context = run_context(self._spark(), config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
@@ -318,13 +320,14 @@ class Feed:
         `setup` and `live` run other checks. With `setup`, check the requirements of publishing (permissions,
         credential, landing zone and sources), and create the ledger. With `live`, test only how storage, Spark and
         network behave. These findings contain no names of tables. Both options write small files into the landing zone
-        and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
+        and delete them. Raises `MirrorfeedError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
-            if tables or fix:
-                raise ValueError("setup and live check all tables and fix nothing, so omit tables and fix")
+            from mirrorfeed.api.errors import Misused
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
+            if tables or fix:
+                raise Misused(reason="`setup` and `live` check all tables and fix nothing, so omit `tables` and `fix`.")
             return Result(tuple((check_live if live else check_setup)(self._spark(), self._current_config)))
         from mirrorfeed.monitor.doctor import diagnose
 
