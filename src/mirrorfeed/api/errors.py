@@ -15,12 +15,6 @@ class Misused(Terminal):
     meaning = "A command or a Python method was called with wrong or missing arguments or options."
 
 
-class FileExists(Terminal):
-    code = "MF1003"
-    what = "The file {path} already exists, and `mirrorfeed init` does not overwrite files."
-    fix = "Choose another file: `mirrorfeed init FILE`."
-
-
 class TaskFailed(Terminal):
     code = "MF1007"
     what = "`{command}` failed with exit code {status}."
@@ -38,7 +32,7 @@ class TaskFailed(Terminal):
 class FileNotWritten(Terminal):
     code = "MF1009"
     what = "{path} cannot be written: {reason:phrase}."
-    fix = "Choose a file in a folder that exists and is writable: `mirrorfeed init FILE`."
+    fix = "Choose a new file in a folder that exists and is writable: `mirrorfeed init FILE`."
 
 
 class NotConfirmed(Terminal):
