@@ -114,11 +114,11 @@ def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
     ("found", "expected"),
     [
         (
-            Comparison("main.a", 7, 3, 3, 0),
+            Comparison(7, 3, 3, 0),
             Row(NOON, "sales.a", VERIFIED, to_version=7, message="equal at version 7, 3 rows."),
         ),
         (
-            Comparison("main.a", 7, 3, 2, 1, (Difference("id = 1", "name", "secret", None),)),
+            Comparison(7, 3, 2, 1, (Difference("id = 1", "name", "secret", None),)),
             Row(NOON, "sales.a", DIFFERENT, to_version=7, message="DIFFERENT at version 7: 3 rows in the source, 2 in"
                 " the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
         ),

@@ -201,7 +201,7 @@ def test_comparison_determines_the_mirror_position(
         count = differing[record.to_version_inclusive]
         if count is None:
             raise MirrorColumns(table="t", path="p", faults=["'new' is missing"])
-        return Comparison("t", record.to_version_inclusive, 10, 10, count)
+        return Comparison(record.to_version_inclusive, 10, 10, count)
 
     assert first_equal(compare_at, [record(each) for each in differing]).version == version
     assert seen == requested

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import NullType
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Config
@@ -23,12 +24,12 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror import errors
-from mirrorfeed.mirror.verify.expected_rows import select_rows
+from mirrorfeed.mirror.verify.expected_rows import column_faults, select_rows
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import SnapshotGone
-from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_full, read_version
 from mirrorfeed.source.table_info import read_table_info
 
@@ -162,8 +163,9 @@ def compare(
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
-        expected, actual = _read_both(spark, source, None if has_no_versions else version, mirror, selection)
-        result = compare_rows(str(source), version, expected, str(mirror), actual, keys, shown, as_text=as_text)
+        read_at = None if has_no_versions else version
+        expected, actual = _read_both(spark, source, read_at, mirror, selection, as_text=as_text)
+        result = compare_rows(version, expected, actual, keys, shown)
     return replace(result, has_no_versions=has_no_versions)
 
 
@@ -183,9 +185,9 @@ def find_differing_keys(
     The columns are those of `row_comparison.differing_keys`. Raises `ConditionUnreadable` if Spark cannot apply
     `where`, and the errors of `compare`, except `VersionGone`.
     """
-    expected, actual = _read_both(spark, source, version, mirror, selection)
+    expected, actual = _read_both(spark, source, version, mirror, selection, as_text=as_text)
     try:
-        return analyze(differing_keys(str(source), expected, str(mirror), actual, keys, where, as_text=as_text))
+        return analyze(differing_keys(expected, actual, keys, where))
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
@@ -193,7 +195,13 @@ def find_differing_keys(
 
 
 def _read_both(
-    spark: SparkSession, source: Source, version: int | None, mirror: Source, selection: Selection | None
+    spark: SparkSession,
+    source: Source,
+    version: int | None,
+    mirror: Source,
+    selection: Selection | None,
+    *,
+    as_text: bool,
 ) -> tuple[DataFrame, DataFrame]:
     if version is None:
         expected = read_full(spark, source)
@@ -202,7 +210,8 @@ def _read_both(
         expected = read_version(spark, source, version)
     try:
         expected = select_rows(expected, selection)
-        _ = expected.schema
+        # A column without a type has no values, so the mirror does not have it.
+        typed = [quote(each.name) for each in expected.schema if not isinstance(each.dataType, NullType)]
     except (AnalysisException, ParseException) as error:
         if selection is None or selection.where is None:
             raise
@@ -214,6 +223,9 @@ def _read_both(
         raise errors.MirrorMissing(table=str(source), path=str(mirror)) from error
     except Exception as error:  # file systems and sessions raise many classes of errors
         raise errors.MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
+    expected = expected.select(*typed)
+    if faults := column_faults(expected.schema, actual.schema, as_text=as_text):
+        raise errors.MirrorColumns(table=str(source), path=str(mirror), faults=faults)
     return expected, actual
 
 

@@ -65,18 +65,19 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
     return value.cast(cast.strip())
 
 
-def column_fault(field: T.StructField, mirror: T.StructType, *, as_text: bool) -> str | None:
-    """Return the reason why a column of the source cannot be compared with its column in the mirror, or None.
+def column_faults(expected: T.StructType, mirror: T.StructType, *, as_text: bool) -> list[str]:
+    """Return the reasons why columns of a source cannot be compared with its mirror.
 
-    `mirror` is the schema of the mirror. Set `as_text` if the published files are text, which has fewer types.
+    Set `as_text` if the published files are text, which has fewer types.
     """
-    expected = _mirror_type(field.dataType)
-    actual = next((column.dataType for column in mirror if column.name == field.name), None)
-    if actual is None:
-        return f"{field.name!r} is missing"
-    if actual != expected and not (as_text and actual in _text_types(expected)):
-        return f"{field.name!r} is {actual.simpleString()} where {expected.simpleString()} is expected"
-    return None
+    types, faults = {field.name: field.dataType for field in mirror}, []
+    for field in expected:
+        wanted, actual = _mirror_type(field.dataType), types.get(field.name)
+        if actual is None:
+            faults.append(f"{field.name!r} is missing")
+        elif actual != wanted and not (as_text and actual in _text_types(wanted)):
+            faults.append(f"{field.name!r} is {actual.simpleString()} where {wanted.simpleString()} is expected")
+    return faults
 
 
 def _mirror_type(type_: T.DataType) -> T.DataType:

@@ -5,19 +5,16 @@ The driver collects only counts and the first differences.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from types import MappingProxyType
 from unicodedata import normalize
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import NullType, StructType
 
 from mirrorfeed.display.rows import Row, counted, row, shown
-from mirrorfeed.mirror.errors import MirrorColumns
-from mirrorfeed.mirror.verify.expected_rows import NESTED, column_fault, comparable_columns, key_columns
+from mirrorfeed.mirror.verify.expected_rows import NESTED, comparable_columns, key_columns
 from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
@@ -47,7 +44,6 @@ class Difference(Row):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    table: str
     version: int
     source_rows: int
     mirror_rows: int
@@ -75,22 +71,13 @@ class Comparison:
 
 
 def compare_rows(
-    source: str,
-    version: int,
-    expected: DataFrame,
-    mirror: str,
-    actual: DataFrame,
-    keys: Sequence[str],
-    shown: int = SHOWN,
-    *,
-    as_text: bool = False,
+    version: int, expected: DataFrame, actual: DataFrame, keys: Sequence[str], shown: int = SHOWN
 ) -> Comparison:
-    """Return the comparison of the `expected` rows of a source with the `actual` rows of its mirror.
+    """Return the comparison of the `expected` rows, of a source at `version`, with the `actual` rows of its mirror.
 
-    `source` and `mirror` are names for messages. Collects the differences of at most `shown` keys or rows. Set
-    `as_text` if the published files are text. Raises `MirrorColumns` if columns do not match.
+    The mirror must have all columns of `expected`. Collects the differences of at most `shown` keys or rows.
     """
-    names, rows = _both_sides(source, expected, mirror, actual, as_text=as_text)
+    names, rows = _both_sides(expected, actual)
     table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
     # A second pass is needed only if there are differences to show.
     counts = table.agg(F.sum(IN_SOURCE), F.sum(IN_MIRROR), F.count_if("__differs__")).first()
@@ -98,81 +85,53 @@ def compare_rows(
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
     values = [name for name in names if name not in keys]
     first = _first_differences(table, values, keys or names, shown) if differing else ()
-    return Comparison(source, version, source_rows, mirror_rows, differing, first)
+    return Comparison(version, source_rows, mirror_rows, differing, first)
 
 
-def differing_keys(
-    source: str,
-    expected: DataFrame,
-    mirror: str,
-    actual: DataFrame,
-    keys: Sequence[str],
-    where: str | None = None,
-    *,
-    as_text: bool = False,
-) -> DataFrame:
+def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:
     """Return the keys of rows that differ or, with `where`, of all rows in source or mirror that match this condition.
 
     Each key column has the type that a mirror should have, and NULL for text in the mirror that cannot be parsed. The
-    other columns are `IN_SOURCE` and `IN_MIRROR`. Parameters and errors are those of `compare_rows`.
+    other columns are `IN_SOURCE` and `IN_MIRROR`. The mirror must have all columns of `expected`.
     """
-    _, rows = _both_sides(source, expected, mirror, actual, as_text=as_text, keys=keys, where=where)
-    extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
-    if where is not None:
-        extra["__wanted__"] = F.max("__wanted__")
-    table = _compare_by_key(rows, keys, extra).where("__differs__" if where is None else "__wanted__")
-    return table.select(
-        *(F.col(f"__key_{i}__").alias(name) for i, name in enumerate(keys)), F.col(IN_SOURCE), F.col(IN_MIRROR)
-    )
+    _, rows = _both_sides(expected, actual, keys, where)
+    compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
+    return compared.where("__differs__" if where is None else "__wanted__").select("__key__.*", IN_SOURCE, IN_MIRROR)
 
 
 def _both_sides(
-    source: str,
-    expected: DataFrame,
-    mirror: str,
-    actual: DataFrame,
-    *,
-    as_text: bool,
-    keys: Sequence[str] = (),
-    where: str | None = None,
+    expected: DataFrame, actual: DataFrame, keys: Sequence[str] = (), where: str | None = None
 ) -> tuple[list[str], DataFrame]:
     """Return the names of the compared columns, and the rows of source and mirror in one DataFrame.
 
-    `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. With `keys`,
-    `__key_0__` and so on have the values of `key_columns`. With `where`, `__wanted__` is true in rows that match the
-    condition. Raises `MirrorColumns` if columns do not match.
+    `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. `__key__` has the
+    values of `key_columns` for `keys`. `__wanted__` is true in rows that match `where`.
     """
-    # A column without a type has no values, so the mirror does not have it.
-    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
-    faults = [fault for field in wanted if (fault := column_fault(field, actual.schema, as_text=as_text))]
-    if faults:
-        raise MirrorColumns(table=source, path=mirror, faults=faults)
     types = {field.name: field.dataType for field in actual.schema}
-    columns = {field.name: comparable_columns(field, types[field.name]) for field in wanted}
-    values = [key_columns(field, types[field.name]) for name in keys for field in wanted if field.name == name]
-    matches = [] if where is None else [F.coalesce(F.expr(where), F.lit(False)).alias("__wanted__")]
+    columns = {field.name: comparable_columns(field, types[field.name]) for field in expected.schema}
+    key_values = {name: key_columns(expected.schema[name], types[name]) for name in keys}
+    matches = F.coalesce(F.expr("false" if where is None else where), F.lit(False)).alias("__wanted__")
 
     def side(rows: DataFrame, index: int) -> DataFrame:
-        row = F.struct(*(pair[index].alias(name) for name, pair in columns.items())).alias("__row__")
-        key_values = [pair[index].alias(f"__key_{i}__") for i, pair in enumerate(values)]
-        return rows.select(row, F.lit(1 - index).alias("__side__"), *key_values, *matches)
+        row, key = (
+            F.struct(*(pair[index].alias(name) for name, pair in pairs.items())) for pairs in (columns, key_values)
+        )
+        return rows.select(row.alias("__row__"), key.alias("__key__"), F.lit(1 - index).alias("__side__"), matches)
 
     return list(columns), side(expected, 0).unionAll(side(actual, 1))
 
 
-def _compare_by_key(
-    rows: DataFrame, keys: Sequence[str], extra: Mapping[str, Column] = MappingProxyType({})
-) -> DataFrame:
+def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
     """Return one result row for each key: two row counts, a source row in `__s__`, and a mirror row in `__m__`.
 
-    `__differs__` is false only if source and mirror have one row each, and these are equal. `extra` has aggregates to
-    add as columns, by column name.
+    `__differs__` is false only if source and mirror have one row each, and these are equal. `more` are aggregates.
     """
-    grouped = rows.groupBy(*(_row_field(key) for key in keys)).agg(
+    source, mirror = (F.when(F.col("__side__") == side, F.col("__row__")) for side in (1, 0))
+    grouped = rows.groupBy(*map(_row_field, keys)).agg(
         *_counts(),
-        *(aggregate.alias(name) for name, aggregate in extra.items()),
-        F.first(F.when(F.col("__side__") == 1, F.col("__row__")), ignorenulls=True).alias("__s__"),
-        F.first(F.when(F.col("__side__") == 0, F.col("__row__")), ignorenulls=True).alias("__m__"),
+        F.first(source, ignorenulls=True).alias("__s__"),
+        F.first(mirror, ignorenulls=True).alias("__m__"),
+        *more,
     )
     once = (F.col(IN_SOURCE) == 1) & (F.col(IN_MIRROR) == 1)
     return grouped.withColumn("__differs__", ~(once & F.col("__s__").eqNullSafe(F.col("__m__"))))
