@@ -14,11 +14,9 @@ from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.history.history_record import (
     HistoryColumn,
     can_widen,
-    dropped_columns,
     have_same_columns,
     next_columns,
     renamed_columns,
-    snapshot_columns,
     stored_columns,
     unreadable_columns,
 )
@@ -33,6 +31,10 @@ def schema(**types: Any) -> dict[str, Any]:
 
 def struct(**types: str) -> dict[str, Any]:
     return schema(**types)
+
+
+def snapshot_columns(schema: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> tuple[HistoryColumn, ...]:
+    return next_columns("t", version, (), schema, existing)
 
 
 FIRST = snapshot_columns(schema(id="integer", v="string"), 3, {})
@@ -53,7 +55,7 @@ def described(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
         ),
         (schema(id="integer", w="string"), {"renamed": {"v": "w"}}, [("id", "id", "id@3"), ("w", "w", "v@3")]),
         (schema(id="integer", V="string"), {"renamed": {"v": "V"}}, [("id", "id", "id@3"), ("V", "v", "v@3")]),
-        (schema(id="integer"), {"dropped": ["v"]}, [("id", "id", "id@3")]),
+        (schema(id="integer"), {"renamed": {"v": None}}, [("id", "id", "id@3")]),
         (schema(id="integer", v="char(5)"), {}, [("id", "id", "id@3"), ("v", "v", "v@3")]),
         (schema(id="integer", v="string collate UNICODE_CI"), {}, [("id", "id", "id@3"), ("v", "v", "v@3")]),
     ],
@@ -79,7 +81,7 @@ def test_name_with_another_type_gets_a_new_column() -> None:
     again = next_columns(
         "t",
         8,
-        next_columns("t", 7, FIRST, schema(id="integer"), types, dropped=["v"]),
+        next_columns("t", 7, FIRST, schema(id="integer"), types, renamed={"v": None}),
         schema(id="integer", v="string"),
         types,
     )
@@ -102,18 +104,18 @@ def test_incompatible_columns_are_named(now: dict[str, Any], words: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("operation", "parameters", "renamed", "dropped"),
+    ("operation", "parameters", "renamed"),
     [
-        ("RENAME COLUMN", {"oldColumnPath": "a", "newColumnPath": "`b.c`"}, {"a": "b.c"}, ()),
-        ("RENAME COLUMN", {"oldColumnPath": "s.a", "newColumnPath": "s.b"}, {}, ()),
-        ("DROP COLUMNS", {"columns": '["a","s.b","`c.d`"]'}, {}, ("a", "c.d")),
-        ("WRITE", {}, {}, ()),
+        ("RENAME COLUMN", {"oldColumnPath": "a", "newColumnPath": "`b.c`"}, {"a": "b.c"}),
+        ("RENAME COLUMN", {"oldColumnPath": "s.a", "newColumnPath": "s.b"}, {}),
+        ("DROP COLUMNS", {"columns": '["a","s.b","`c.d`"]'}, {"a": None, "c.d": None}),
+        ("WRITE", {}, {}),
     ],
 )
 def test_renamed_and_dropped_columns_of_a_commit_are_parsed(
-    operation: str, parameters: Mapping[str, str], renamed: Mapping[str, str], dropped: tuple[str, ...]
+    operation: str, parameters: Mapping[str, str], renamed: Mapping[str, str | None]
 ) -> None:
-    assert (renamed_columns(operation, parameters), dropped_columns(operation, parameters)) == (renamed, dropped)
+    assert renamed_columns(operation, parameters) == renamed
 
 
 def test_values_are_read_from_the_column_of_their_version() -> None:

@@ -34,11 +34,9 @@ from mirrorfeed.history.history_record import (
     RENAME,
     HistoryColumn,
     HistoryRecord,
-    dropped_columns,
     have_same_columns,
     next_columns,
     renamed_columns,
-    snapshot_columns,
     unreadable_columns,
 )
 from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
@@ -286,7 +284,7 @@ class _Append:
         commit = next(commit for commit in facts.commits if commit.version == version)
         with reader.read_errors(self.source, version):
             rows = history_table.as_inserts(reader.read_snapshot(self.spark, self.table.source, version), commit)
-        return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
+        return _Step(facts, version, next_columns(self.source, version, (), schema, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
         """Return the next append for a range. It ends before the next version that changes the columns, if any."""
@@ -299,8 +297,8 @@ class _Append:
         operation = facts.commits[0].operation
         parameters = operation_parameters(spark, source, first) if operation in (RENAME, DROP) else {}
         history_table.check_names(self.source, schema)
-        renamed, dropped = renamed_columns(operation, parameters), dropped_columns(operation, parameters)
-        columns = next_columns(self.source, first, newest.columns, schema, existing, renamed=renamed, dropped=dropped)
+        renamed = renamed_columns(operation, parameters)
+        columns = next_columns(self.source, first, newest.columns, schema, existing, renamed)
         commits = [commit for commit in facts.commits if first <= commit.version <= last]
         if len(commits) == what.versions and all(commit.operation in CHANGES_NO_ROWS for commit in commits):
             return _Step(facts, what, columns)  # Delta may be unable to read the range, because it uses newer columns

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
@@ -174,45 +174,36 @@ def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
     return None
 
 
-def snapshot_columns(schema: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> tuple[HistoryColumn, ...]:
-    """Return the columns for the record of a snapshot, from the schema of the source at `version`.
-
-    `existing` has the types of the history's columns by name. Schemas and types are Spark's JSON.
-    """
-    return tuple(_new_column(field, version, existing) for field in _fields(schema))
-
-
 def next_columns(
     table: str,
     version: int,
     before: Sequence[HistoryColumn],
     schema: Mapping[str, Any],
     existing: Mapping[str, str],
-    *,
-    renamed: Mapping[str, str] = {},
-    dropped: Collection[str] = (),
+    renamed: Mapping[str, str | None] = {},
 ) -> tuple[HistoryColumn, ...]:
     """Return the columns for a record that starts at `version`, from the columns `before` of the previous version.
 
-    `schema` is that of the source at `version`. `existing` has the types of the history's columns by name. Schemas and
-    types are Spark's JSON. `renamed` maps old to new column names. Raises `ColumnsIncompatible` if a column is missing
-    and not in `dropped`, or if its new type is not wider.
+    `before` is empty for a snapshot. `schema` is that of the source at `version`. `existing` has the types of the
+    history's columns by name. Schemas and types are Spark's JSON. `renamed` is the result of `renamed_columns`. Raises
+    `ColumnsIncompatible` if a column is missing and was not dropped, or if its new type is not wider.
     """
-    known = {fold(renamed.get(column.name, column.name)): column for column in before if column.name not in dropped}
+    known = {fold(name): each for each in before if (name := renamed.get(each.name, each.name)) is not None}
     fields = _fields(schema)
     names = {fold(field["name"]) for field in fields}
     changes = [f"{column.name!r} is gone" for name, column in known.items() if name not in names]
     columns = []
-    for each in fields:
-        type_, old = _type_json(each["type"]), known.get(fold(each["name"]))
-        if old is None:
-            columns.append(_new_column(each, version, existing))
-        elif not can_widen(type_, old.type):
+    for field in fields:
+        name, type_ = field["name"], _type_json(field["type"])
+        old = known.get(fold(name))
+        if old is not None and not can_widen(type_, old.type):
             changes.append(f"{old.name!r} was {_short(old.type)} and is {_short(type_)}")
+        if old is not None and (old.name, old.type) == (name, type_):
+            stored_as = old.stored_as
         else:
-            is_same = (old.name, old.type) == (each["name"], type_)
-            stored_as = old.stored_as if is_same else _stored_as(each["name"], type_, version, existing)
-            columns.append(HistoryColumn(each["name"], type_, each["nullable"], stored_as, old.origin))
+            stored_as = _stored_as(name, type_, version, existing)
+        origin = f"{name}@{version}" if old is None else old.origin
+        columns.append(HistoryColumn(name, type_, field["nullable"], stored_as, origin))
     if changes:
         raise ColumnsIncompatible(table=table, version=version, changes=changes)
     return tuple(columns)
@@ -248,21 +239,17 @@ def may_widen(type_: str) -> bool:
     return isinstance(parsed, str) and (parsed in _NUMBERS or _DECIMAL.fullmatch(parsed) is not None)
 
 
-def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """Return old and new name of the top-level column that a commit renamed. Empty if it renamed none.
+def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str | None]:
+    """Return the top-level columns that a commit renamed, with their new names, or dropped, with None.
 
     `operation` and `parameters` are columns of DESCRIBE HISTORY.
     """
+    if operation == DROP:
+        return {path[0]: None for path in map(split_name, json.loads(parameters["columns"])) if len(path) == 1}
     if operation != RENAME:
         return {}
     old, new = (split_name(parameters[name]) for name in ("oldColumnPath", "newColumnPath"))
     return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
-
-
-def dropped_columns(operation: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the top-level columns that a commit dropped, possibly none."""
-    paths = json.loads(parameters["columns"]) if operation == DROP else []
-    return tuple(path[0] for path in map(split_name, paths) if len(path) == 1)
 
 
 Spans = Sequence[tuple[int, str | None]]
@@ -296,13 +283,6 @@ def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the fields of a schema, except those of type `void`, which contain only NULL."""
     return [field for field in schema["fields"] if field["type"] != "void"]
-
-
-def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> HistoryColumn:
-    name, type_ = field["name"], _type_json(field["type"])
-    return HistoryColumn(
-        name, type_, field["nullable"], _stored_as(name, type_, version, existing), f"{name}@{version}"
-    )
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
