@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive import has_interval
+from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.display.rows import counted
 from mirrorfeed.history import history_record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
@@ -98,7 +98,8 @@ class HistoryTable:
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in fields}
         if missing := [name for name in _OWN_COLUMNS if name not in columns]:
             raise NotAHistory(table=str(self.table), missing=missing[0])
-        archive_days, is_mapped = self._archive_days(info), maps_columns(info)
+        policy, is_mapped = parse_policy(str(self.table), info.properties), maps_columns(info)
+        archive_days = policy.days if policy else None
         count, appended = self._count_and_records(version, archive_days, is_mapped=is_mapped)
         view = HistoryView(version, appended, columns, archive_days, is_mapped)
         expected = view.newest.total if view.newest else 0
@@ -165,14 +166,6 @@ class HistoryTable:
         values = [_as_type(_value(spans), column).alias(column.name) for column, spans in stored_columns(segment, to)]
         rows = stored.where(F.col("_commit_version").between(after + 1, to))
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
-
-    def _archive_days(self, info: TableInfo) -> int | None:
-        if not has_interval(info.properties):
-            return None
-        from mirrorfeed.archive.archive_interval import parse_policy  # imported late: few tables have archived files
-
-        policy = parse_policy(str(self.table), info.properties)
-        return policy.days if policy else None
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
         """Return the rows of consecutive records as stored. Raises `ArchivedFilesNeeded` before any row is read."""
