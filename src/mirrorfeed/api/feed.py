@@ -470,9 +470,9 @@ class Feed:
         Returns the address of its landing zone, and whether the database was created. Needs no Spark. Raises
         `MirrorfeedError` if the landing zone is not in OneLake.
         """
-        from mirrorfeed.mirror.fabric import create_configured
+        from mirrorfeed.mirror.fabric import client_of, create
 
-        return Result((create_configured(self._config, name),))
+        return Result((create(client_of(self._config), name, self._config.fabric),))
 
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring, and wait up to `minutes` until it is running. Return the status of the mirrored database.
@@ -515,9 +515,9 @@ class Feed:
 
     def fabric_plan(self) -> Result[results.Setting]:
         """Return settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
-        from mirrorfeed.mirror.fabric import plan_settings
-
-        return Result(*plan_settings(self._config))
+        rows, values = self._database.plan(self._config.fabric)
+        summary = "" if rows else "The settings in Fabric match the configuration."
+        return Result(tuple(rows), (f"In Fabric: {values}.",), summary)
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
         """Change the settings of the mirrored database that `fabric_plan` returns. Return the changed settings.
@@ -525,9 +525,10 @@ class Feed:
         Notes list settings that cannot be changed now. Before anything is changed, `confirm` is called with the
         changes, and can raise an error to stop.
         """
-        from mirrorfeed.mirror.fabric import apply_settings
-
-        return Result(*apply_settings(self._config, confirm))
+        settings = self._database.apply(self._config.fabric, confirm)
+        rows = tuple(each for each in settings if each.changes)
+        left = tuple(each.in_words for each in settings if not each.changes)
+        return Result(rows, left, "Fabric now has these settings." if rows else "No setting had to change.")
 
     def fabric_refresh(self) -> Result[results.TableSync]:
         """Refresh the SQL endpoint of the mirrored database, and return the result for each table. Uses capacity."""

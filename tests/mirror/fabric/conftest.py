@@ -22,13 +22,19 @@ def api(onelake: OneLake, time: Time) -> FabricClient:
     credential = token_credential(onelake.principal(), str(onelake.ca_bundle))
     retry_limits = RetryLimits(seconds=60, first_pause=1, longest_pause=1, response_seconds=5)
     return FabricClient(
-        credential, f"https://{onelake.address}", str(onelake.ca_bundle), retry_limits, time.monotonic, time.sleep
+        FabricItem(WORKSPACE, DATABASE),
+        credential,
+        f"https://{onelake.address}",
+        str(onelake.ca_bundle),
+        retry_limits,
+        time.monotonic,
+        time.sleep,
     )
 
 
 @pytest.fixture
 def database(api: FabricClient) -> MirroredDatabase:
-    return MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE))
+    return MirroredDatabase(api)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,12 +45,11 @@ RESPONSES: dict[str, Any] = {
 }
 
 
+@dataclass
 class FixedResponse(FabricClient):
     """A transport that returns the same body for each call."""
 
-    def __init__(self, body: bytes) -> None:
-        super().__init__(Any)
-        self.body = body
+    body: bytes = b""
 
     def _send(self, *_: object, **__: object) -> Any:
         return SimpleNamespace(status_code=200, headers={}, body=lambda: self.body)
@@ -59,15 +59,15 @@ def call_api(name: str, body: bytes) -> object:
     if name == "content":
         parts = [{"path": "mirroring.json", "payload": base64.b64encode(body).decode()}]
         body = json.dumps({"definition": {"parts": parts}}).encode()
-    api = FixedResponse(body)
+    api = FixedResponse(PLACE, Any, body=body)
     match name:
         case "tables":
-            return [str(each) for each in MirroredDatabase(api, PLACE).tables()]
+            return [str(each) for each in MirroredDatabase(api).tables()]
         case "databases":
-            return create(api, "w", "other", seconds=0.0)
+            return create(api, "other", seconds=0.0)
         case "endpoint":
-            return MirroredDatabase(api, PLACE).refresh()
-    return find_differences(MirroredDatabase(api, PLACE).definition().content, FabricOptions())
+            return MirroredDatabase(api).refresh()
+    return find_differences(MirroredDatabase(api).definition().content, FabricOptions())
 
 
 def check(name: str, body: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,7 @@ from mirrorfeed.mirror.errors import (
 )
 from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.status_and_settings import TableState
+from mirrorfeed.mirror.fabric.status_and_settings import CreatedDatabase, TableState
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
@@ -49,13 +50,14 @@ def ignore_status(_: str) -> None: ...
 
 
 def test_database_is_created_once(onelake: OneLake, api: FabricClient, requests: Requests) -> None:
-    created, now = create(api, WORKSPACE, "orders")
-    assert now
+    found = create(api, "orders")
+    assert found.created
     assert requests() == ["list", "create", "list"]
+    created = found.landing_zone.rpartition("/")[2]
     assert onelake.fabric.databases[created].source == "GenericMirror"
     assert onelake.store(item=created).list("") == []
 
-    assert create(api, WORKSPACE, "Orders") == (created, False)
+    assert create(api, "Orders") == CreatedDatabase("Orders", False, found.landing_zone)
     assert requests()[3:] == ["list", "getDefinition"]
 
 
@@ -64,7 +66,7 @@ def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricCl
         onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
     onelake.fabric.page_size = 2
 
-    assert create(api, WORKSPACE, "orders 4") == ("id 4", False)
+    assert create(api, "orders 4") == CreatedDatabase("orders 4", False, f"onelake://{WORKSPACE}/id 4")
     assert requests() == ["list"] * 4 + ["getDefinition"]
 
 
@@ -73,7 +75,7 @@ def test_slow_creation_is_polled_by_its_operation_id(
 ) -> None:
     onelake.fabric.slow_looks = 3
 
-    assert create(api, WORKSPACE, "orders")[1]
+    assert create(api, "orders").created
     assert requests() == ["list", "create", *["operation"] * 3, "list"]
     assert time.pauses == [20, 20, 20]
 
@@ -81,14 +83,14 @@ def test_slow_creation_is_polled_by_its_operation_id(
 def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
     with pytest.raises(OperationFailed) as failed:
-        create(api, WORKSPACE, "orders")
+        create(api, "orders")
     assert (failed.value.action, failed.value.reason) == ("create 'orders'", "No more items fit")
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake, api: FabricClient, how: How) -> None:
     fail(onelake, "create", how)
-    created, _ = create(api, WORKSPACE, "orders")
+    created = create(api, "orders").landing_zone.rpartition("/")[2]
 
     assert [each.name for each in onelake.fabric.databases.values()].count("orders") == 1
     assert onelake.fabric.databases[created].name == "orders"
@@ -96,7 +98,7 @@ def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake
 
 def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> None:
     with pytest.raises(OtherMirror) as caught:
-        create(api, WORKSPACE, "crm")
+        create(api, "crm")
     assert (caught.value.name, caught.value.kind) == ("crm", "AzureSqlDatabase")
     assert caught.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
 
@@ -104,13 +106,13 @@ def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> N
 def test_name_used_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:
     fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
     with pytest.raises(NameTaken):
-        create(api, WORKSPACE, "orders")
+        create(api, "orders")
 
 
 def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.lists_new = False
     with pytest.raises(NotListed) as error:
-        create(api, WORKSPACE, "orders")
+        create(api, "orders")
     assert error.value.name == "orders"
 
 
@@ -291,14 +293,14 @@ def test_host_that_drops_packets_is_reported_after_a_few_attempts(api: FabricCli
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
     )
     with pytest.raises(FabricUnavailable, match=r": Connection to localhost timed out"):
-        api.call("count", FabricItem(WORKSPACE), "mirroredDatabases")
+        api.call("count", "mirroredDatabases")
     assert len(time.pauses) == 2
 
 
 def test_address_without_a_server_is_reported_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
     api.endpoint = "https://localhost:1"
     with pytest.raises(FabricUnavailable, match=r": [^<]*Connection refused"):
-        MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
+        MirroredDatabase(api).status()
 
     assert len(time.pauses) == 3
 
@@ -306,7 +308,7 @@ def test_address_without_a_server_is_reported_soon(onelake: OneLake, api: Fabric
 def test_server_with_an_unknown_certificate_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
     api.ca_bundle = None
     with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
+        MirroredDatabase(api).status()
 
     assert not any(verb.startswith("fabric ") for verb in onelake.verbs())
 
@@ -326,12 +328,12 @@ def test_ids_without_a_mirrored_database_are_reported(
     api: FabricClient, item: FabricItem, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
-        MirroredDatabase(api, item).status()
+        MirroredDatabase(replace(api, item=item)).status()
 
 
 def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Requests) -> None:
     with pytest.raises(WorkspaceMissing):
-        create(api, OTHER, "orders")
+        create(replace(api, item=FabricItem(OTHER)), "orders")
     assert requests() == ["list"]
 
 
@@ -362,9 +364,9 @@ def test_unreachable_login_is_retried_like_any_unreachable_server(
         monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
     login = token_credential(principal, str(onelake.ca_bundle))
-    api = FabricClient(login, f"https://{onelake.address}", str(onelake.ca_bundle))
+    api = FabricClient(FabricItem(WORKSPACE), login, f"https://{onelake.address}", str(onelake.ca_bundle))
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
-        api.call("list", FabricItem(WORKSPACE), "mirroredDatabases")
+        api.call("list", "mirroredDatabases")
     assert len(time.pauses) == 3
 
 

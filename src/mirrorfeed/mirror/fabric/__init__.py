@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import AliasPath, ConfigDict, Field
@@ -97,11 +97,14 @@ class _Content(Response):
 @dataclass(frozen=True)
 class MirroredDatabase:
     client: FabricClient
-    item: FabricItem
+
+    @property
+    def item(self) -> FabricItem:
+        return self.client.item
 
     def status(self) -> str:
         """Return Fabric's status of mirroring, such as Running or Stopped, or `unknown` if Fabric reports none."""
-        return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
+        return self.client.read("read the status", f"{self.item.path}/getMirroringStatus", _Status).status
 
     def is_stopped(self) -> bool:
         return self.status() in ("Initialized", "Stopped")
@@ -116,7 +119,7 @@ class MirroredDatabase:
                 error_text(each.error),
                 parse_time(each.metrics.lastSyncDateTime) if each.metrics else None,
             )
-            for each in self.client.pages("read the status of the tables", self.item, path, Page[_Table])
+            for each in self.client.pages("read the status of the tables", path, Page[_Table])
         ]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
@@ -158,7 +161,7 @@ class MirroredDatabase:
             if status in ready and not is_sent:
                 on_status(status)
                 action = verb.replace("Mirroring", " mirroring")
-                self.client.call(action, self.item, f"{self.item.path}/{verb}")
+                self.client.call(action, f"{self.item.path}/{verb}")
                 is_sent, reported, status = True, status, self.status()
             if status != reported:
                 on_status(status)
@@ -190,12 +193,12 @@ class MirroredDatabase:
 
         Raises `NoSqlEndpoint` if the database has no SQL endpoint.
         """
-        endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
+        endpoint = self.client.read("read the SQL endpoint", self.item.path, _Endpoint, "GET").id
         if not endpoint:
             raise errors.NoSqlEndpoint(item=str(self.item))
         path = f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
-        page = self.client.read("refresh the SQL endpoint", self.item, path, Page[_Sync], body=body)
+        page = self.client.read("refresh the SQL endpoint", path, Page[_Sync], body=body)
         return [
             TableSync(each.tableName, each.status, parse_time(each.lastSuccessfulSyncDateTime), error_text(each.error))
             for each in page.entries or ()
@@ -208,7 +211,7 @@ class MirroredDatabase:
         not an open mirrored database; the error shows `name`, or else the id.
         """
         path = f"{self.item.path}/getDefinition"
-        parts = {part.path: part for part in self.client.read("read the definition", self.item, path, _Parts).parts}
+        parts = {part.path: part for part in self.client.read("read the definition", path, _Parts).parts}
         try:
             content = parse_json(base64.b64decode(parts[_MIRRORING].payload, validate=True))
             kind = _Content.of(content).kind
@@ -218,6 +221,13 @@ class MirroredDatabase:
             raise errors.OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
         others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _PLATFORM))
         return Definition(content, others)
+
+    def plan(self, options: FabricOptions) -> tuple[list[Setting], str]:
+        """Return the settings that differ from the configuration, and all current values in one line."""
+        content = self.definition().content
+        target = target_settings(content)
+        values = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
+        return find_differences(content, options, self.is_stopped()), values
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
         """Change the settings that differ from the configuration. Return all settings that differed.
@@ -233,7 +243,7 @@ class MirroredDatabase:
         if confirm:
             confirm(*(each.in_words for each in settings))
         body = {"definition": {"parts": [_part(change_settings(definition.content, settings)), *definition.others]}}
-        self.client.call("change the definition", self.item, f"{self.item.path}/updateDefinition", body)
+        self.client.call("change the definition", f"{self.item.path}/updateDefinition", body)
         remaining = find_differences(self.definition().content, options, stopped)
         if left := tuple(each.in_words for each in remaining if each.changes):
             raise errors.NotApplied(item=str(self.item), left=left)
@@ -256,84 +266,48 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def create(
-    client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
-) -> tuple[str, bool]:
-    """Create an open mirrored database unless it exists. Return its id, and True if this call created it.
+    client: FabricClient, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
+) -> CreatedDatabase:
+    """Create an open mirrored database in the workspace of `client` unless it exists, and return it.
 
     Names are case-insensitive. `options` are the settings of a new database. Raises `OtherMirror` if a database of
     this name mirrors another source, `NameTaken` if another item has the name, and `NotListed` if Fabric does not list
     the new database after `seconds`.
     """
-    item = FabricItem(workspace)
-    if database := _find(client, item, name):
-        MirroredDatabase(client, FabricItem(workspace, database)).definition(name)  # raises `OtherMirror`
-        return database, False
+    client = replace(client, item=FabricItem(client.item.workspace))
+    if database := _find(client, name):
+        database.definition(name)  # raises `OtherMirror`
+        return CreatedDatabase(name, False, f"{ONELAKE}{database.item.workspace}/{database.item.database}")
     name_error: errors.NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
-        client.call(f"create {name!r}", item, item.path, body)
+        client.call(f"create {name!r}", client.item.path, body)
     except errors.NameTaken as error:  # the request may be a retry after a request that created the database
         name_error = error
     for _ in client.attempts(seconds):
-        if database := _find(client, item, name):
-            return database, True
-    raise name_error or errors.NotListed(name=name, item=str(item))
+        if database := _find(client, name):
+            return CreatedDatabase(name, True, f"{ONELAKE}{database.item.workspace}/{database.item.database}")
+    raise name_error or errors.NotListed(name=name, item=str(client.item))
 
 
-def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
-    entries = client.pages("list the mirrored databases", item, item.path, Page[_Item], "GET")
-    return next((entry.id for entry in entries if fold(entry.displayName) == fold(name)), None)
+def _find(client: FabricClient, name: str) -> MirroredDatabase | None:
+    for entry in client.pages("list the mirrored databases", client.item.path, Page[_Item], "GET"):
+        if fold(entry.displayName) == fold(name):
+            return MirroredDatabase(replace(client, item=FabricItem(client.item.workspace, entry.id)))
+    return None
 
 
 def client_of(config: Config) -> FabricClient:
+    """Return a client for the item in `landing_zone`. Raises `NotInFabric` if `landing_zone` is not in OneLake."""
+    if config.onelake is None:
+        raise errors.NotInFabric(landing_zone=config.landing_zone)
     credential = token_credential(config.credential, config.ca_bundle)
-    return FabricClient(credential, config.api_endpoint or ENDPOINT, config.ca_bundle)
+    return FabricClient(FabricItem(*config.onelake), credential, config.api_endpoint or ENDPOINT, config.ca_bundle)
 
 
 def database_of(config: Config) -> MirroredDatabase:
     """Return the configured mirrored database. Raises `NotInFabric` if `landing_zone` is not in a mirrored database."""
-    workspace, database = config.onelake or (None, None)
-    if workspace is None or database is None:
+    client = client_of(config)
+    if client.item.database is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
-    return MirroredDatabase(client_of(config), FabricItem(workspace, database))
-
-
-def create_configured(config: Config, name: str) -> CreatedDatabase:
-    """Create an open mirrored database in the workspace of `landing_zone` unless it exists, and return it.
-
-    Raises `NotInFabric` if `landing_zone` is not in OneLake, and the errors of `create`.
-    """
-    if config.onelake is None:
-        raise errors.NotInFabric(landing_zone=config.landing_zone)
-    workspace, _ = config.onelake
-    database, created = create(client_of(config), workspace, name, config.fabric)
-    return CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}")
-
-
-Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
-"""Settings, notes to show below them, and a summary."""
-
-
-def plan_settings(config: Config) -> Settings:
-    """Return the settings in Fabric that differ from the configuration, a note with all current values, and a summary.
-
-    The summary is empty if settings differ. Raises `NotInFabric` if `landing_zone` is not in a mirrored database.
-    """
-    database = database_of(config)
-    definition = database.definition().content
-    rows = tuple(find_differences(definition, config.fabric, database.is_stopped()))
-    target = target_settings(definition)
-    settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
-    return rows, (f"In Fabric: {settings}.",), "" if rows else "The settings in Fabric match the configuration."
-
-
-def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
-    """Change the settings in Fabric that differ from the configuration. Return the changed settings and a summary.
-
-    The returned notes list the settings that need a stopped database and were not changed. Raises `NotInFabric` if
-    `landing_zone` is not in a mirrored database. `MirroredDatabase.apply` describes `confirm` and the other errors.
-    """
-    settings = database_of(config).apply(config.fabric, confirm)
-    rows = tuple(each for each in settings if each.changes)
-    fixed = tuple(each.in_words for each in settings if not each.changes)
-    return rows, fixed, "Fabric now has these settings." if rows else "No setting had to change."
+    return MirroredDatabase(client)

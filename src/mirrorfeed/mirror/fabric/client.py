@@ -46,6 +46,7 @@ class FabricClient:
     respond.
     """
 
+    item: FabricItem
     credential: TokenCredential
     endpoint: str = ENDPOINT
     ca_bundle: str | None = None
@@ -53,42 +54,40 @@ class FabricClient:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
+    def call(self, action: str, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
 
         Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
         """
-        response = self._send(action, item, "POST", self._address(item, path), body)
+        response = self._send(action, "POST", self._address(path), body)
         if response.status_code == 202:
-            self._wait_for_operation(action, item, response)
+            self._wait_for_operation(action, response)
 
-    def read(
-        self, action: str, item: FabricItem, path: str, model: type[R], method: str = "POST", body: Any = None
-    ) -> R:
+    def read(self, action: str, path: str, model: type[R], method: str = "POST", body: Any = None) -> R:
         """Send a request and return its response, or the result of its long-running operation, as a `model`.
 
         Raises `ResponseInvalid` if the response does not match `model`, and the errors of `call`.
         """
-        response = self._send(action, item, method, self._address(item, path), body)
-        if response.status_code == 202 and (operation := self._wait_for_operation(action, item, response)):
-            response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
+        response = self._send(action, method, self._address(path), body)
+        if response.status_code == 202 and (operation := self._wait_for_operation(action, response)):
+            response = self._send(action, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
         try:
             return model.of(_content(response))
         except ValueError as error:
-            raise errors.ResponseInvalid(action=action, item=str(item), reason=str(error)) from error
+            raise errors.ResponseInvalid(action=action, item=str(self.item), reason=str(error)) from error
 
-    def pages(
-        self, action: str, item: FabricItem, path: str, model: type[Page[T]], method: str = "POST"
-    ) -> Iterator[T]:
+    def pages(self, action: str, path: str, model: type[Page[T]], method: str = "POST") -> Iterator[T]:
         """Yield all entries of a listing, page by page. Raises `ResponseInvalid` if a page is returned twice."""
         query, seen = "", set[str]()
         while True:
-            page = self.read(action, item, f"{path}{query}", model, method)
+            page = self.read(action, f"{path}{query}", model, method)
             yield from page.entries or ()
             if not (token := page.continuationToken):
                 return
             if token in seen:
-                raise errors.ResponseInvalid(action=action, item=str(item), reason="it returns the same page twice")
+                raise errors.ResponseInvalid(
+                    action=action, item=str(self.item), reason="it returns the same page twice"
+                )
             seen.add(token)
             query = f"?{urlencode({'continuationToken': token})}"
 
@@ -100,10 +99,10 @@ class FabricClient:
             self.sleep(_POLL_SECONDS)
         yield True
 
-    def _address(self, item: FabricItem, path: str) -> str:
-        return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
+    def _address(self, path: str) -> str:
+        return f"{self.endpoint}/v1/workspaces/{self.item.workspace}/{path}"
 
-    def _wait_for_operation(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
+    def _wait_for_operation(self, action: str, accepted: HttpResponse) -> str:
         """Wait for the operation that `accepted` started. Return its id, or an empty string if `accepted` has no id.
 
         Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
@@ -116,28 +115,28 @@ class FabricClient:
         response, deadline = accepted, self.clock() + _OPERATION_SECONDS
         while self.clock() < deadline:
             self.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
-            response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}")
+            response = self._send(action, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
                 return operation
             if state.get("status") == "Failed":
                 error = parse_error(response.status_code, "", state.get("error"))
-                raise errors.OperationFailed(action=action, item=str(item), reason=error.message or error.code)
+                raise errors.OperationFailed(action=action, item=str(self.item), reason=error.message or error.code)
         reason = f"the operation {operation} is not finished after 10 minutes"
-        raise errors.FabricUnavailable(action=action, item=str(item), reason=reason)
+        raise errors.FabricUnavailable(action=action, item=str(self.item), reason=reason)
 
-    def _send(self, action: str, item: FabricItem, method: str, address: str, body: Any = None) -> HttpResponse:
+    def _send(self, action: str, method: str, address: str, body: Any = None) -> HttpResponse:
         def failure(response: HttpResponse) -> MirrorfeedError | None:
             if response.status_code < 300:
                 return None
             header = response.headers.get("Retry-After", "")
-            return error_for(action, item, parse_error(response.status_code, header, _content(response)))
+            return error_for(action, self.item, parse_error(response.status_code, header, _content(response)))
 
         response = self._http.send(
             method,
             address,
             body,
-            lambda reason: errors.FabricUnavailable(action=action, item=str(item), reason=reason),
+            lambda reason: errors.FabricUnavailable(action=action, item=str(self.item), reason=reason),
             lambda response: isinstance(failure(response), Transient),
         )
         if error := failure(response):
