@@ -185,16 +185,10 @@ class FabricUnavailable(Transient):
     fix = "Run the same command again later. The command first checks which steps are already done."
 
 
-class CallRefused(Terminal):
+class RequestFailed(Terminal):
     code = "MF4208"
-    what = "Fabric refused to {action} ({item}: {response})."
+    what = "Fabric did not {action} ({item}: {response})."
     fix = "Correct the cause that Fabric reports, and run the same command again."
-
-
-class OperationFailed(Terminal):
-    code = "MF4209"
-    what = "Fabric accepted the request to {action}, but failed to complete it ({item}: {reason})."
-    fix = "Check the item in Fabric, then run the same command again."
 
 
 class NotInFabric(Terminal):

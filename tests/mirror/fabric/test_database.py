@@ -20,8 +20,8 @@ from mirrorfeed.mirror.errors import (
     NotDropped,
     NotListed,
     NotReached,
-    OperationFailed,
     OtherMirror,
+    RequestFailed,
     TokenRefused,
     WorkspaceMissing,
 )
@@ -82,9 +82,9 @@ def test_slow_creation_is_polled_by_its_operation_id(
 
 def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
-    with pytest.raises(OperationFailed) as failed:
+    with pytest.raises(RequestFailed) as failed:
         create(api, "orders")
-    assert (failed.value.action, failed.value.reason) == ("create 'orders'", "No more items fit")
+    assert (failed.value.action, failed.value.response) == ("create 'orders'", "No more items fit")
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])

@@ -10,7 +10,7 @@ import pytest
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, OperationFailed
+from mirrorfeed.mirror.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, RequestFailed
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import TableSync, sync_of
 
@@ -72,7 +72,7 @@ def test_endpoint_without_a_response_is_reported(
 
 def test_refresh_that_fails_after_acceptance_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
-    with pytest.raises(OperationFailed, match=r"refresh the SQL endpoint, .*It is busy"):
+    with pytest.raises(RequestFailed, match=r"refresh the SQL endpoint \(.*It is busy"):
         database.refresh()
 
 

@@ -7,13 +7,13 @@ import pytest
 from mirrorfeed.display.redact import remember
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.mirror.errors import (
-    CallRefused,
     DatabaseMissing,
     FabricUnavailable,
     NameTaken,
     NoPermission,
     NotFound,
     PublicNetworkDenied,
+    RequestFailed,
     TokenRefused,
     WorkspaceMissing,
 )
@@ -60,7 +60,7 @@ SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
         ),
         (
             SPACE, ErrorResponse(400, "OperationNotSupportedForItem", "Not now."),
-            CallRefused(action="count", item=str(SPACE), response="400 OperationNotSupportedForItem: Not now"),
+            RequestFailed(action="count", item=str(SPACE), response="400 OperationNotSupportedForItem: Not now"),
         ),
     ],
 )  # fmt: skip

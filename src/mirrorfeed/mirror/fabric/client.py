@@ -57,7 +57,7 @@ class FabricClient:
     def call(self, action: str, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
 
-        Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
+        Raises `RequestFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
         """
         response = self._send(action, "POST", self._address(path), body)
         if response.status_code == 202:
@@ -105,7 +105,7 @@ class FabricClient:
     def _wait_for_operation(self, action: str, accepted: HttpResponse) -> str:
         """Wait for the operation that `accepted` started. Return its id, or an empty string if `accepted` has no id.
 
-        Raises `OperationFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
+        Raises `RequestFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
         Ignores the address in the response, because another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
@@ -121,7 +121,7 @@ class FabricClient:
                 return operation
             if state.get("status") == "Failed":
                 error = parse_error(response.status_code, "", state.get("error"))
-                raise errors.OperationFailed(action=action, item=str(self.item), reason=error.message or error.code)
+                raise errors.RequestFailed(action=action, item=str(self.item), response=error.message or error.code)
         reason = f"the operation {operation} is not finished after 10 minutes"
         raise errors.FabricUnavailable(action=action, item=str(self.item), reason=reason)
 
@@ -270,4 +270,4 @@ def _error_class(item: FabricItem, response: ErrorResponse) -> type[MirrorfeedEr
         case ErrorResponse(code="ItemDisplayNameAlreadyInUse"):
             return errors.NameTaken
     is_transient = response.retriable or response.status in RETRYABLE_STATUS
-    return errors.FabricUnavailable if is_transient else errors.CallRefused
+    return errors.FabricUnavailable if is_transient else errors.RequestFailed
