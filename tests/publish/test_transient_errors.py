@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,13 +11,14 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run, table_task
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 
 
 class NoStaging(FolderStore):
-    def open_write(self, path: str) -> BinaryIO:
+    def open_write(self, path: str) -> Writer:
         raise StoreUnavailable(action="write", address=self.address(path), reason="the service is busy")
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import BinaryIO
 
 import pytest
 
 from fixtures.clock import Time
 from fixtures.memory import MemoryStore
+from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.request_retries import NewFile, RetryLimits, open_new, retry_counter
+from mirrorfeed.storage.request_retries import NewFile, RetryLimits, retry_counter
 
 RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)
 LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")
@@ -29,7 +29,7 @@ class Refusing(MemoryStore):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def open_write(self, path: str) -> BinaryIO:
+    def open_write(self, path: str) -> Writer:
         self.requests.append(path)
         if self.answers:
             raise self.answers.pop(0)
@@ -43,9 +43,8 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def create(store: Refusing) -> str:
     names = count(1)
-    path, file = open_new(store, lambda: f"t/{next(names)}")
-    file.close()
-    return path
+    with NewFile(store, lambda: f"t/{next(names)}") as file:
+        return file.path
 
 
 @pytest.mark.parametrize(
@@ -98,12 +97,12 @@ def test_store_without_retry_limits_raises_at_once(time: Time) -> None:
     calls: list[str] = []
 
     class Hasty(MemoryStore):
-        def open_write(self, path: str) -> BinaryIO:
+        def open_write(self, path: str) -> Writer:
             calls.append(path)
             raise LOST
 
     with pytest.raises(StoreUnavailable):
-        open_new(Hasty(), lambda: "t/1")
+        NewFile(Hasty(), lambda: "t/1")
     assert (calls, time.pauses) == (["t/1"], [])
 
 

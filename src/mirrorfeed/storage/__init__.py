@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
-from typing import Any, BinaryIO, Protocol, TypeVar, cast
+from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
 READ_LIMIT = 32 * 2**20
 """Maximum size in bytes of a file for `Store.read`. The record of a publication of 100,000 files is smaller."""
@@ -34,6 +34,53 @@ class Entry:
     """Modification time with a time zone. Not reliable for folders."""
     etag: str
     """Tag that changes when the file is replaced, or when the file or folder is created again. Empty if unknown."""
+
+
+class Writer:
+    """Writer of a new file. The file is complete after `close`.
+
+    After an error in `write` or in the `with` block, the file remains incomplete, and later calls do nothing.
+    """
+
+    closed = False
+
+    def send(self, data: memoryview) -> None:
+        """Send or buffer the next bytes of the file."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Send the buffered bytes and complete the file."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Release the resources of a file that remains incomplete."""
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if not self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
+            try:
+                self.send(view)
+            except BaseException as error:
+                self.__exit__(type(error))
+                raise
+        return view.nbytes
+
+    def flush(self) -> None:
+        """Do nothing, because nobody reads the file before it is closed."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind and not self.closed:
+            self.closed = True
+            self.abandon()
+        self.close()
 
 
 class Store(Protocol):
@@ -88,8 +135,8 @@ class Store(Protocol):
         """
         ...
 
-    def open_write(self, path: str) -> BinaryIO:
-        """Return a writer of a new file. The writer uses little memory, and the file is complete after `close`.
+    def open_write(self, path: str) -> Writer:
+        """Return a writer of a new file, which uses little memory.
 
         `path` must be a name that no request used before, because a failed request may still take effect: see
         `open_new`. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and

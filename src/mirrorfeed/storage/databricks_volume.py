@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,
@@ -79,10 +79,10 @@ class VolumeStore:
                 raise (AlreadyThere if etags else NotThere)(address=self.address(path))
         self._upload("replace", path, io.BytesIO(data), overwrite=True)
 
-    def open_write(self, path: str) -> BinaryIO:
+    def open_write(self, path: str) -> Writer:
         if self._exists(path):
             raise AlreadyThere(address=self.address(path))
-        return cast(BinaryIO, _Writer(self, path))
+        return _Writer(self, path)
 
     def rename(self, path: str, new_path: str) -> None:
         """Copy the file and delete the original. A marker file exists until both are done.
@@ -204,25 +204,22 @@ class _OneRequest:
         return iter(lambda: self._file.read(_CHUNK), b"")
 
 
-class _Writer(io.RawIOBase):
+class _Writer(Writer):
     """Writer that buffers the content on the local disk and uploads the content on close."""
 
     def __init__(self, store: VolumeStore, path: str) -> None:
         self._store, self._path = store, path
-        self._copy = tempfile.SpooledTemporaryFile(_CHUNK)  # noqa: SIM115 - `close` closes it
+        self._copy = tempfile.SpooledTemporaryFile(_CHUNK)  # noqa: SIM115 - `finish` and `abandon` close it
 
-    def writable(self) -> bool:
-        return True
+    def send(self, data: memoryview) -> None:
+        self._copy.write(data)
 
-    def write(self, data: Any) -> int:
-        return self._copy.write(data)
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
+    def finish(self) -> None:
         with self._copy as file:
             self._store._upload("write", self._path, cast(BinaryIO, file))
+
+    def abandon(self) -> None:
+        self._copy.close()
 
 
 def _marker(path: str) -> str:

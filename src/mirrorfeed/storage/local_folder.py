@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import io
 import logging
 import os
 import re
@@ -22,9 +21,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,
@@ -145,11 +144,11 @@ class FolderStore:
         _remove_leftovers(target.parent)
         return _etag(written.st_ino, written.st_mtime_ns)
 
-    def open_write(self, path: str) -> BinaryIO:
+    def open_write(self, path: str) -> Writer:
         with self._call("write", path) as target:
             _make_folders(target.parent)
             try:
-                return cast(BinaryIO, _Writer(self, path, target.open("xb")))
+                return _Writer(self, path, target.open("xb"))
             except FileNotFoundError as error:
                 raise StoreUnavailable(
                     action="write", address=self.address(path), reason="its folder was deleted in the meantime"
@@ -212,37 +211,22 @@ class FolderStore:
             raise refusal(action=action, address=self.address(path), reason=error.strerror or str(error)) from error
 
 
-class _Writer(io.RawIOBase):
-    """Writer that converts each `OSError` to a storage error. After an error, the file remains incomplete."""
-
+class _Writer(Writer):
     def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
-        self._store, self._path, self._file, self._failed = store, path, file, False
+        self._store, self._path, self._file = store, path, file
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
+    def send(self, data: memoryview) -> None:
         with self._store._errors("write", self._path):
-            try:
-                return self._file.write(data)
-            except OSError:
-                self._failed = True
-                raise
+            self._file.write(data)
 
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
-        if self._failed:
-            with suppress(OSError):
-                self._file.close()
-            return
-        with self._store._errors("write", self._path):
-            try:
-                self._file.flush()
-                flush_to_disk(self._file.fileno())
-            finally:
-                self._file.close()
+    def finish(self) -> None:
+        with self._store._errors("write", self._path), self._file:
+            self._file.flush()
+            flush_to_disk(self._file.fileno())
+
+    def abandon(self) -> None:
+        with suppress(OSError):
+            self._file.close()
 
 
 def _entry(item: os.DirEntry[str]) -> Entry | None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from azure.core import MatchConditions
@@ -18,7 +18,7 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside, per_process
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.http import client_options, shorten_reason
 from mirrorfeed.storage.onelake_errors import (
@@ -108,13 +108,13 @@ class OneLakeStore:
         with self._errors("replace", path, None if etag is None else path):
             blob.upload_blob(data, overwrite=True, length=len(data), **({} if etag is None else same))
 
-    def open_write(self, path: str) -> BinaryIO:
+    def open_write(self, path: str) -> Writer:
         file = self._clients.files.get_file_client(self._changeable(path))
         self._expect_landing_zone()
         # After status 401, which creates nothing, the library sends the request again with a new token.
         with self._errors("write", path, path):
             file.create_file(match_condition=MatchConditions.IfMissing, **_ONCE)
-        return cast(BinaryIO, _Writer(self, path, file))
+        return _Writer(self, path, file)
 
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._changeable(path), self._changeable(new_path)
@@ -238,50 +238,29 @@ class _Clients:
     """True after a successful check, False before."""
 
 
-class _Writer:
-    """Writer that sends data in parts of `part_bytes`. After a failure, the file remains incomplete."""
-
-    closed = False
+class _Writer(Writer):
+    """Writer that sends data in parts of `part_bytes`."""
 
     def __init__(self, store: OneLakeStore, path: str, file: DataLakeFileClient) -> None:
         self._store, self._path, self._file = store, path, file
-        self._part, self._sent, self._failed = bytearray(), 0, False
+        self._part, self._sent = bytearray(), 0
 
-    def write(self, data: Any) -> int:
-        if self.closed:
-            raise ValueError("write to a closed file")
-        left = view = memoryview(data).cast("B")
-        while left:
+    def send(self, data: memoryview) -> None:
+        while data:
             room = self._store.part_bytes - len(self._part)
-            self._part += left[:room]
-            left = left[room:]
+            self._part += data[:room]
+            data = data[room:]
             if len(self._part) == self._store.part_bytes:
-                self._send()
-        return len(view)
+                self._send_part()
 
-    def flush(self) -> None:
-        """Do nothing, because nobody reads the file before it is closed."""
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        self.closed = True
-        if self._failed:
-            return
+    def finish(self) -> None:
         if self._part:
-            self._send()
+            self._send_part()
         if self._sent:
             with self._errors():
                 self._file.flush_data(self._sent)
 
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._failed = self._failed or kind is not None
-        self.close()
-
-    def _send(self) -> None:
+    def _send_part(self) -> None:
         with self._errors():
             self._file.append_data(bytes(self._part), self._sent, len(self._part))
         self._sent += len(self._part)
@@ -293,11 +272,7 @@ class _Writer:
             with self._store._errors("write", self._path):
                 yield
         except NotThere as error:
-            self._failed = True
             raise self._store._unavailable("write", self._path, "it was deleted while it was written") from error
-        except BaseException:
-            self._failed = True
-            raise
 
 
 class _Reader(io.RawIOBase):

@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from mirrorfeed.storage import Store, per_process
+from mirrorfeed.storage import Store, Writer, per_process
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
@@ -103,23 +103,6 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
     return None
 
 
-def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
-    """Create a file with a new name, and return its path and writer. Each attempt calls `new_path` for another path.
-
-    Raises `StoreUnavailable` after the retry limits of the store.
-    """
-
-    def attempt() -> tuple[str, BinaryIO]:
-        path = new_path()
-        try:
-            return path, store.open_write(path)
-        except AlreadyThere as error:  # created by this same request, if the network delivered the request twice
-            reason = "the name was already taken"
-            raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
-
-    return retry_new(store, attempt)
-
-
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
     """Call `attempt` until it succeeds, and return its result. Each call must use a new name or content.
 
@@ -134,17 +117,24 @@ def retry_new(store: Store, attempt: Callable[[], T]) -> T:
                 raise
 
 
-class NewFile:
-    """Writer of a new file, opened with `open_new`. Counts the bytes and computes their SHA-256.
+class NewFile(Writer):
+    """Writer of a new file with a new name. Counts the bytes and computes their SHA-256.
 
-    Even a small file is created empty and then filled. With one request for both, the network could repeat this request
-    after the file was renamed, and so create the complete staged file again.
+    Each attempt to create the file calls `new_path` for another path. Raises `StoreUnavailable` after the retry limits
+    of the store. Even a small file is created empty and then filled. With one request for both, the network could
+    repeat this request after the file was renamed, and so create the complete staged file again.
     """
 
-    closed = False
-
     def __init__(self, store: Store, new_path: Callable[[], str]) -> None:
-        self.path, self._file = open_new(store, new_path)
+        def attempt() -> tuple[str, Writer]:
+            path = new_path()
+            try:
+                return path, store.open_write(path)
+            except AlreadyThere as error:  # created by this same request, if the network delivered the request twice
+                reason = "the name was already taken"
+                raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
+
+        self.path, self._file = retry_new(store, attempt)
         self.bytes, self._hash = 0, hashlib.sha256()
 
     @property
@@ -155,32 +145,19 @@ class NewFile:
     def sha256(self) -> str:
         return self._hash.hexdigest()
 
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        if not self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
-            self._file.write(view)
-            self._hash.update(view)
-            self.bytes += view.nbytes
-        return view.nbytes
+    def send(self, data: memoryview) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.bytes += data.nbytes
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def abandon(self) -> None:
+        self._file.abandon()
 
     def tell(self) -> int:
         return self.bytes
 
     def writable(self) -> bool:
         return True
-
-    def flush(self) -> None:
-        """Do nothing, because nobody reads the file before it is closed."""
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        self.closed = True
-        self._file.close()
-
-    def __enter__(self) -> NewFile:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.closed = True
-        self._file.__exit__(kind, error, trace)

@@ -22,6 +22,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
 from mirrorfeed.publish.rows_and_markers import PROBLEM
+from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))
@@ -281,13 +282,16 @@ def test_failing_row_iterator_leaves_no_open_file() -> None:
     assert store.verbs.count("open_write") == store.verbs.count("close")
 
 
-class Nowhere(io.RawIOBase):
-    def write(self, data: memoryview) -> int:  # type: ignore[override]
-        return len(data)
+class Nowhere(Writer):
+    def send(self, data: memoryview) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
 
 
 class Bottomless(MemoryStore):
-    def open_write(self, path: str) -> Nowhere:  # type: ignore[override]
+    def open_write(self, path: str) -> Nowhere:
         return Nowhere()
 
 

@@ -22,7 +22,7 @@ from mirrorfeed.publish.table_log.rename_and_clean_up import discard
 from mirrorfeed.publish.table_log.view import View, check, published_names
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
-from mirrorfeed.storage.request_retries import open_new, retry_new, try_write
+from mirrorfeed.storage.request_retries import NewFile, retry_new, try_write
 
 _ATTEMPTS = 20
 """Maximum attempts to read or create the log while others change it. Then `ConcurrentChanges` is raised."""
@@ -194,9 +194,8 @@ class TableLog:
         a repeated request can create `log.json` again, but not the start marker.
         """
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
-        path, file = open_new(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}")
-        file.close()
-        return path.rpartition("/")[2].partition(".")[0]
+        with NewFile(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}") as marker:
+            return marker.name.partition(".")[0]
 
     def contains(self, view: View, sent: Record) -> bool:
         """Return whether the log contains the record `sent`, not another publisher's record with the same number."""
