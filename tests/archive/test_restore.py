@@ -46,10 +46,10 @@ class Scene:
         self.plan = plan_of([DataFile(uri, 4) for uri in self.uris], priority)
 
 
-def test_files_are_requested_in_batches_of_256(tmp_path: Path) -> None:
+def test_all_archived_files_are_requested(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 600)
     assert restore.request_files(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 600, 0)
-    assert scene.tiers.requests == [256, 256, 88]
+    assert scene.tiers.requests == [600]
 
 
 def test_second_run_requests_no_file_again(tmp_path: Path) -> None:

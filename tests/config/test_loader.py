@@ -241,7 +241,7 @@ def test_file_format_is_set_for_all_tables_or_each(load: Load) -> None:
 def test_archive_prices_are_read_from_the_configuration(load: Load) -> None:
     found = load(f"landing_zone: /lz\narchive: {{prices: {{{PRICES}}}}}\ntables: [{{source: a, target: b}}]")
     assert found.archive is not None
-    assert (found.archive.prices.high.per_gib, found.archive.prices.per_month("hot")) == (0.1, None)
+    assert (found.archive.prices.high.per_gib, found.archive.prices.stored) == (0.1, None)
     assert load("landing_zone: /lz\ntables: [{source: a, target: b}]").archive is None
 
 

@@ -102,7 +102,8 @@ class Share(Row):
         month = rates.monthly_cost(active, cold, self.copied_bytes)
         if month is None:
             return self
-        return replace(self, month_cost=month.cost, month_saving=month.saving, currency=rates.currency)
+        cost, saving = month
+        return replace(self, month_cost=cost, month_saving=saving, currency=rates.currency)
 
 
 def share(

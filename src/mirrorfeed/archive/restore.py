@@ -191,8 +191,6 @@ def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, no
     still rejected after a few attempts, `CannotKeep` if `terms` sets `keep_days` in Azure, `OnlyHot` if `terms` sets
     another tier in S3, and `FilesGone` if files no longer exist.
     """
-    from mirrorfeed.storage.azure_and_s3_tiers import BATCH_SIZE  # imported late: cloud clients
-
     check_terms(plan.table, tiers, terms)
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
     rejected: dict[str, str] = {}
@@ -203,10 +201,7 @@ def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, no
             for uri, facts in facts_by_uri.items()
             if facts.tier is Tier.ARCHIVE or (facts.tier.is_readable and facts.until is not None and facts.until < end)
         ]
-        rejected = {}
-        for start in range(0, len(remaining), BATCH_SIZE):
-            batch = remaining[start : start + BATCH_SIZE]
-            rejected |= tiers.restore(batch, Priority[plan.priority], terms.to, terms.keep_days)
+        rejected = tiers.restore(remaining, Priority[plan.priority], terms.to, terms.keep_days)
         if not rejected:
             return read_progress(plan, tiers)
     raise RestoreRejected(table=plan.table, refused=rejected)

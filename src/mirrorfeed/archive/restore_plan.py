@@ -240,9 +240,9 @@ def cost_of_restore(
     """
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
-    price, to = rates.restore_prices(priority.name), terms.to
+    price, to = rates.high if priority is Priority.HIGH else rates.standard, terms.to
     gib = _gib(archived)
-    month, archive = rates.per_month(to.name), rates.per_month(Tier.ARCHIVE.name)
+    month, archive = getattr(rates.stored, to.value, None), getattr(rates.stored, Tier.ARCHIVE.value, None)
     costs: dict[str, float | None] = {
         "retrieval": gib * price.per_gib,
         "requests": len(archived) / 10_000 * price.per_10k_files,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -34,14 +33,6 @@ class StoragePrices(_Model):
     cold: _Price | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MonthlyCost:
-    cost: float
-    """Cost of a month in the currency of the prices."""
-    saving: float
-    """Savings compared with storing all files in the hot tier."""
-
-
 class Prices(_Model):
     """Prices of storage and restores in one currency. The prices of storage and archiving are optional."""
 
@@ -62,25 +53,18 @@ class Prices(_Model):
         except (OSError, ValueError) as error:
             raise InvalidPrices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
-    def per_month(self, tier: str) -> float | None:
-        """Return the monthly price per GiB of a tier such as "hot", or None if the price is unknown."""
-        price: float | None = getattr(self.stored, tier.lower(), None)
-        return price
+    def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> tuple[float, float] | None:
+        """Return the monthly storage cost, and the saving compared with storing all files in the hot tier.
 
-    def restore_prices(self, priority: str) -> RestorePrices:
-        return self.high if priority.upper() == "HIGH" else self.standard
-
-    def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:
-        """Return the monthly storage cost and the saving, or None without storage prices.
-
-        `copied_bytes` is the size of archived files that also have a restored copy. `hot_bytes` includes these copies.
+        Returns None without storage prices. `copied_bytes` is the size of archived files with a restored copy, and
+        `hot_bytes` includes the copies.
         """
         if self.stored is None:
             return None
         hot, archived = hot_bytes / 2**30, archived_bytes / 2**30
         cost = hot * self.stored.hot + archived * self.stored.archive
         distinct = hot + archived - copied_bytes / 2**30
-        return MonthlyCost(cost, distinct * self.stored.hot - cost)
+        return cost, distinct * self.stored.hot - cost
 
 
 def load_prices(prices: str | Prices | None, default: Prices | None) -> Prices | None:
