@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from mirrorfeed.landing.log_record import File, MissingFiles, Record, last_renamed, missing_files, possible_positions
+from mirrorfeed.landing.log_record import File, Record, last_renamed, missing_files, possible_positions
 
 
 def record(version: int, *files: int, next_file: int) -> Record:
@@ -61,54 +61,43 @@ def test_any_file_of_a_publication_may_remain_in_time_order(in_place: list[int],
     assert [found.to_version_inclusive for found in possible_positions(ALL, in_place, by_time=True)] == versions
 
 
-def lost(*numbers: int) -> MissingFiles:
-    return MissingFiles(numbers, lost=True)
-
-
-def unknown(*numbers: int) -> MissingFiles:
-    return MissingFiles(numbers)
-
-
-NONE = MissingFiles()
-
-
 @pytest.mark.parametrize(
     ("in_place", "set_aside", "missing"),
     [
         # Fabric consumes files 1 to 4.
-        ([1, 2, 3, 4], [], NONE),
-        ([2, 3, 4], [1], NONE),
-        ([3, 4], [1, 2], NONE),
-        ([4], [1, 2, 3], NONE),
-        ([4], [], NONE),  # seven days later
-        ([3, 4], [], NONE),  # seven days later; file 4 waits or was just consumed
-        ([4], [1, 2, 3, 4], NONE),  # the last file set aside and left in place
-        ([], [1, 2, 3, 4], NONE),  # the last file set aside and not left in place
-        ([1, 2, 4], [3], NONE),  # files 1 to 4 consumed, and set aside in another order
-        ([2, 4], [3], NONE),
-        ([1, 2], [3], NONE),  # then somebody removed file 4, the last one consumed
-        ([2, 4, 5], [], lost(3)),  # another publisher just added file 5
+        ([1, 2, 3, 4], [], ()),
+        ([2, 3, 4], [1], ()),
+        ([3, 4], [1, 2], ()),
+        ([4], [1, 2, 3], ()),
+        ([4], [], ()),  # seven days later
+        ([3, 4], [], ()),  # seven days later; file 4 waits or was just consumed
+        ([4], [1, 2, 3, 4], ()),  # the last file set aside and left in place
+        ([], [1, 2, 3, 4], ()),  # the last file set aside and not left in place
+        ([1, 2, 4], [3], ()),  # files 1 to 4 consumed, and set aside in another order
+        ([2, 4], [3], ()),
+        ([1, 2], [3], ()),  # then somebody removed file 4, the last one consumed
+        ([2, 4, 5], [], (3,)),  # another publisher just added file 5
         # A file is missing above one that waits or that is the last one consumed.
-        ([1, 2, 4], [], lost(3)),
-        ([1, 2], [], lost(3, 4)),  # at most file 1 was consumed
-        ([1, 4], [], lost(2, 3)),
-        ([1], [], lost(2, 3, 4)),
-        ([2], [1], lost(3, 4)),  # the last one consumed, or it waits
-        ([2], [], lost(3, 4)),
-        ([3], [1, 2], lost(4)),
-        ([3], [1, 2, 3], lost(4)),
-        ([2, 4], [1], lost(3)),
+        ([1, 2, 4], [], (3,)),
+        ([1, 2], [], (3, 4)),  # at most file 1 was consumed
+        ([1, 4], [], (2, 3)),
+        ([1], [], (2, 3, 4)),
+        ([2], [1], (3, 4)),  # the last one consumed, or it waits
+        ([2], [], (3, 4)),
+        ([3], [1, 2], (4,)),
+        ([3], [1, 2, 3], (4,)),
+        ([2, 4], [1], (3,)),
         # Missing files below all files in place: consumed, or removed by a person who cleaned up consumed files.
-        ([3, 4], [1], NONE),
+        ([3, 4], [1], ()),
         # No file in place: somebody removed the last file.
-        ([], [1, 2, 3], NONE),  # file 3 was set aside, so file 4 was consumed
-        ([], [1, 2], unknown(4)),
-        ([], [1], unknown(3, 4)),
-        ([], [], unknown(1, 2, 3, 4)),
+        ([], [1, 2, 3], ()),  # file 3 was set aside, so file 4 was consumed
+        ([], [1, 2], (4,)),
+        ([], [1], (3, 4)),
+        ([], [], (1, 2, 3, 4)),
     ],
 )
 def test_file_missing_above_a_remaining_one_is_lost(
-    in_place: list[int], set_aside: list[int], missing: MissingFiles
+    in_place: list[int], set_aside: list[int], missing: tuple[int, ...]
 ) -> None:
     assert missing_files(4, in_place, set_aside) == missing
 
@@ -125,7 +114,7 @@ def test_nothing_is_missing_after_any_consumption_of_five_files() -> None:
             for aside in _subsets(moved):
                 if moved == set(range(1, consumed)) or aside == moved:  # it deletes them days later
                     in_place = {1, 2, 3, 4, 5} - moved
-                    assert missing_files(5, in_place, aside) == NONE, (consumed, in_place, aside)
+                    assert missing_files(5, in_place, aside) == (), (consumed, in_place, aside)
 
 
 def test_files_reported_as_lost_were_never_consumed() -> None:
@@ -135,39 +124,39 @@ def test_files_reported_as_lost_were_never_consumed() -> None:
             in_place, not_consumed = {1, 2, 3, 4, 5} - moved - removed, {each for each in removed if each > consumed}
             for aside in [moved, set()]:
                 found = missing_files(5, in_place, aside)
-                if found.lost:
-                    assert set(found.numbers) <= not_consumed
+                if in_place:
+                    assert set(found) <= not_consumed
                 above = {each for each in not_consumed if not in_place or each > min(in_place)}
-                assert above <= set(found.numbers), (consumed, in_place, aside)
+                assert above <= set(found), (consumed, in_place, aside)
 
 
 def test_nothing_is_missing_without_publications() -> None:
-    assert missing_files(0, []) == NONE
+    assert missing_files(0, []) == ()
 
 
 @pytest.mark.parametrize(
     ("in_place", "set_aside", "missing"),
     [
-        ([4], [], NONE),  # the last of three by their times
-        ([6], [4, 5], NONE),
-        ([4, 6], [], NONE),  # file 5 may have been consumed before them
-        ([5], [4], NONE),
-        ([3, 5, 6], [], lost(4)),
-        ([3], [], lost(4, 5, 6)),
-        ([3], [5], NONE),  # their publication is being consumed, and file 3 is about to be set aside
-        ([1], [], lost(3, 4, 5, 6)),  # from its own publication, file 2 may have been consumed
-        ([2, 3, 4, 5, 6], [], NONE),
-        ([], [3], unknown(5, 6)),
+        ([4], [], ()),  # the last of three by their times
+        ([6], [4, 5], ()),
+        ([4, 6], [], ()),  # file 5 may have been consumed before them
+        ([5], [4], ()),
+        ([3, 5, 6], [], (4,)),
+        ([3], [], (4, 5, 6)),
+        ([3], [5], ()),  # their publication is being consumed, and file 3 is about to be set aside
+        ([1], [], (3, 4, 5, 6)),  # from its own publication, file 2 may have been consumed
+        ([2, 3, 4, 5, 6], [], ()),
+        ([], [3], (5, 6)),
     ],
 )
 def test_file_in_time_order_is_lost_if_an_earlier_publication_remains(
-    in_place: list[int], set_aside: list[int], missing: MissingFiles
+    in_place: list[int], set_aside: list[int], missing: tuple[int, ...]
 ) -> None:
     assert missing_files(6, in_place, set_aside, newest_first=ALL, by_time=True) == missing
 
 
 def test_files_with_pruned_records_are_not_reported_in_time_order() -> None:
-    assert missing_files(6, [1], newest_first=[THREE_FILES], by_time=True) == lost(4, 5, 6)
+    assert missing_files(6, [1], newest_first=[THREE_FILES], by_time=True) == (4, 5, 6)
 
 
 @pytest.mark.parametrize(

@@ -177,15 +177,6 @@ def possible_positions(
     return tuple(possible)
 
 
-@dataclass(frozen=True, slots=True)
-class MissingFiles:
-    """Published files that are missing in the table's folder, and that Fabric may not have consumed."""
-
-    numbers: tuple[int, ...] = ()
-    lost: bool = False
-    """True if Fabric certainly did not consume the files. False if this is unknown."""
-
-
 def missing_files(
     published: int,
     in_place: Collection[int],
@@ -193,8 +184,10 @@ def missing_files(
     *,
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
-) -> MissingFiles:
-    """Return the published files that are missing in the table's folder, and that Fabric may not have consumed.
+) -> tuple[int, ...]:
+    """Return the numbers of published files that are missing in the table's folder, unless Fabric consumed them.
+
+    Fabric certainly did not consume the files if `in_place` is not empty. Otherwise, this is unknown.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
@@ -211,7 +204,7 @@ def missing_files(
     if by_time and in_place and numbers:
         first_numbers = {file.number: record.files[0].number for record in newest_first for file in record.files}
         numbers = tuple(number for number in numbers if first_numbers.get(number, 0) > reached)
-    return MissingFiles(numbers, lost=bool(numbers and in_place))
+    return numbers
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:

@@ -149,7 +149,8 @@ def check_files(table: Table) -> Iterator[Finding]:
         last = last_renamed(newest, table.log.staged)
         in_place, processed = ([*filter(None, map(number_of, names))] for names in (table.in_place, table.processed))
         missing = missing_files(last, in_place, processed, newest_first=[newest], by_time=settings.by_time)
-        if lost := missing.numbers if missing.lost else ():
+        if missing and in_place:
+            lost = missing
             more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
             yield LOST.finding(f"{table.folder}/{data_name(lost[0], newest.extension)}", more=more)
     if not settings.by_time:

@@ -142,7 +142,7 @@ class TableLog:
         Returns `FilesLost` if Fabric certainly did not consume the missing files, and `LastFileMissing` if this is
         unknown. Makes requests only if files are missing in the view.
         """
-        if not missing_files(view.last_renamed, view.numbers).numbers:
+        if not missing_files(view.last_renamed, view.numbers):
             return None
         # A listing is not a snapshot, so a second read decides: before that read, all files up to `view.last_renamed`
         # had their final names. The subfolders of processed files are listed after the table's folder, so a file that
@@ -158,10 +158,10 @@ class TableLog:
             newest_first=self.records(second),
             by_time=metadata_files.is_read_by_time(self.store, self.folder),
         )
-        if not missing.numbers:
+        if not missing:
             return None
-        error = errors.FilesLost if missing.lost else errors.LastFileMissing
-        return error(address=self._address(), numbers=missing.numbers)
+        error = errors.FilesLost if second.numbers else errors.LastFileMissing
+        return error(address=self._address(), numbers=missing)
 
     def add_record(self, view: View, new: Record) -> View | None:
         """Add a record to the log, which commits the publication. Returns a confirmed view from a read after the write.
