@@ -21,8 +21,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.errors import (
     EmptyLines,
     IncompatibleSchema,
-    NameNotEncodable,
-    NameNotEscapable,
+    NameNotWritable,
     NotDeclarable,
     SettingChanged,
 )
@@ -371,21 +370,21 @@ def test_unencodable_rows_are_refused_with_a_fix_and_not_published() -> None:
             {"größe": "long"},
             (),
             Delimited(encoding="ascii", null="-"),
-            NameNotEncodable,
+            NameNotWritable,
             "größe",
         ),
         (
             {"id": "long", 'a "b"': "long"},
             ("id",),
             Delimited(escape=""),
-            NameNotEscapable,
+            NameNotWritable,
             'a "b"',
         ),
         (
             {"a, b": "long"},
             (),
             Delimited(quote="", escape="", null="-"),
-            NameNotEscapable,
+            NameNotWritable,
             "a, b",
         ),
         (

@@ -140,10 +140,10 @@ class NotDeclarable(Terminal):
     )
 
 
-class NameNotEncodable(Terminal):
+class NameNotWritable(Terminal):
     code = "MF3103"
-    what = "The name of column {column!r} of {table} contains a character that {encoding} cannot encode."
-    fix = "Set another `encoding` under `delimited`, for example UTF-8, or rename the column."
+    what = "The header of text files cannot have the name of column {column!r} of {table}: {reason}."
+    fix = "Rename the column, or change `delimited`: set another `encoding` such as UTF-8, or `escape: \\`."
 
 
 class EmptyLines(Terminal):
@@ -152,12 +152,6 @@ class EmptyLines(Terminal):
         "{column!r} is the only column of {table}. NULL would be an empty line of text, and readers skip empty lines."
     )
     fix = "Set another `null` under `delimited`, for example N/A, or publish the table as Parquet."
-
-
-class NameNotEscapable(Terminal):
-    code = "MF3105"
-    what = "The name of column {column!r} of {table} contains characters that the text files cannot escape."
-    fix = "Set an escape character under `delimited`, for example `escape: \\`. Or rename the column."
 
 
 class RecordTooNew(Terminal):

@@ -17,8 +17,7 @@ from mirrorfeed.landing.errors import (
     DamagedFile,
     EmptyLines,
     KeysChanged,
-    NameNotEncodable,
-    NameNotEscapable,
+    NameNotWritable,
     NotDeclarable,
     SettingChanged,
     UpsertsWithoutKeys,
@@ -110,11 +109,6 @@ class Delimited:
             "Encoding": self.encoding,
         }
 
-    def can_write(self, name: str) -> bool:
-        """Return whether a column name can be written in the header of a file with these options."""
-        marks = [self.quote] if self.quote else [self.column_separator, "\r", "\n"]
-        return bool(self.escape) or not any(mark in name for mark in marks)
-
     def fault(self) -> tuple[str, str] | None:
         """Return the name of an option that makes files unreadable, and the reason. None if all options are valid."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
@@ -175,8 +169,8 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
     """Check that the format can store the columns and keys of a table.
 
     Raises `UpsertsWithoutKeys` if `upserts_by_default` is set without keys, `NotDeclarable` if a type that must be
-    declared has no `DataType`, `NameNotEncodable` or `NameNotEscapable` if the header cannot contain a column name, and
-    `EmptyLines` if NULL would be written as an empty line.
+    declared has no `DataType`, `NameNotWritable` if the header cannot contain a column name, and `EmptyLines` if NULL
+    would be written as an empty line.
     """
     if output.upserts_by_default and not keys:
         raise UpsertsWithoutKeys(table=table)
@@ -187,13 +181,16 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
         for column in columns:
             if column.form not in _DECLARED:
                 raise NotDeclarable(table=table, column=column.name, type=column.type)
+    special = [text.quote] if text.quote else [text.column_separator, "\r", "\n"]
     for column in columns:
         try:
             column.name.encode(text.encoding)
         except UnicodeEncodeError as error:
-            raise NameNotEncodable(table=table, column=column.name, encoding=text.encoding) from error
-        if not text.can_write(column.name):
-            raise NameNotEscapable(table=table, column=column.name)
+            reason = f"it contains a character that {text.encoding} cannot encode"
+            raise NameNotWritable(table=table, column=column.name, reason=reason) from error
+        if not text.escape and any(each in column.name for each in special):
+            reason = "without an escape character, it cannot contain a quote, a separator or a line break"
+            raise NameNotWritable(table=table, column=column.name, reason=reason)
     if len(columns) == 1 and not keys and not text.null:
         raise EmptyLines(table=table, column=columns[0].name)
 
