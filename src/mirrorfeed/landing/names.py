@@ -136,7 +136,8 @@ def data_name(number: int, suffix: str = "parquet") -> str:
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
     """Return the number in the published name of a data file, or None for any other name.
     If `extension` is None, data files can have any extension."""
-    return _number(_NUMBERED, name, extension)
+    match = _NUMBERED.fullmatch(name)
+    return int(match[1]) or None if match and extension in (None, match[2]) else None
 
 
 def published_name(number: int, staged: str) -> str:
@@ -165,7 +166,7 @@ def record_name(number: int) -> str:
 
 def record_number(name: str) -> int | None:
     """Return the number in the name of a record, or None for any other name."""
-    return _number(_NUMBERED, name, "json")
+    return data_number(name, "json")
 
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
@@ -189,7 +190,8 @@ def is_start_marker(name: str) -> bool:
 
 def staged_record_number(name: str) -> int | None:
     """Return the number of the record in the name of a staged file, or None for any other name."""
-    return _number(_STAGED, name, None)
+    match = _STAGED.fullmatch(name)
+    return int(match[1]) or None if match else None
 
 
 def is_log_file(name: str) -> bool:
@@ -206,13 +208,6 @@ def _digits(number: int) -> str:
     if not 1 <= number < _NUMBER_LIMIT:
         raise ValueError(f"{number} is not a valid file number")
     return f"{number:020d}"
-
-
-def _number(pattern: re.Pattern[str], name: str, extension: str | None) -> int | None:
-    match = pattern.fullmatch(name)
-    if not match or (extension is not None and match[2] != extension):
-        return None
-    return int(match[1]) or None
 
 
 def _checked(pattern: re.Pattern[str], text: str) -> str:

@@ -100,22 +100,15 @@ def reserved_names(names: Sequence[str]) -> list[str]:
 
 
 def _column(table: str, field: dict[str, Any]) -> Column:
-    type_ = _landing_type(table, field)
-    return Column(field["name"], type_, json.dumps(field["type"], sort_keys=True) if type_ == "json" else "")
-
-
-def _landing_type(table: str, field: dict[str, Any]) -> str:
-    type_ = field["type"]
+    name, type_ = field["name"], field["type"]
     if type_ == "variant" or (isinstance(type_, dict) and type_.get("type") in ("array", "map", "struct")):
-        return "json"
+        return Column(name, "json", json.dumps(type_, sort_keys=True))
     if isinstance(type_, str):
         if type_ in _PLAIN or any(pattern.fullmatch(type_) for pattern in (DECIMAL, _INTERVAL, _GEO)):
-            return type_
+            return Column(name, type_)
         if is_text(type_):
-            return "string"
-    raise UnsupportedType(
-        table=table, column=field["name"], type=type_ if isinstance(type_, str) else type_.get("type", "?")
-    )
+            return Column(name, "string")
+    raise UnsupportedType(table=table, column=name, type=type_ if isinstance(type_, str) else type_.get("type", "?"))
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
@@ -152,14 +145,12 @@ def evolve(
         current = current_columns.get(column.name)
         if column.dropped and column.name.lower() in current_names:
             changes.append(f"{column.name!r} was dropped and added again as {current_names[column.name.lower()]!r}")
-        elif current is None and not (column.dropped or column.name in may_drop):
-            changes.append(f"{column.name!r} is missing")
-        elif current is None:
+        elif current is None and (column.dropped or column.name in may_drop):
             result.append(replace(column, dropped=True))
         elif difference := _difference(column, current):
             changes.append(difference)
         else:
-            result.append(current)
+            result.append(current_columns[column.name])
     published_names = {column.name for column in published}
     added = [column for column in now if column.name not in published_names]
     if fixed:
@@ -173,16 +164,14 @@ def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
     """Return a message for each column in `columns` that is missing in `now` or has another type there.
     Dropped columns and added nested fields are not reported."""
     current = {column.name: column for column in now}
-    differences = (
-        _difference(column, current[column.name]) if column.name in current else f"{column.name!r} is missing"
-        for column in columns
-        if not column.dropped
-    )
+    differences = (_difference(column, current.get(column.name)) for column in columns if not column.dropped)
     return [difference for difference in differences if difference]
 
 
-def _difference(column: Column, now: Column) -> str:
-    """Return the difference between the types of a column before and now, or an empty string if they are compatible."""
+def _difference(column: Column, now: Column | None) -> str:
+    """Return the difference between a column before and now, or an empty string if the two are compatible."""
+    if now is None:
+        return f"{column.name!r} is missing"
     if now.type != column.type:
         return f"{column.name!r} was {column.type} and is {now.type}"
     if column.nested == now.nested or _extends(json.loads(column.nested), json.loads(now.nested)):

@@ -105,13 +105,6 @@ class Selection:
         ]
         return "; ".join(part for part in parts if part)
 
-    @property
-    def listed_names(self) -> Iterator[tuple[str, str]]:
-        """Pairs of an option, such as "cast", and a column name in this option."""
-        lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
-        for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
-            yield from ((place, name) for name in names)
-
 
 EVERYTHING = Selection()
 
@@ -143,8 +136,10 @@ def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
 
 def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
     """Check that the options name only columns of the source. Raises `BadSelection`."""
-    faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.listed_names if name not in types]
-    if faults:
+    lists = {"columns": selection.columns or (), "exclude_columns": selection.exclude_columns}
+    options = lists | {"rename": selection.rename, "cast": selection.cast}
+    unknown = [(option, name) for option, names in options.items() for name in names if name not in types]
+    if faults := [f"`{option}` names {_unknown(name, types)}" for option, name in unknown]:
         raise BadSelection(table=table, reasons=tuple(faults))
 
 
@@ -215,7 +210,7 @@ def unselected_columns(
     if old == new:
         return []
     missing, changes = [], []
-    if _normalized(old) != _normalized(new):
+    if old.condition != new.condition:
         changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
     for name in types if types is not None else [column.name for column in published if not column.dropped]:
         if not old.includes(name):
@@ -233,10 +228,6 @@ def unselected_columns(
     if changes:
         raise SelectionChanged(table=table, changes=tuple(changes))
     return missing
-
-
-def _normalized(selection: Selection) -> str | None:
-    return condition.sql() if (condition := selection.condition) else None
 
 
 def _quoted(value: str | None) -> str:
