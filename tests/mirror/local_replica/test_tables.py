@@ -43,7 +43,7 @@ def test_deleted_folder_drops_the_table(world: World) -> None:
     assert (unchanged.table, unchanged.state) == ("orders", State.REPLICATING)
     assert dropped == TableReport("sales.orders", State.DROPPED, message="Its folder was deleted.")
     assert not (world.target / "sales/orders").exists()
-    assert list((world.target / "_dropped").iterdir()) == []
+    assert list((world.target / "sales").iterdir()) == []
     assert [report.table for report in world.replica.run_pass()] == ["orders"]
 
 
@@ -124,7 +124,7 @@ def test_unexpected_error_stops_only_its_table(world: World, monkeypatch: pytest
         world.put(table, 1, plain((1, "a")))
     world.replica.run_pass()
     world.put("orders", 2, plain((2, "b")))
-    monkeypatch.setattr(Mirror, "append", fails)
+    monkeypatch.setattr(Mirror, "apply", fails)
     orders, others = world.replica.run_pass()
     assert (orders.state, others.state) == (State.FAILED, State.REPLICATING)
     assert orders.message.startswith("Replicating orders failed with RuntimeError: of the engine No data is lost")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.display.rows import Row, counted, first_names, row, shown
@@ -23,8 +24,8 @@ from mirrorfeed.lint.specification import DELETE, SCHEMA_SUFFIX, Settings
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, NotOurs, SamePlace, TypeChanged
 from mirrorfeed.mirror.local_replica import landing_zone, mirrored_table
 from mirrorfeed.mirror.local_replica.file_reader import FileRows, align_columns, new_columns, read_rows, without_untyped
-from mirrorfeed.mirror.local_replica.landing_zone import Queue, TableFolder, find_table_folders
-from mirrorfeed.mirror.local_replica.mirrored_table import Mirror
+from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, find_table_folders
+from mirrorfeed.mirror.local_replica.mirrored_table import Change, Mirror
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import resolve
 
@@ -127,8 +128,8 @@ class TableCycle:
                 landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
         if failure is not None:
             raise failure
-        if queue.missing is not None:
-            return State.WAITING, _waiting(queue)
+        if queue.waiting:
+            return State.WAITING, queue.waiting
         return State.REPLICATING, "" if done else "No file is published yet."
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
@@ -164,13 +165,10 @@ class TableCycle:
         written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
         mirrored_table.check_values(mirror.schema, written, address)
         if markers is None:
-            mirror.append(rows, file.name, settings.by_time)
+            change = Change(pa.array([], pa.bool_()), rows)
         else:
             change = mirrored_table.net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
-            if change.removes:
-                mirror.replace(change.remaining, change.added, file.name, settings.by_time)
-            else:
-                mirror.append(change.added, file.name, settings.by_time)
+        mirror.apply(change, file.name, settings.by_time)
         self._files += 1
         self._rows.update(content.counts())
         return mirror
@@ -204,12 +202,6 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
         raise FileRefused(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
 
 
-def _waiting(queue: Queue) -> str:
-    count, first = len(queue.waiting), queue.waiting[0].name
-    later = f"{first} waits" if count == 1 else f"{count} files wait, the first is {first}"
-    return f"File {queue.missing:020} is missing; {later}."
-
-
 @dataclass(frozen=True)
 class Replica:
     """Applies the files of the landing zone `zone` to Delta tables, `<target>/<schema>/<table>`.
@@ -227,7 +219,6 @@ class Replica:
         Drops mirrored tables whose folder was deleted. If a table fails, its report has an error or a message, and the
         other tables continue. Raises an error of the store if the landing zone cannot be listed.
         """
-        mirrored_table.delete_dropped(self.target)
         folders = [
             (folder, mirrored_table.mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)
         ]

@@ -48,7 +48,7 @@ class TableFolder:
 
 def find_table_folders(zone: Store) -> list[TableFolder]:
     root = zone.list("")
-    names = [entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX)]
+    names = [entry.name for entry in root if is_visible_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX)]
     folders = tables_in(root, None)
     for name in names:
         if schema := name.removesuffix(SCHEMA_SUFFIX):
@@ -61,7 +61,7 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
     return [
         TableFolder(schema, entry.name, entry.etag)
         for entry in entries
-        if _is_folder(entry) and not (schema is None and entry.name.endswith(SCHEMA_SUFFIX))
+        if is_visible_folder(entry) and not (schema is None and entry.name.endswith(SCHEMA_SUFFIX))
     ]
 
 
@@ -73,10 +73,8 @@ class Queue:
     """Files that were already applied."""
     ready: list[Entry]
     """Files to apply now."""
-    missing: int | None = None
-    """First missing number, if later files wait for this number."""
-    waiting: Sequence[Entry] = ()
-    """Files after the missing number."""
+    waiting: str = ""
+    """Description of the first missing number and of the files that wait for it. Empty if no file waits."""
 
 
 def read_settings(zone: Store, folder: str) -> Settings:
@@ -124,8 +122,11 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
     done = [file for file in numbered if number_of(file.name) <= applied]
     later = numbered[len(done) :]
     ready = [file for number, file in enumerate(later, applied + 1) if number_of(file.name) == number]
-    waiting = later[len(ready) :]
-    return Queue(done, ready, applied + len(ready) + 1 if waiting else None, waiting)
+    if not (waiting := later[len(ready) :]):
+        return Queue(done, ready)
+    first, count = waiting[0].name, len(waiting)
+    text = f"{first} waits" if count == 1 else f"{count} files wait, the first is {first}"
+    return Queue(done, ready, f"File {applied + len(ready) + 1:020} is missing; {text}.")
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
@@ -177,5 +178,5 @@ def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> 
         table.replace(_PROCESSED_TIMES, json.dumps(times).encode())
 
 
-def _is_folder(entry: Entry) -> bool:
+def is_visible_folder(entry: Entry) -> bool:
     return entry.is_folder and not is_ignored(entry.name)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -26,18 +24,17 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
-from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, number_of
-from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
+from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, is_visible_folder, number_of
+from mirrorfeed.storage.local_folder import FolderStore, arrow_files
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     remaining: pa.Array
-    """One value for each row of the table, in order: True if the row remains."""
+    """One value for each row of the table, in order: True if the row remains. May be empty if all rows remain."""
     added: pa.Table
     """New rows, with the columns of the file."""
 
@@ -94,7 +91,6 @@ def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
 _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
 _DEFAULT_SCHEMA = "dbo"
-_DROPPED, _DROPPED_NAME = "_dropped", re.compile(r"[0-9a-f]{32}")
 _ENCODES_PATHS = tuple(int(number) for number in deltalake.__version__.split(".")[:2]) < (1, 3)
 """True for deltalake before 1.3, which writes the data of a table `a b` to a folder `a%20b`."""
 _ENCODED = re.compile(r"[^A-Za-z0-9_./+=,@:~()-]")
@@ -108,7 +104,10 @@ def mirror_path(target: str, folder: TableFolder) -> Path:
 
 def find_delta_tables(target: str) -> list[Path]:
     """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`."""
-    return sorted(place for place in Path(target).glob("[!_]*/[!_]*") if Path(place, "_delta_log").is_dir())
+    store = FolderStore(target)
+    schemas = [entry.name for entry in store.list("") if is_visible_folder(entry)]
+    tables = [Path(target, name, each.name) for name in schemas for each in store.list(name) if is_visible_folder(each)]
+    return [place for place in tables if Path(place, "_delta_log").is_dir()]
 
 
 def open_mirror(place: Path) -> Mirror | None:
@@ -127,29 +126,18 @@ def open_mirror(place: Path) -> Mirror | None:
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
     """Create an empty table, with the folder and keys as table properties. Raises `MirrorUnavailable` on failure."""
-    state = {_FOLDER: folder.path, _ETAG: folder.etag, **({_KEYS: json.dumps(keys)} if keys else {})}
     with _delta_errors(place):
         delta = DeltaTable.create(
             _address(place),
             schema=Schema.from_arrow(schema),
-            configuration=state,
+            configuration={_FOLDER: folder.path, _ETAG: folder.etag, _KEYS: json.dumps(keys)},
             raise_if_key_not_exists=False,
         )
     return Mirror(place, delta)
 
 
 def drop(place: Path, target: str) -> None:
-    """Drop a table: move its folder to `<target>/_dropped`, then delete it. After a crash, use `delete_dropped`."""
-    FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
-    delete_dropped(target)
-
-
-def delete_dropped(target: str) -> None:
-    """Delete the remaining files of tables that `drop` dropped. Ignores errors, because the next pass tries again."""
-    with suppress(MirrorfeedError, OSError):
-        for entry in FolderStore(target).list(_DROPPED):
-            if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
-                shutil.rmtree(resolve("remove", target, f"{_DROPPED}/{entry.name}"))
+    FolderStore(target).remove_folder(f"{place.parent.name}/{place.name}")
 
 
 class Mirror:
@@ -208,45 +196,40 @@ class Mirror:
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return the given columns of all rows, in the order of rows that `replace` expects."""
+        """Return the given columns of all rows, in the order that `apply` expects."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
             parts = [part.to_table(schema=dataset.schema, columns=list(columns)) for part in dataset.get_fragments()]
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
-    def append(self, rows: pa.Table, name: str, by_time: bool) -> None:
-        with _delta_errors(self.place):
-            write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(name, by_time))
+    def apply(self, change: Change, name: str, by_time: bool) -> None:
+        """Commit the change of the file `name`, and record the file as applied. Overwrites the table to remove rows.
 
-    def replace(self, remaining: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
-        """Overwrite the table with its remaining rows and the new `rows` of the file `name`.
-
-        `remaining` is True or False for each row of the table, in the order of `read_columns`.
+        `change.remaining` is in the order of `read_columns`.
         """
+        mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
         with _delta_errors(self.place):
-            dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
-
-            def batches() -> Iterator[pa.RecordBatch]:
-                start = 0
-                for part in dataset.get_fragments():
-                    table = part.to_table(schema=dataset.schema)
-                    selected = remaining.slice(start, table.num_rows)
-                    start += table.num_rows
-                    yield from table.filter(selected).to_batches()
-                yield from rows.cast(dataset.schema).to_batches()
-
             write_deltalake(
                 self._delta,
-                pa.RecordBatchReader.from_batches(dataset.schema, batches()),
-                mode="overwrite",
-                commit_properties=self._commit_properties(name, by_time),
+                self._remaining_and_added(change) if change.removes else change.added,
+                mode="overwrite" if change.removes else "append",
+                commit_properties=CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": name}),
             )
 
-    def _commit_properties(self, name: str, by_time: bool) -> CommitProperties:
-        """Return the commit properties that record the file `name` as applied."""
-        mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
-        return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": name})
+    def _remaining_and_added(self, change: Change) -> pa.RecordBatchReader:
+        dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            start = 0
+            for part in dataset.get_fragments():
+                table = part.to_table(schema=dataset.schema)
+                remaining = change.remaining.slice(start, table.num_rows)
+                start += table.num_rows
+                yield from table.filter(remaining).to_batches()
+            yield from change.added.cast(dataset.schema).to_batches()
+
+        return pa.RecordBatchReader.from_batches(dataset.schema, batches())
 
     def _app(self, name: str | None = None) -> str:
         return "/".join([_PREFIX, self.etag, *([name] if name else [])])
