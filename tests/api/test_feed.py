@@ -15,9 +15,11 @@ from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.errors import Misused
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
+from mirrorfeed.mirror import local_replica
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.storage.errors import StoreUnavailable
 
 ROOT = Path(__file__).parents[2]
 
@@ -294,3 +296,12 @@ def test_finding_is_ok_up_to_severity_note(severity: Severity) -> None:
     if not found.ok:
         with pytest.raises(Failed, match=rf"{severity.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
             found.check()
+
+
+def test_pass_over_an_unavailable_landing_zone_has_only_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
+    error = StoreUnavailable(action="list", address="zone", reason="it sleeps")
+    monkeypatch.setattr(local_replica, "run_passes", lambda *_: iter([error]))
+    found = mirrorfeed.load(file).replicate(str(tmp_path / "mirror"), 1)
+    assert (found.rows, found.notes, found.summary) == ((), (with_code(error),), "")

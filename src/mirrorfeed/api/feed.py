@@ -303,9 +303,10 @@ class Feed:
             else local_replica.run_passes(service, poll_seconds, stop or bool)
         )
         for outcome in passes:
-            reports = () if isinstance(outcome, MirrorfeedError) else tuple(outcome)
-            notes = (with_code(outcome),) if isinstance(outcome, MirrorfeedError) else ()
-            result = Result(reports, notes, "" if reports else "The landing zone contains no tables.")
+            if isinstance(outcome, MirrorfeedError):
+                result = Result((), (with_code(outcome),))
+            else:
+                result = Result(tuple(outcome), summary="" if outcome else "The landing zone contains no tables.")
             if on_pass:
                 on_pass(result)
         return result
