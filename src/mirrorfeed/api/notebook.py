@@ -39,9 +39,7 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
     folder = folder_of_notebook(dbutils)
     settings = deployment_settings(folder)
     mirror, archive_tables = settings.pop("mirror", ""), settings.pop("archive_tables", ())
-    overrides = {name: field(name) or value for name, value in settings.items()}
-    if zone := field("landing_zone"):
-        overrides["landing_zone"] = zone
+    overrides = {name: field(name) or value for name, value in {"landing_zone": None, **settings}.items()}
     config = loader.load(os.path.normpath(folder / field("config")), **overrides)
     print(printable(f"mirrorfeed {this_build()}, {config.path}, landing zone {config.landing_zone}"))
     archived_table = next((name for name in (field("table"), *archive_tables) if name), None)

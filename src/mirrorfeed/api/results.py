@@ -108,13 +108,9 @@ class Failed(Terminal):
     """Raised by `Result.check` if a row is not `ok`."""
 
     code = "MF1008"
-    what = "{lines}"
+    what = "{failed:lines}"
     failed: Sequence[str]
     meaning = "A result contains failed rows. The message has one line for each of them."
-
-    @property
-    def lines(self) -> str:
-        return "\n".join(self.failed)
 
     def message_lines(self) -> Sequence[str]:
         return self.failed

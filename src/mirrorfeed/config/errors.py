@@ -34,20 +34,17 @@ class ConfigUnreadable(Terminal):
 
 class ConfigInvalid(Terminal):
     code = "MF1103"
-    what = "{lines}"
+    what = "{lines:lines}"
     fix = f"Correct the file {_RETRY}"
     meaning = "The configuration has unknown fields or invalid values. All of them are listed, each with its line."
     path: str
     mistakes: tuple[Mistake, ...]
 
-    @property
-    def lines(self) -> str:
-        return "\n".join(self._lines())
-
     def message_lines(self) -> Sequence[str]:
-        return [*self._lines(), self.solution]
+        return [*self.lines, self.solution]
 
-    def _lines(self) -> list[str]:
+    @property
+    def lines(self) -> list[str]:
         count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
         lines = [f"{self.path}:{each.line}: {each.field}: {each.reason}" for each in self.mistakes]
         return [f"The configuration has {count}:", *lines]

@@ -73,12 +73,6 @@ def remember(*secrets: str) -> None:
             memory.patterns.popitem(last=False)
 
 
-def forget_all() -> None:
-    memory = _memory()
-    with memory.lock:
-        memory.patterns.clear()
-
-
 def redact(text: str) -> str:
     """Return the text with `HIDDEN` in place of likely tokens, and of remembered secrets in any usual encoding."""
     memory = _memory()

@@ -6,10 +6,10 @@ attribute of the class is also a keyword, optional if the attribute has a value.
 of alternative templates. Then the property `case` returns the key of the template to use. In the list of error codes, a
 key of `fix` is shown as the condition for this fix if the key contains a space or is in capitals.
 
-Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
-sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text, `query`
-quotes a statement, `argument` an argument of a command, `more` appends an optional sentence, `duration` formats
-seconds, and `count file` writes "1 file" or "2 files".
+Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `names` quotes the first
+five. `reasons` joins parts of a sentence, `lines` joins lines, `phrase` drops the final period, `short` quotes a
+shortened text, `query` quotes a statement, `argument` an argument of a command, `more` appends an optional sentence,
+`duration` formats seconds, and `count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
 feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
@@ -45,6 +45,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "quoted": lambda names: ", ".join(map(repr, names)),
     "names": lambda names: first_names([repr(name) for name in names], 5),
     "reasons": "; ".join,
+    "lines": "\n".join,
     "phrase": lambda text: text.rstrip("."),
     "short": reprlib.repr,
     "query": lambda text: repr(" ".join(text.split())),
