@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 MARKERS = ("insert", "update", "upsert", "delete")
@@ -173,17 +174,12 @@ class Grid(NamedTuple):
 
 def grid_of(rows: Sequence[Row]) -> Grid:
     lines = [row.cells() for row in rows]
-    header = [
-        heading
-        for heading in dict.fromkeys(heading for line in lines for heading in line)
-        if any(heading in line and line[heading].value not in (None, "") for line in lines)
-    ]
-    numeric = [
-        all(line[heading].right or _is_number(line[heading].value) for line in lines if heading in line)
-        for heading in header
-    ]
-    cells = [[_word(line[heading].value) if heading in line else "-" for heading in header] for line in lines]
-    return Grid(header, cells, frozenset(at for at, right in enumerate(numeric) if right))
+    headings = dict.fromkeys(chain.from_iterable(lines))
+    cells = {heading: [line.get(heading, Cell(None, False)) for line in lines] for heading in headings}
+    columns = {name: column for name, column in cells.items() if any(cell.value not in (None, "") for cell in column)}
+    right = [all(cell.right or _is_number(cell.value) for cell in column) for column in columns.values()]
+    texts = [[_word(cell.value) for cell in line] for line in zip(*columns.values(), strict=True)]
+    return Grid(list(columns), texts, frozenset(at for at, is_right in enumerate(right) if is_right))
 
 
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
