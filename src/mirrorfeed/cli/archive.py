@@ -49,7 +49,7 @@ def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile
 @table_argument
 @where_option
 @click.option("--columns", metavar="A,B", help="Columns to show, separated by commas. Default: all.")
-@click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
+@click.option("--rows", default=20, help="Maximum number of rows to show.")
 def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[results.DataRow]:
     """Show rows of TABLE. If the query needs archived files, list these files and exit with 1."""
     return feed_or_empty().archive(table).first(rows, where, columns.split(",") if columns else None)
@@ -75,7 +75,6 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
     "--priority",
     type=click.Choice(["standard", "high"]),
     default="standard",
-    show_default=True,
     help="Priority of the restore: high is faster and more expensive.",
 )
 @prices_option
@@ -98,16 +97,14 @@ def plan(
     "--poll",
     "poll_seconds",
     default=300.0,
-    show_default=True,
     metavar="SECONDS",
     help="Time between two checks of the files.",
 )
-@click.option("--rows", default=20, show_default=True, help="Maximum number of result rows to show.")
+@click.option("--rows", default=20, help="Maximum number of result rows to show.")
 @click.option(
     "--tier",
     type=click.Choice(["hot", "cool", "cold"]),
     default="hot",
-    show_default=True,
     help="Tier to restore to. S3 supports only hot.",
 )
 @click.option(
@@ -129,7 +126,7 @@ def restore(plan: str, once: bool, **options: Any) -> results.Restoring:
 
 @archive.command()
 @table_argument
-@click.option("--optimize/--no-optimize", default=True, show_default=True, help="Compact small files.")
+@click.option("--optimize/--no-optimize", default=True, help="Compact small files.")
 @click.option("--zorder", metavar="A,B", help="Columns for ZORDER BY, separated by commas.")
 @click.option("--purge", is_flag=True, help="Rewrite files that have deletion vectors.")
 @click.option("--analyze", is_flag=True, help="Collect statistics. Only on Databricks.")

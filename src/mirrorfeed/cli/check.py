@@ -140,10 +140,9 @@ def lint(landing_zone: str, check_keys: bool) -> Result[results.LintFinding]:
 @click.option(
     "--once/--follow",
     default=True,
-    show_default=True,
     help="Make one pass and exit, or make passes until interrupted.",
 )
-@click.option("--poll", default=5.0, show_default=True, metavar="SECONDS", help="Time between passes.")
+@click.option("--poll", default=5.0, metavar="SECONDS", help="Time between passes.")
 def replicate(landing_zone: str, target: str, once: bool, poll: float) -> Result[results.TableReport] | None:
     """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
     zone_feed = _feed_of_zone(landing_zone)

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
-wait_option = click.option(
-    "--wait", "minutes", default=10.0, show_default=True, metavar="MINUTES", help="Maximum time to wait."
-)
+wait_option = click.option("--wait", "minutes", default=10.0, metavar="MINUTES", help="Maximum time to wait.")
 tables_argument = click.argument("tables", nargs=-1)
 table_argument = click.argument("table")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -47,7 +45,7 @@ mirror_option = click.option(
 )
 
 _CONFIG, _JSON, _SPARK, _STOP = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.spark", "mirrorfeed.stop"
-_CONFIG_OPTION = click.Option(["--config"], default=FILE, show_default=True, metavar="FILE", help="Configuration file.")
+_CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
 _SECTIONS = {
@@ -271,7 +269,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_set: bool) -> 
         context.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
     "--version",
     is_flag=True,

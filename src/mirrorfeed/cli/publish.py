@@ -109,10 +109,9 @@ def enable_cdf(tables: tuple[str, ...]) -> Result[results.Enabled]:
     "--past-end",
     type=click.Choice(["error", "empty"]),
     default="error",
-    show_default=True,
     help="If a bound is after the newest version: fail (error), or show only existing versions (empty).",
 )
-@click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
+@click.option("--rows", default=20, help="Maximum number of rows to show.")
 @click.option("--counts", is_flag=True, help="Show how many rows each version changed, instead of the rows.")
 def changes(
     table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool
