@@ -115,7 +115,6 @@ def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> 
     tracemalloc.start()
     try:
         with KeyIndex(upserts=False) as index:
-            index.begin()
             for part in rows:
                 index.add(part)
             index.end("file", 300_000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from hashlib import blake2b
 from struct import Struct
 from tempfile import SpooledTemporaryFile
@@ -52,32 +52,24 @@ def _marker(value: object) -> int:
     return int(str(value)) if str(value) in MARKER_TEXTS else _UNKNOWN
 
 
-@dataclass
-class KeyIndex:
+class KeyIndex(ExitStack):
     """Index of the keys in the data files of one table. Context manager that deletes its temporary files on exit.
 
-    Call `begin`, `add` and `end` for each file, in the order in which Fabric applies the files. A missing or unreadable
-    file may delete keys, so keys before such a file are not compared with keys after it.
+    Call `add` and `end` for each file, in the order in which Fabric applies the files. A missing or unreadable file may
+    delete keys, so keys before such a file are not compared with keys after it.
     """
 
-    upserts: bool
-    """True if rows without a marker are upserts."""
-
-    def __post_init__(self) -> None:
-        self._parts = [SpooledTemporaryFile(_IN_MEMORY) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
+    def __init__(self, upserts: bool) -> None:
+        """Create an empty index. `upserts` is True if rows without a marker are upserts."""
+        super().__init__()
+        self._upserts = upserts
+        self._parts = [self.enter_context(SpooledTemporaryFile(_IN_MEMORY)) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
         """Path of each complete file and number of incomplete files before it, by number in the index."""
         self._file = self._row = self._period = 0
 
-    def __enter__(self) -> KeyIndex:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for part in self._parts:
-            part.close()
-
-    def begin(self) -> None:
-        """Start the next file. If `end` was not called for the previous file, discards its rows."""
+    def discard(self) -> None:
+        """Discard the rows that were added since the last call of `end`."""
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
@@ -96,11 +88,12 @@ class KeyIndex:
             self._files[self._file] = path, self._period
         else:
             self._period += 1
+        self.discard()
 
     def findings(self) -> list[Finding]:
         """Return a finding for each file with rows that insert a key that the table already has."""
         counts, first = Counter[str](), dict[str, int]()
-        unmarked = UPSERT if self.upserts else INSERT
+        unmarked = UPSERT if self._upserts else INSERT
         for part in self._parts:
             part.seek(0)
             periods: dict[bytes, int] = {}

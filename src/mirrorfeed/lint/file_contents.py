@@ -163,8 +163,6 @@ def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | N
     Findings show `path`. Adds the keys of the rows to `index`, if set. The caller then calls `index.end`.
     """
     faults: dict[str, Finding] = {}
-    if index:
-        index.begin()
     reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))
     try:
         counts = _count_values(reader.batches(), settings.keys, emit=index.add if index else None)

@@ -89,7 +89,7 @@ class IsolatedParquetReader:
         child = self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
         if index:
-            index.begin()
+            index.discard()
         try:
             request = {
                 "size": size,
