@@ -154,6 +154,7 @@ def check_columns(table: Table) -> Iterator[Finding]:
     # Some publishers declare the row marker, which is not a column of the table.
     declared = {fold(column.name): column for column in settings.declared or () if column.name != MARKER}
     known, typeless, has_key_advice = dict(declared), set[str](), False
+    published = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set[str]()
     for file in table.files:
         contents = file.content
         if not isinstance(contents, Contents) or (contents.faults and not contents.columns):
@@ -173,6 +174,10 @@ def check_columns(table: Table) -> Iterator[Finding]:
         if settings.declared is not None and undeclared:
             yield UNDECLARED.finding(path, columns=undeclared)
         yield from _check_changes(path, columns, contents, known, settings)
+        yield from _check_marker_column(path, contents, published)
+        yield from _check_marker_values(path, contents, settings)
+        if number_of(file.name) == 1 and set(contents.markers) == {"0"} and not settings.upserts:
+            yield FIRST_LOAD.finding(path)
 
 
 def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
@@ -251,17 +256,6 @@ def _check_changes(
             # The first file creates the table. Columns of later files are nullable, because earlier rows lack them.
             nullable = known[name].nullable if name in known else column.nullable or not is_first_file
             known[name] = replace(column, nullable=nullable)
-
-
-def check_markers(table: Table) -> Iterator[Finding]:
-    published = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set[str]()
-    for file in table.files:
-        if isinstance(file.content, Contents):
-            path = f"{table.folder}/{file.name}"
-            yield from _check_marker_column(path, file.content, published)
-            yield from _check_marker_values(path, file.content, table.settings)
-            if number_of(file.name) == 1 and set(file.content.markers) == {"0"} and not table.settings.upserts:
-                yield FIRST_LOAD.finding(path)
 
 
 def _check_marker_column(path: str, contents: Contents, published: set[str]) -> Iterator[Finding]:

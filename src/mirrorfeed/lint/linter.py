@@ -20,7 +20,7 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.lint import folder_rules
-from mirrorfeed.lint.column_rules import check_columns, check_markers
+from mirrorfeed.lint.column_rules import check_columns
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.file_rules import PARQUET, UNSAFE, apply_order, check_files, form_of, number_of
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
@@ -95,7 +95,7 @@ def lint(store: Store, check_keys: bool = False) -> Report:
 
 def check_table(table: Table) -> list[Finding]:
     """Return the findings for a table, its metadata file and its data files, sorted by path."""
-    rules = check_files, check_columns, check_markers, folder_rules.check_leftovers
+    rules = check_files, check_columns, folder_rules.check_leftovers
     findings = [*table.findings, *chain.from_iterable(check(table) for check in rules)]
     return sorted(findings, key=lambda finding: finding.file)
 
