@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.log_record import Record
@@ -194,17 +194,13 @@ def _is_partner_events(name: str) -> bool:
     return name.lower().removeprefix("_") == PARTNER_EVENTS.lower().removeprefix("_")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-
-class _SourceInfo(_Strict):
+class _SourceInfo(BaseModel):
     sourceType: _Text
     sourceVersion: _Text
     additionalInformation: dict[str, Any] = {}
 
 
-class _PartnerEvents(_Strict):
+class _PartnerEvents(BaseModel):
     partnerName: _Text
     sourceInfo: _SourceInfo
 
@@ -217,7 +213,7 @@ def check_partner_events(data: bytes) -> Iterator[Finding]:
         yield UNREADABLE.finding(PARTNER_EVENTS, reason=fault)
         return
     try:
-        _PartnerEvents.model_validate(content)
+        _PartnerEvents.model_validate(content, strict=True)
     except ValidationError as invalid:
         for each in invalid.errors(include_url=False, include_context=False):
             *_, name = path = [str(part) for part in each["loc"]]

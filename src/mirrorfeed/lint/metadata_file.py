@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mirrorfeed.lint.specification import (
@@ -224,7 +223,7 @@ class _Reader:
         default: Any,
         rule: Rule,
         is_valid: Callable[[Any], object],
-        meanings: Mapping[str, Any] = MappingProxyType({}),
+        meanings: Mapping[str, Any] = {},
         allowed: str = "",
     ) -> Any:
         """Return the value of a property, or `default` if the property is missing, null or invalid.

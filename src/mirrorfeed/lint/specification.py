@@ -80,21 +80,15 @@ class Settings:
     """Columns of SchemaDefinition, including a declared row marker. None if SchemaDefinition is missing or invalid."""
 
 
-class _DuplicateProperty(ValueError):
-    pass
-
-
 def load_object(data: bytes) -> dict[str, Any]:
     """Return the JSON object in `data`. Raises `ValueError` for other data, or if a property occurs twice."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
         content = json.loads(data, object_pairs_hook=_without_duplicates)
-    except _DuplicateProperty:
-        raise
     except RecursionError as error:
         raise ValueError("it is not JSON (values are nested too deep)") from error
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"it is not JSON ({error})") from error
     if not isinstance(content, dict):
         raise ValueError(f"it holds {describe(content)}, not an object")
@@ -104,7 +98,7 @@ def load_object(data: bytes) -> dict[str, Any]:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if duplicate := next((name for at, name in enumerate(names) if name in names[:at]), None):
-        raise _DuplicateProperty(f"it has the property {duplicate!r} twice")
+        raise ValueError(f"it has the property {duplicate!r} twice")
     return dict(pairs)
 
 
