@@ -97,18 +97,6 @@ class Delimited:
     undeclared_types: Literal["refuse", "string"] = "refuse"
     """Treatment of columns whose type has no `DataType`: `string` declares them as String, `refuse` raises an error."""
 
-    def options(self) -> dict[str, Any]:
-        """Return the value of `FileFormatTypeProperties` in `_metadata.json`."""
-        return {
-            "FirstRowAsHeader": True,
-            "RowSeparator": self.row_separator,
-            "ColumnSeparator": self.column_separator,
-            "QuoteCharacter": self.quote,
-            "EscapeCharacter": self.escape,
-            "NullValue": self.null,
-            "Encoding": self.encoding,
-        }
-
     def fault(self) -> tuple[str, str] | None:
         """Return the name of an option that makes files unreadable, and the reason. None if all options are valid."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
@@ -148,11 +136,19 @@ class Output:
             content["fileDetectionStrategy"] = BY_TIME
         if self.upserts_by_default:
             content["isUpsertDefaultRowMarker"] = True
-        if self.delimited is not None:
+        if text := self.delimited:
             content["FileFormat"] = "DelimitedText"
-            content["FileExtension"] = self.delimited.extension
-            content["FileFormatTypeProperties"] = self.delimited.options()
-            if self.delimited.schema_definition:
+            content["FileExtension"] = text.extension
+            content["FileFormatTypeProperties"] = {
+                "FirstRowAsHeader": True,
+                "RowSeparator": text.row_separator,
+                "ColumnSeparator": text.column_separator,
+                "QuoteCharacter": text.quote,
+                "EscapeCharacter": text.escape,
+                "NullValue": text.null,
+                "Encoding": text.encoding,
+            }
+            if text.schema_definition:
                 # Rows of deletes have only keys, so every column is nullable, as in Parquet.
                 declared = [
                     {"Name": column.name, "DataType": _DECLARED.get(column.form, "String"), "IsNullable": True}
