@@ -174,18 +174,12 @@ def _snappy(data: bytes) -> bytes:
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
     """Yield decoded text without a byte order mark, up to an invalid byte, which raises `UnicodeError`."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    started = False
-    for piece in chain(data, [b""]):
-        try:
-            text = decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as error:  # the caller splits the text before the error, to find the row
-            yield error.object[: error.start].decode(encoding, "ignore")
-            raise
-        plain = text if started else text.removeprefix("\ufeff")
-        started = started or bool(text)
-        if plain:
-            yield plain
+    texts = codecs.iterdecode(data, encoding)
+    try:
+        yield from filter(None, chain([next(texts, "").removeprefix("\ufeff")], texts))
+    except UnicodeDecodeError as error:  # the caller splits the text before the error, to find the row
+        yield error.object[: error.start].decode(encoding, "ignore")
+        raise
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
