@@ -125,6 +125,21 @@ def test_symlinks_and_special_files_are_findings(tmp_path: Path) -> None:
     }
 
 
+def test_files_ordered_by_time_have_any_name_and_are_checked_in_order(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    metadata = b'{"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}'
+    store.create("orders/_metadata.json", metadata)
+    for name, value, seconds in (("a.parquet", 1, 2), ("b.parquet", "x", 1)):
+        store.create(f"orders/{name}", _parquet_of(id=pa.array([seconds]), name=pa.array([value])))
+        os.utime(tmp_path / "orders" / name, (seconds, seconds))
+    expected = (
+        "MF404 a.parquet: The type of column 'name' changes from string to int64 in this file. This stops replication"
+        " of the table."
+    )
+    found = [f"{each.code} {each.file.removeprefix('orders/')}: {each.what}" for each in lint(store).findings]
+    assert found == [expected]
+
+
 def test_invalid_row_is_named_by_its_number() -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,14 +12,12 @@ import pytest
 from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.lint.file_rules import apply_order
 from mirrorfeed.lint.folder_rules import check_folders
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table
 from mirrorfeed.lint.linter import check_table
 from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.specification import Column, Dialect, Finding, Rule, Settings, Severity
 
-_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")
 _PLAIN = Contents((_ID, _NAME), 1)
 _NOT_A_NUMBER = "The file name must be a 20-digit number greater than 0 and an extension."
@@ -28,16 +25,15 @@ _NONE_LEFT = "Fabric consumed number 2, but the folder has no data file left tha
 _UPSERT = Contents((_ID, _NAME, _MARKER), 1, markers={"4": 1})
 
 
-def _file(number: int, inside: Contents | None = _PLAIN, **facts: Any) -> DataFile:
-    return DataFile(facts.pop("name", data_name(number)), 100, facts.pop("modified", _NOON), inside)
+def _file(number: int, inside: Contents | None = _PLAIN) -> DataFile:
+    return DataFile(data_name(number), 100, inside)
 
 
 def _table(*files: DataFile, metadata: dict[str, Any] | bytes | None = None, **facts: Any) -> Table:
     spelled = {"keyColumns": ["id"]} if metadata is None else metadata
     data = spelled if isinstance(spelled, bytes) else json.dumps(spelled).encode()
     settings, deviations = read_metadata(data, "orders/_metadata.json")
-    ordered = tuple(sorted(files, key=apply_order(settings)))
-    return Table("orders", settings, tuple(each.finding for each in deviations), ordered, **facts)
+    return Table("orders", settings, tuple(each.finding for each in deviations), files, **facts)
 
 
 def messages_of(table: Table) -> list[str]:
@@ -138,18 +134,7 @@ def test_file_numbers_increase_by_one_after_processed_files(
     ],
 )
 def test_data_file_name_has_20_digits_and_an_extension(name: str, message: str | None) -> None:
-    assert messages_of(_table(_file(1, name=name, inside=None))) == ([message] if message else [])
-
-
-def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
-    later = Contents((_ID, Column("name", "int64")), 1)
-    files = (_file(1, later, name="a.parquet", modified=_NOON + timedelta(seconds=1)), _file(1, name="b.parquet"))
-    metadata = {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
-    expected = (
-        "MF404 a.parquet: The type of column 'name' changes from string to int64 in this file. This stops replication"
-        " of the table."
-    )
-    assert messages_of(_table(*files, metadata=metadata)) == [expected]
+    assert messages_of(_table(DataFile(name, 100))) == ([message] if message else [])
 
 
 @pytest.mark.parametrize(

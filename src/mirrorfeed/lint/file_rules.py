@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
@@ -122,11 +121,6 @@ def number_of(name: str) -> int | None:
     """Return the 20-digit number in the name of a data file, or None for the number 0 and for any other name."""
     match = _NAME.fullmatch(name)
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
-
-
-def apply_order(settings: Settings) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the key function that sorts files into the order in which Fabric applies them."""
-    return lambda file: (file.modified, file.name) if settings.by_time else (file.name,)
 
 
 def check_files(table: Table) -> Iterator[Finding]:

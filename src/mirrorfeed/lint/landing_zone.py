@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.lint.specification import Column, Finding, Rule, Settings
@@ -53,7 +52,6 @@ class DataFile:
 
     name: str
     size: int
-    modified: datetime
     content: Contents | Unreadable | None = None
     """Result of reading the file. None if it is empty, has no data file name, or was consumed before it was read."""
 

@@ -22,7 +22,7 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.lint import folder_rules
 from mirrorfeed.lint.column_rules import check_columns
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.file_rules import PARQUET, UNSAFE, apply_order, check_files, form_of, number_of
+from mirrorfeed.lint.file_rules import PARQUET, UNSAFE, check_files, form_of, number_of
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable
 from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
@@ -41,7 +41,6 @@ from mirrorfeed.lint.specification import (
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
-_TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
 """Bytes of data files up to which a table is checked for duplicate keys by default."""
 
@@ -100,14 +99,15 @@ def check_table(table: Table) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.file)
 
 
-def _read_folder(store: Store, path: str, depth: int = 0) -> Folder:
+def _read_folder(store: Store, path: str, depth: int = 2) -> Folder:
+    """Return a folder with its subfolders, down to `depth` levels below it."""
     entries = store.list(path)
     inner = [entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)]
-    paths = [f"{path}/{name}" if path else name for name in inner if depth < _TABLE_DEPTH]
+    paths = [f"{path}/{name}" if path else name for name in inner if depth]
     return Folder(
         path,
         tuple(entry.name for entry in entries if not entry.is_folder),
-        tuple(_read_folder(store, each, depth + 1) for each in paths),
+        tuple(_read_folder(store, each, depth - 1) for each in paths),
     )
 
 
@@ -125,7 +125,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     required: frozenset[str] | None = None
     with KeyIndex(settings.upserts) as index:
         index_to_fill = index if settings.keys and are_keys_checked else None
-        for entry in sorted(data, key=apply_order(settings)):
+        for entry in sorted(data, key=lambda each: (each.modified if settings.by_time else None, each.name)):
             number = number_of(entry.name) or 0
             if not settings.by_time and number != last + 1:
                 index.end("", None)  # a missing file may delete keys
@@ -187,7 +187,7 @@ def _read_file(
             pass  # Fabric consumed the file after it was listed
         except (UnreadableFile, SymbolicLink) as error:
             content = Unreadable(UNSAFE, error.reason)
-    return DataFile(entry.name, entry.size, entry.modified, content)
+    return DataFile(entry.name, entry.size, content)
 
 
 def _read_log(store: Store, folder: str) -> Log:
