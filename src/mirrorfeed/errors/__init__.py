@@ -24,7 +24,6 @@ import logging
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from string import Formatter
 from traceback import walk_tb
 from typing import Any, ClassVar
@@ -99,8 +98,7 @@ class MirrorfeedError(Exception):
     """Optional keywords of the constructor, with their defaults."""
 
     def __init_subclass__(cls) -> None:
-        classes = [each for each in cls.__mro__ if each is not MirrorfeedError and issubclass(each, MirrorfeedError)]
-        declared = {name for each in classes for name in vars(each).get("__annotations__", ())}
+        declared = {name for each in cls.__mro__ for name in vars(each).get("__annotations__", ())}
         declared -= MirrorfeedError.__annotations__.keys()
         templates = [text for part in (getattr(cls, "what", ""), cls.fix) for text in choices(part)]
         used = {name for text in templates for name in field_names(text) if not hasattr(cls, name)}
@@ -276,7 +274,6 @@ def _fold(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
-@cache
 def catalogue() -> dict[str, Explanation]:
     """Return the explanations in `codes.json` by code. `make fmt` generates this file from error classes and rules."""
     from importlib import resources
