@@ -74,7 +74,6 @@ SIGNATURES = {
     " rows=None, prices=None, on_step=None)",
     "Feed.archive_report": "(*tables, prices=None)",
     "ArchiveAwareTable.name": "",
-    "ArchiveAwareTable.interval_days": "",
     "ArchiveAwareTable.query": "(where=None, columns=None, version=None)",
     "ArchiveAwareTable.first": "(count=20, where=None, columns=None)",
     "ArchiveAwareTable.count": "(version=None)",

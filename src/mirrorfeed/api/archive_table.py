@@ -59,11 +59,6 @@ class ArchiveAwareTable(GuardedTable):
         """Name or path of the table."""
         return str(self.source)
 
-    @property
-    def interval_days(self) -> int:
-        """Age in days from which files count as archived. Raises `MirrorfeedError` if the table has no interval."""
-        return intervals.required(self._spark, self.source).days
-
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
         """Return up to `count` rows that match the SQL condition `where`, as JSON values.
 

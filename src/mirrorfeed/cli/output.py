@@ -147,7 +147,6 @@ class Steps:
 
 @contextmanager
 def show_steps(console: Console) -> Iterator[Steps]:
-    """Context manager that yields a `Steps` for the console."""
     if not console.is_terminal:
         yield Steps(console, None)
         return
