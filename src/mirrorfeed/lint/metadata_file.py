@@ -32,15 +32,14 @@ from mirrorfeed.lint.specification import (
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
 """Names of the property with the keys. The second name is from the specification's sample of delimited text."""
-_FORMATS = ("DelimitedText", "CSV", "Parquet")
 _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
     *("FileFormat", "FileExtension", "FileFormatTypeProperties", "SchemaDefinition"),
 )
 _NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 """Codecs of Python that are not character encodings, or that depend on the machine."""
-_FLAGS = {"true": True, "false": False}
-_ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
+_MEANINGS = {"true": True, "false": False, r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
+"""Values that some publishers write as a text."""
 
 TIMESTAMPS = "LastUpdateTimeFileDetection"
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -75,28 +74,10 @@ KEYS_TYPE = error(
 KEYS_TWICE = error(
     "MF207", "{problem}.", "List each key column once.", "keyColumns lists a column twice, or in two spellings."
 )
-DETECTION = error(
-    "MF208",
-    f'fileDetectionStrategy is {{value}}, but only "{TIMESTAMPS}" is allowed.',
-    f'Set "{TIMESTAMPS}", or remove the property to read files by number.',
-    "fileDetectionStrategy has a value that is not in the specification.",
-)
-UPSERT_TYPE = error(
-    "MF209",
-    "isUpsertDefaultRowMarker is {value}, but must be true or false.",
-    "Set `true` or `false`, without quotes.",
-    "isUpsertDefaultRowMarker is neither true nor false.",
-)
 UPSERT_KEYLESS = error(
     "MF210",
     "isUpsertDefaultRowMarker is true, but there are no key columns.",
     "Set keyColumns, or remove isUpsertDefaultRowMarker.",
-)
-FORMAT = error(
-    "MF211",
-    "FileFormat is {value}, but must be DelimitedText, CSV or Parquet.",
-    'Set "DelimitedText", or remove the property if files are Parquet or plain CSV.',
-    "FileFormat has a value that is not in the specification.",
 )
 EXTENSION = error(
     "MF212",
@@ -110,11 +91,11 @@ OPTIONS_TYPE = error(
     f"Set an object with only these options: {', '.join(OPTION_NAMES)}.",
     "FileFormatTypeProperties is not an object, or has an unknown option.",
 )
-OPTION_VALUE = error(
+VALUE = error(
     "MF214",
-    "{option} is {value}, but the specification does not allow this value.{allowed:more}",
-    "Set a value that the specification allows, and write the files accordingly.",
-    "An option of delimited text has a value that is not in the specification.",
+    "{name} is {value}, but the specification does not allow this value.{allowed:more}",
+    "Set a value that the specification allows, and write the files accordingly. Or remove the setting.",
+    "A setting has a value that is not in the specification.",
 )
 HEADER = error(
     "MF215",
@@ -124,14 +105,9 @@ HEADER = error(
 DEFINITION = error(
     "MF216",
     "{problem}.",
-    'Set `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.',
+    'Set `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.'
+    f" The types are {', '.join(DATA_TYPES)}.",
     "SchemaDefinition does not have the form of the specification.",
-)
-DATA_TYPE = error(
-    "MF217",
-    "The DataType of column {column!r} is {value}, but the specification has no such type.",
-    f"Declare one of {', '.join(DATA_TYPES)}.",
-    "SchemaDefinition declares a type that is not in the specification.",
 )
 KEY_UNDECLARED = error(
     "MF218",
@@ -186,14 +162,12 @@ class _Reader:
         if declared and (undeclared := [key for key in keys if key not in columns]):
             self._report(KEY_UNDECLARED, True, keys=undeclared)
         strategy = properties.get("fileDetectionStrategy")
-        self._value(properties, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
+        self._choice(properties, "fileDetectionStrategy", [TIMESTAMPS], None)
         by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
-        upserts = self._value(
-            properties, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, lambda value: isinstance(value, bool), _FLAGS
-        )
+        upserts = self._choice(properties, "isUpsertDefaultRowMarker", [True, False], False)
         if upserts and not any(properties.get(name) for name in _KEYS):
             self._report(UPSERT_KEYLESS, True)
-        form = self._value(properties, "FileFormat", None, FORMAT, _FORMATS.__contains__)
+        form = self._choice(properties, "FileFormat", ["DelimitedText", "CSV", "Parquet"], None)
         extension, dialect = self._extension(properties, form), self._dialect(properties)
         if properties.get("FileFormat", "CSV") == "CSV" and (extension, dialect.column) != ("csv", ","):
             setting = f"The extension {extension!r}" if extension != "csv" else f"The separator {dialect.column!r}"
@@ -236,7 +210,7 @@ class _Reader:
             return value
         is_clear = value is None or (isinstance(value, str) and value.lower() in meanings)
         text = describe(value)
-        self._report(rule, is_clear, option=name, value=text, problem=f"is {text}", allowed=allowed)
+        self._report(rule, is_clear, name=name, value=text, problem=f"is {text}", allowed=allowed)
         return meanings[value.lower()] if is_clear and value is not None else default
 
     def _keys(self, properties: Mapping[str, Any]) -> tuple[str, ...]:
@@ -283,20 +257,22 @@ class _Reader:
         if "FirstRowAsHeader" not in options:
             self._report(HEADER, True, value="not set")
         self._value(options, "FirstRowAsHeader", True, HEADER, lambda value: value is True, {"true": True})
-        row, column, quote, escape = (self._option(options, name, allowed) for name, allowed in OPTIONS.items())
-        null = self._value(options, "NullValue", "", OPTION_VALUE, lambda value: isinstance(value, str))
-        encoding = self._value(options, "Encoding", ENCODING, OPTION_VALUE, python_encoding)
+        row, column, quote, escape = (self._choice(options, name, each, each[0]) for name, each in OPTIONS.items())
+        null = self._value(options, "NullValue", "", VALUE, lambda value: isinstance(value, str))
+        encoding = self._value(options, "Encoding", ENCODING, VALUE, python_encoding)
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or ENCODING)
 
-    def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
-        """Return the value of an option, or the first of the allowed `values` if the option is missing or invalid.
+    def _choice(self, properties: Mapping[str, Any], name: str, values: Sequence[object], default: Any) -> Any:
+        """Return the value of a property, or `default` if the property is missing or not one of `values`.
 
-        Reports an invalid value. Some publishers write a line break or a tab as a backslash and a letter. This is also
-        reported, but the line break or tab is returned.
+        Reports any other value. If the value is the text of one of `values`, returns this one.
         """
-        meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
-        allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
-        return str(self._value(options, name, values[0], OPTION_VALUE, values.__contains__, meanings, allowed))
+        texts = [json.dumps(value) for value in values]
+        meanings = {text: value for text, value in _MEANINGS.items() if value in values}
+        allowed = f"Allowed values: {', '.join(texts)}."
+        return self._value(
+            properties, name, default, VALUE, lambda value: json.dumps(value) in texts, meanings, allowed
+        )
 
     def _declared(self, properties: Mapping[str, Any]) -> tuple[Column, ...] | None:
         if "SchemaDefinition" not in properties:
@@ -325,10 +301,11 @@ class _Reader:
                 self._report(DEFINITION, True, problem=problem)
             type_, nullable = column.get("DataType"), column.get("IsNullable", True)
             if type_ not in DATA_TYPES:
-                self._report(DATA_TYPE, column=name, value=describe(type_))
+                problem = f"The DataType of column {name!r} is {describe(type_)}, which is not in the specification"
+                self._report(DEFINITION, problem=problem)
             if not isinstance(nullable, bool):
                 problem = f"IsNullable of {name!r} is {describe(nullable)}, not true or false"
-                nullable = _FLAGS.get(str(nullable).lower())
+                nullable = {"true": True, "false": False}.get(str(nullable).lower())
                 self._report(DEFINITION, nullable is not None, problem=problem)
             yield Column(name, str(type_), nullable is not False)
 

@@ -101,16 +101,19 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
         ({"keyColumns": ["a"], "KeyColumns": ["b"]}, "It has both 'keyColumns' and 'KeyColumns'."),
         (
             {"fileDetectionStrategy": "Newest"},
-            'fileDetectionStrategy is the text "Newest", but only "LastUpdateTimeFileDetection" is allowed. Set'
-            ' "LastUpdateTimeFileDetection"',
+            'fileDetectionStrategy is the text "Newest", but the specification does not allow this value. Allowed'
+            ' values: "LastUpdateTimeFileDetection". Set a value',
         ),
         (
             {"isUpsertDefaultRowMarker": 1},
-            "isUpsertDefaultRowMarker is the value 1, but must be true or false. Set `true` or `false`",
+            "isUpsertDefaultRowMarker is the value 1, but the specification does not allow this value. Allowed values:"
+            " true, false. Set a value",
         ),
         (
             {"FileFormat": "Avro"},
-            'FileFormat is the text "Avro", but must be DelimitedText, CSV or Parquet. Set "DelimitedText", or remove',
+            'FileFormat is the text "Avro", but the specification does not allow this value. Allowed values:'
+            ' "DelimitedText", "CSV", "Parquet". Set a value that the specification allows, and write the files'
+            " accordingly. Or remove the setting.",
         ),
         (
             {"FileFormat": "DelimitedText"},
@@ -123,19 +126,21 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
         ),
         (
             {"FileFormatTypeProperties": {"ColumnSeparator": "#"}},
-            'ColumnSeparator is the text "#", but the specification does not allow this value. Allowed are ",", ";",',
+            'ColumnSeparator is the text "#", but the specification does not allow this value. Allowed values: ",",'
+            ' ";",',
         ),
         (
             {"FileFormatTypeProperties": {"RowSeparator": ";"}},
-            r'RowSeparator is the text ";", but the specification does not allow this value. Allowed are "\r\n", "\n",',
+            r'RowSeparator is the text ";", but the specification does not allow this value. Allowed values:'
+            r' "\r\n", "\n",',
         ),
         (
             {"FileFormatTypeProperties": {"QuoteCharacter": "`"}},
-            'QuoteCharacter is the text "`", but the specification does not allow this value. Allowed are',
+            'QuoteCharacter is the text "`", but the specification does not allow this value. Allowed values:',
         ),
         (
             {"FileFormatTypeProperties": {"EscapeCharacter": "^"}},
-            'EscapeCharacter is the text "^", but the specification does not allow this value. Allowed are',
+            'EscapeCharacter is the text "^", but the specification does not allow this value. Allowed values:',
         ),
         (
             {"FileFormatTypeProperties": {"NullValue": 0}},
@@ -149,8 +154,7 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
         ({"SchemaDefinition": {"Columns": [{"DataType": "Int32"}]}}, "Column 1 of SchemaDefinition has no Name."),
         (
             {"SchemaDefinition": {"Columns": [{"Name": "a", "DataType": "Decimal"}]}},
-            "The DataType of column 'a' is the text \"Decimal\", but the specification has no such type. Declare one"
-            " of Double, Single, Int16,",
+            "The DataType of column 'a' is the text \"Decimal\", which is not in the specification. Set",
         ),
         (
             {"SchemaDefinition": {"Columns": [{"Name": "a", "DataType": "Int32"}] * 2}},
