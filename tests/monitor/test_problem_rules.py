@@ -29,7 +29,6 @@ from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86_400.0
-OLD = datetime(2025, 11, 17, tzinfo=UTC)
 
 
 class Refused(Terminal):
@@ -61,8 +60,8 @@ def fabric(status: str | None = None, error: str | None = None, age: float = 2 *
     return table(service=state, read_service=True, log_facts=files_there)
 
 
-def text(length: int, started: datetime | None = None) -> TableFacts:
-    return replace(log(log_created=started), source_facts=SourceFacts("on", longest_text=("v", length)))
+def text(length: int) -> TableFacts:
+    return replace(log(), source_facts=SourceFacts("on", longest_text=("v", length)))
 
 
 def waiting(step: Step, minutes: float, limit: float | None = 1800.0) -> TableFacts:
@@ -90,8 +89,8 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
     ),
     "CLONED": ([source(cloned_from="a.b.original")], [source(), table()]),
     "TEXT_TOO_LONG": (
-        [text(2**24 + 1), text(8_001, OLD), fabric("Failed", "String or binary data would be truncated")],
-        [text(2**24), text(8_000, OLD), text(8_001, OLD + timedelta(days=1)), text(9_000), table()],
+        [text(2**24 + 1), fabric("Failed", "String or binary data would be truncated")],
+        [text(2**24), table()],
     ),
     "RETENTION_SHORT": (
         [source(retention=7 * DAY, lag_seconds=8 * DAY), source(retention=7 * DAY, longest_wait=4 * DAY)],
@@ -221,12 +220,6 @@ def test_lost_files_are_found_once() -> None:
 @pytest.mark.parametrize(
     ("facts", "what", "severity"),
     [
-        (
-            text(9_000, OLD),
-            "Column 'v' has a value of 9,000 bytes, but the table was first published on 2025-11-17. Text columns of"
-            " tables that Fabric created before 2025-11-18 can store only 8,000 bytes.",
-            Severity.SOON,
-        ),
         (
             text(2**25),
             "Column 'v' has a value of 33,554,432 bytes, but a text column in Fabric can store at most 16,777,216.",

@@ -99,12 +99,12 @@ def test_many_tables_are_one_line_for_each_that_needs_attention() -> None:
     assert [line.split()[1] for line in lines if "_" in line] == ["late_0", "late_1", "late_2"]
     assert len(lines) == 9
     assert sum("done_" in line for line in repr(replace(found, every=True)).splitlines()) == 297
-    waiting = status_of(facts("done", LogFacts(published=3, log_created=NOW, data_files=3, has_consumed=True), three))
+    waiting = status_of(facts("done", LogFacts(published=3, data_files=3, has_consumed=True), three))
     assert (done[0].quiet, waiting.quiet, replace(done[0], service="Failed").quiet) == (True, False, False)
 
 
 def test_unknown_consumption_is_reported_of_tables_that_are_not_listed() -> None:
-    one = LogFacts(published=3, log_created=NOW, data_files=1)
+    one = LogFacts(published=3, data_files=1)
     rows = [status_of(facts(f"t{n}", one, SourceFacts("on", newest_version=3))) for n in range(21)]
     (note,) = unknown_consumption(rows)
     assert note.startswith("21 tables: nothing shows that Fabric has consumed a file.")
@@ -125,7 +125,7 @@ def test_unknown_consumption_is_reported_of_tables_that_are_not_listed() -> None
     ],
 )
 def test_remaining_file_is_consumed_only_with_evidence(known: dict[str, Any], files: int, shown: object) -> None:
-    log = LogFacts(published=3, data_files=files, log_created=NOW, **known.pop("log_facts", {}))
+    log = LogFacts(published=3, data_files=files, **known.pop("log_facts", {}))
     found = status_of(facts("done", log, SourceFacts("on", newest_version=3), **known))
     assert found.cells()["not consumed"].value == shown
 

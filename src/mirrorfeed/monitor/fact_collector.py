@@ -13,7 +13,7 @@ from mirrorfeed.config.model import Config, Table, without_files, zone_of
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
-from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
+from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, freshness_of, is_consumption_visible, read_mirror
 from mirrorfeed.orchestration.dry_run import check_decision
@@ -250,12 +250,10 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     )
     if view is None:
         return facts
-    below = store.list(f"{folder}/{LOGS}")
     is_processed = any(entry.name in PROCESSED for entry in entries)
-    logs = [entry.name for entry in below if entry.is_folder and is_log_id(entry.name)]
+    logs = [entry.name for entry in store.list(f"{folder}/{LOGS}") if entry.is_folder and is_log_id(entry.name)]
     return replace(
         facts,
-        log_created=next((entry.modified for entry in below if f"{LOGS}/{entry.name}" == LOG_ID), None),
         published=view.newest.to_version_inclusive if view.newest else None,
         unfinished=len(view.unfinished),
         has_consumed=is_processed or (view.next_file_number > 1 and is_consumption_visible(view.numbers)),

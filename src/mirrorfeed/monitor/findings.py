@@ -36,8 +36,6 @@ class LogFacts:
     """Addresses of data files with 0 bytes that Fabric has not consumed."""
     newest_file_age: float | None = None
     """Seconds since the newest data file was written. None if there is no data file."""
-    log_created: datetime | None = None
-    """Creation time of the log. The table in Fabric is created later."""
     published: int | None = None
     """Published version of the source. None if nothing is published."""
     unfinished: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from mirrorfeed.errors import Transient
@@ -21,9 +21,8 @@ _HANGING_SECONDS = 3600.0
 """Age of the newest file in seconds. A table that Fabric has not processed by then is a problem."""
 _SOON_SECONDS = 7 * 86_400.0
 """A lag is reported if it will exceed the retention within this number of seconds."""
-_TEXT, _OLD_TEXT = 16 * 2**20, 8_000
-"""Maximum bytes of a text in Fabric, and the maximum in tables that Fabric created before `_LONGER_SINCE`."""
-_LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
+_LONGEST_TEXT = 16 * 2**20
+"""Maximum bytes of a text in Fabric."""
 _IGNORED_SHARE = 0.05
 """A growing lag below this share of the retention is ignored."""
 _ERROR_WORDS = {
@@ -51,15 +50,7 @@ def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
 
 def _too_long(facts: TableFacts) -> Values | None:
     name, length = facts.source_facts.longest_text or ("", 0)
-    return {"column": name, "bytes": length, "most": _TEXT} if length > _TEXT else None
-
-
-def _too_long_in_old_table(facts: TableFacts) -> Values | None:
-    name, length = facts.source_facts.longest_text or ("", 0)
-    created = facts.log_facts.log_created
-    if not created or created >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
-        return None
-    return {"column": name, "bytes": length, "most": _OLD_TEXT, "begun": created, "change": _LONGER_SINCE}
+    return {"column": name, "bytes": length, "most": _LONGEST_TEXT} if length > _LONGEST_TEXT else None
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
@@ -246,15 +237,6 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         _too_long,
         "Column {column!r} has a value of {bytes:,} bytes, but a text column in Fabric can store at most {most:,}.",
         _SHORTEN,
-    ),
-    Rule(
-        "MF829",
-        "TEXT_TOO_LONG",
-        _too_long_in_old_table,
-        "Column {column!r} has a value of {bytes:,} bytes, but the table was first published on {begun:%Y-%m-%d}. Text"
-        " columns of tables that Fabric created before {change:%Y-%m-%d} can store only {most:,} bytes.",
-        _REBUILD,
-        Severity.SOON,
     ),
     Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _SHORTEN),
     *_retention_rules("MF804", "RETENTION_SHORT", "retention", FILES, 30),

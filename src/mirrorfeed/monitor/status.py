@@ -121,7 +121,7 @@ def status_of(facts: TableFacts) -> Status:
         lag_versions=lag,
         lag_seconds=source.lag_seconds,
         not_renamed=log.unfinished,
-        not_consumed=max(0, log.data_files - facts.has_consumed) if log.log_created else 0,
+        not_consumed=0 if log.published is None else max(0, log.data_files - facts.has_consumed),
         has_consumed=facts.has_consumed,
         freshness=facts.freshness,
         error=error,
