@@ -19,11 +19,13 @@ from fixtures.faults import Crash
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
+from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.loader import load
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor import fact_collector
+from mirrorfeed.monitor.doctor import check_of
 from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest_text
-from mirrorfeed.monitor.findings import TableFacts
+from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
 from tests.commits import write_checksum
 from tests.delta import DeltaTable, Zone
@@ -204,6 +206,13 @@ def test_changes_to_a_table_are_found(
 ) -> None:
     happen(published)
     assert published.codes() == codes
+
+
+def test_problems_of_a_replaced_source_are_not_resolved(published: CheckedTable) -> None:
+    _recreated(published)
+    found = check_of(DatabaseFacts(), [published.facts()], Alerts())
+    assert [each.name for each in found.problems] == ["SourceRecreated"]
+    assert found.is_unknown(("sales.orders", "RETENTION_SHORT"))
 
 
 def test_disabled_feed_and_clone_are_found(checked: CheckedTable, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, without_files, zone_of
 from mirrorfeed.display.rows import counted, duration
-from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
@@ -151,14 +151,11 @@ class Collector:
             commits = versions.read_commits(spark, table.source, after)
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
-        try:
-            if newest:
-                before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
-                if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
-                    raise finding
-                deselected_columns(table, newest)
-        except MirrorfeedError as error:
-            return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
+        if newest:
+            before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
+            if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
+                raise finding
+            deselected_columns(table, newest)
         unpublished = [each for each in commits if published is not None and each.version > published]
         since = unpublished[0].timestamp if unpublished else None
         times = {each.version: each.timestamp for each in commits}
