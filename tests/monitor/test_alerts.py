@@ -14,8 +14,8 @@ from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.problem_rules import RULES
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-NO_SPARK: Any = lambda: None  # noqa: E731
-"""Returns no Spark session, so facts about sources are unknown."""
+NO_SPARK: Any = object  # a session without methods
+"""Returns an object that is no Spark session, so facts about sources are unknown."""
 
 
 def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake: OneLake, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, freshness_of, is_consumption_visible, read_mirror
+from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, is_consumption_visible, read_mirror
 from mirrorfeed.orchestration.dry_run import check_decision
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, source_for
@@ -88,20 +88,16 @@ class Collector:
         """Return the facts about a table in a local folder, or None if Spark is needed or an error occurs."""
         if table.changes == "compare" or open_local_table(table.source) is None or (self.deep and table.selection):
             return None
-        try:
-            if self.deep:  # without Spark, the next publication can be checked only if it does nothing
-                self._check_next(NO_SPARK, store, table, TableLog(store, table.target.folder).read_view(), True)
-            facts = self._facts(None, store, table, raises=True)
-        except Exception:  # Spark reads the table then, and its error counts
-            return None
-        return None if facts.errors else facts
+        with suppress(Exception):  # Spark reads the table then, and its error counts
+            facts = self._facts(NO_SPARK, store, table)
+            return None if facts.errors else facts
+        return None
 
-    def _facts(self, spark: Any, store: Store, table: Table, *, raises: bool = False) -> TableFacts:
-        """Return the facts about a table, including errors. If `spark` is None, reads without Spark. With `raises`,
-        raises an error of the source."""
+    def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
+        """Return the facts about a table, including errors. With `NO_SPARK`, raises an error of the source."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
-        pause, published = table.pause_at(now), table.freshness_target_minutes or max_lag.published
-        minutes = dict(zip(LAG_STEPS, (published, max_lag.consumed, max_lag.mirrored, max_lag.queryable), strict=True))
+        pause = table.pause_at(now)
+        minutes = max_lag.model_dump() | {"published": table.freshness_target_minutes or max_lag.published}
         facts = TableFacts(
             table=str(table.target),
             source=table.source.sql,
@@ -111,7 +107,7 @@ class Collector:
             service=next((each for each in self.states or () if each.is_of(table.target)), None),
             read_service=self.states is not None,
             at=now,
-            limits={step: each and each * 60 for step, each in minutes.items()},
+            limits={Step(step): each and each * 60 for step, each in minutes.items()},
         )
         log, view = TableLog(store, table.target.folder), None
         try:
@@ -119,18 +115,27 @@ class Collector:
             facts = replace(facts, log_facts=read_log(log, view, now))
         except Exception as error:
             facts = replace(facts, errors=(wrap_error(f"Reading the log of {table.target}", error),))
+        is_log_read = facts.log_facts.is_read
         try:
-            facts = self._with_source(spark, table, facts, log, view)
-            if self.deep and spark and (not facts.errors or not facts.log_facts.is_read):
-                self._check_next(spark, store, table, view, facts.log_facts.is_read)
+            source, committed, unpublished = self._read_source(spark, table, log, view, now)
+            facts = replace(facts, source_facts=source)
+            if is_log_read:
+                facts = replace(facts, freshness=self._freshness(table, facts, log, view, committed, unpublished))
+            if self.deep:
+                self._check_next(spark, store, table, view, is_log_read)
         except Exception as error:
-            if raises:
+            if spark is NO_SPARK:
                 raise
             facts = replace(facts, errors=(*facts.errors, wrap_error(f"Checking {table.target}", error)))
         return facts
 
-    def _with_source(self, spark: Any, table: Table, facts: TableFacts, log: TableLog, view: View | None) -> TableFacts:
-        """Return `facts` with source and freshness. Raises an error if the source cannot be read."""
+    def _read_source(
+        self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
+    ) -> tuple[SourceFacts, datetime | None, datetime | None]:
+        """Return the facts about the source, and the times of its newest version and its oldest unpublished version.
+
+        Raises an error if the source cannot be read, or if it does not fit what is published.
+        """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
@@ -139,12 +144,10 @@ class Collector:
         if table.changes == "compare":
             last_read = newest.read if newest else None
             shown = f", {counted(last_read.rows, 'row')} in {duration(last_read.seconds)}" if last_read else ""
-            source = SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table))
-            return self._with_freshness(table, replace(facts, source_facts=source), log, view)
-        published, records = newest.to_version_inclusive if newest else None, [newest] if newest else []
-        if self.deep and view:
-            records = list(log.records(view))
-        after = records[-1].to_version_inclusive - 1 if self.deep and records else published
+            return SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table)), None, None
+        published = newest.to_version_inclusive if newest else None
+        records = list(log.records(view)) if self.deep and view else []
+        after = records[-1].to_version_inclusive - 1 if records else published
         if after is None:
             commits = [versions.read_newest_commit(spark, table.source)]
         else:
@@ -156,17 +159,16 @@ class Collector:
             if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
                 raise finding
             deselected_columns(table, newest)
-        unpublished = [each for each in commits if published is not None and each.version > published]
-        since = unpublished[0].timestamp if unpublished else None
+        since = next((each.timestamp for each in commits if published is not None and each.version > published), None)
         times = {each.version: each.timestamp for each in commits}
         lag_before = None
         if since and len(records) > 1 and (committed := times.get(records[-1].to_version_inclusive)):
             lag = max(0.0, (records[-1].at - committed).total_seconds())
-            lag_before = (facts.at - records[-1].at).total_seconds(), lag
+            lag_before = (now - records[-1].at).total_seconds(), lag
         source = SourceFacts(
             feed,
             commits[-1].version,
-            lag_seconds=None if published is None else max(0.0, (facts.at - since).total_seconds()) if since else 0.0,
+            lag_seconds=None if published is None else max(0.0, (now - since).total_seconds()) if since else 0.0,
             lag_before=lag_before,
             longest_wait=longest_wait(records, times),
             retention=retention_seconds(detail.properties, FILES),
@@ -174,8 +176,7 @@ class Collector:
             cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
             longest_text=self._longest_text(spark, table),
         )
-        facts = replace(facts, source_facts=source)
-        return self._with_freshness(table, facts, log, view, commits[-1].timestamp, since)
+        return source, commits[-1].timestamp, since
 
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
@@ -192,25 +193,20 @@ class Collector:
         if reads_all and checks_keys and (bad := feed.bad_keys(ahead.latest, table)):
             raise RowsRefused(table=str(table.source), range=ahead.latest, rows=bad)
 
-    def _with_freshness(
+    def _freshness(
         self,
         table: Table,
         facts: TableFacts,
         log: TableLog,
         view: View | None,
-        committed: datetime | None = None,
-        unpublished: datetime | None = None,
-    ) -> TableFacts:
-        """Return `facts` with the freshness, if the log was read. Lost files count as not consumed.
-
-        `committed` is the time of the newest version, and `unpublished` is that of the oldest unpublished version.
-        """
-        if not facts.log_facts.is_read:
-            return facts
+        committed: datetime | None,
+        unpublished: datetime | None,
+    ) -> Freshness:
+        """Return the freshness from the facts about log and source. Lost files count as not consumed."""
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:
             mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)
-        freshness = freshness_of(
+        return freshness_of(
             log.records(view) if view else (),
             [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, FilesLost) else ())],
             committed,
@@ -219,12 +215,11 @@ class Collector:
             has_consumed=facts.has_consumed,
             mirror=mirror,
         )
-        return replace(facts, freshness=freshness)
 
     def _longest_text(self, spark: Any, table: Table) -> tuple[str, int] | None:
         if not self.deep:
             return None
-        if spark is None and (local := open_local_table(table.source)):
+        if spark is NO_SPARK and (local := open_local_table(table.source)):
             return longest_local_text(local, table.source.path or "")
         with suppress(Exception):  # the check of the next publication reports files that cannot be read
             if read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
@@ -306,10 +301,6 @@ def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None
     if any(pa.types.is_nested(each.type) for each in rows.schema):
         raise ValueError("nested")
     texts = [each.name for each in rows.schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]
-    longest: dict[str, int] = {}
-    for batch in rows.to_batches(columns=texts) if texts else ():
-        for name in texts:
-            length = pc.max(pc.binary_length(batch.column(name))).as_py()
-            if length is not None:
-                longest[name] = max(length, longest.get(name, 0))
-    return max(longest.items(), key=lambda each: each[1], default=None)
+    batches = rows.to_batches(columns=texts)
+    lengths = ((name, pc.max(pc.binary_length(batch[name])).as_py()) for batch in batches for name in texts)
+    return max((each for each in lengths if each[1] is not None), key=lambda each: each[1], default=None)
