@@ -94,7 +94,8 @@ def _alerts(data: bytes) -> list[Alert]:
     """Alerts of a run that reads this state."""
     store, sent = MemoryStore(), list[Alert]()
     store.create("alerts.json", data)
-    check = Check((Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
+    problem = Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")
+    check = Check({problem.key: problem})
     found = alerts.notify(store, "alerts.json", check, {"ops": sent.append}, NOW)
     warnings = [row.error for row in found if row.error]
     assert all(isinstance(each, DamagedFile) for each in warnings)

@@ -48,18 +48,18 @@ def facts(**changes: Any) -> TableFacts:
 
 
 def test_healthy_table_has_no_problem_and_hides_none() -> None:
-    assert check(WELL) == Check((), frozenset(), ALERTS)
+    assert check(WELL) == Check({}, frozenset(), ALERTS)
 
 
 def test_lag_over_its_limit_is_a_problem_since_the_first_waiting_change() -> None:
-    (found,) = check(facts(freshness=LATE, limits=LIMITS)).problems
+    (found,) = check(facts(freshness=LATE, limits=LIMITS)).problems.values()
     assert (found.key, found.since) == (("a", "LAG_PUBLISHED"), NOW - timedelta(minutes=45))
 
 
 def test_paused_table_has_no_problem_and_resolves_none() -> None:
     late = facts(freshness=LATE, limits=LIMITS, errors=(Broken(),))
     found = check(replace(late, paused="until noon"), replace(late, table="b"))
-    assert [each.key for each in found.problems] == [("b", "Broken"), ("b", "LAG_PUBLISHED")]
+    assert [*found.problems] == [("b", "Broken"), ("b", "LAG_PUBLISHED")]
     assert (found.is_unknown(("a", "Gap")), found.is_unknown(("b", "Gap"))) == (True, False)
 
 
@@ -75,14 +75,14 @@ def test_paused_table_has_no_problem_and_resolves_none() -> None:
 )
 def test_alert_is_immediate_unless_the_problem_may_pass(table: TableFacts, delay: float) -> None:
     found = check(table)
-    (problem,) = found.problems
+    (problem,) = found.problems.values()
     sent = SentAlert(*problem.key, NOW)
     assert due_channels(sent, found, ["ops"], NOW + timedelta(seconds=delay)) == ["ops"]
     assert not delay or due_channels(sent, found, ["ops"], NOW + timedelta(seconds=delay - 1)) == []
 
 
 def test_notes_are_not_problems() -> None:
-    assert check(facts(source_facts=SourceFacts("on", cloned_from="b"))).problems == ()
+    assert check(facts(source_facts=SourceFacts("on", cloned_from="b"))).problems == {}
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_problem_that_cannot_be_checked_is_not_resolved(
 
 def test_paused_database_hides_all_problems() -> None:
     found = check(WELL, database=DatabaseFacts(status="Paused"))
-    assert [each.name for each in found.problems] == ["MIRRORING_PAUSED"]
+    assert [each.name for each in found.problems.values()] == ["MIRRORING_PAUSED"]
     assert found.is_unknown(("a", "Gap"))

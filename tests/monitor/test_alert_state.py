@@ -25,12 +25,11 @@ from mirrorfeed.monitor.alerts import (
     Alert,
     AlertsNotRecorded,
     SentAlert,
-    apply_check,
     due_channels,
-    mark_notified,
     notify,
     parse,
     to_json,
+    update_alerts,
 )
 from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.findings import Finding, Severity
@@ -57,10 +56,10 @@ class AlertRun:
         self.now = NOW
 
     def check(self, *problems: Finding, to: list[str] | None = None, failing: str = "", **check: Any) -> list[str]:
-        names, seen = BOTH if to is None else to, Check(problems, **check)
-        self.alerts = apply_check(self.alerts, seen, self.now)
+        names, seen = BOTH if to is None else to, Check({each.key: each for each in problems}, **check)
+        self.alerts = update_alerts(self.alerts, seen, names, self.now)
         sent = [(to, each) for each in self.alerts for to in due_channels(each, seen, names, self.now) if to != failing]
-        self.alerts = mark_notified(self.alerts, [(to, each.key) for to, each in sent], names, self.now)
+        self.alerts = update_alerts(self.alerts, seen, names, self.now, [(to, each.key) for to, each in sent])
         assert parse(to_json(self.alerts), self.now) == self.alerts
         self.now += timedelta(minutes=10)
         return [f"{to} {each.kind}{' over' if each.resolved_at else ''}" for to, each in sent]
@@ -165,7 +164,7 @@ class Checks:
     ) -> list[MirrorfeedError]:
         """Notify both channels, and return what is wrong with the state."""
         channels = {name: partial(send or self.keep, name) for name in BOTH}
-        self.rows = notify(store or self.store, PATH, Check(problems), channels, self.now)
+        self.rows = notify(store or self.store, PATH, Check({each.key: each for each in problems}), channels, self.now)
         return [row.error for row in self.rows if row.error and not row.name]
 
     def keep(self, to: str, alert: Alert) -> None:

@@ -14,7 +14,7 @@ from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.problem_rules import RULES
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-NO_SPARK: Any = object  # a session without methods
+NO_SPARK: Any = object
 """Returns an object that is no Spark session, so facts about sources are unknown."""
 
 
@@ -34,7 +34,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
         notify(store, file, check, {"output": sent.append}, NOW)
         return [(each.table, each.name) for each in sent]
 
-    assert messages(Check((gap,))) == [("sales.orders", "GAP")]
+    assert messages(Check({gap.key: gap})) == [("sales.orders", "GAP")]
 
     onelake.server.forbidden = True
     check, facts = check_all(NO_SPARK, config, now=lambda: NOW)
@@ -42,7 +42,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
     assert messages(check) == []
     assert ledger_rows(config, facts) == []
     assert [(each.log_facts.is_read, each.freshness) for each in facts] == [(False, None)]
-    assert not {each.name for each in check.problems} & {rule.name for rule in RULES}
+    assert not {each.name for each in check.problems.values()} & {rule.name for rule in RULES}
 
 
 def test_sent_alerts_are_recorded_in_the_landing_zone_by_default(tmp_path: Path) -> None:

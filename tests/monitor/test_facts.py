@@ -211,7 +211,7 @@ def test_changes_to_a_table_are_found(
 def test_problems_of_a_replaced_source_are_not_resolved(published: CheckedTable) -> None:
     _recreated(published)
     found = check_of(DatabaseFacts(), [published.facts()], Alerts())
-    assert [each.name for each in found.problems] == ["SourceRecreated"]
+    assert [each.name for each in found.problems.values()] == ["SourceRecreated"]
     assert found.is_unknown(("sales.orders", "RETENTION_SHORT"))
 
 

@@ -10,7 +10,7 @@ can be sent twice, but is never lost.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -133,8 +133,8 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
     """
     state = _read(store, path, now)
     rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
-    for sent in apply_check(state.alerts, check, now):
-        problem, sent_to = check.problem(sent.key), list[str]()
+    for sent in update_alerts(state.alerts, check, channels, now):
+        problem, sent_to = check.problems.get(sent.key), list[str]()
         what, fix = (problem.what, problem.fix) if problem else ("", "")
         alert = Alert(*sent.key, what, fix, sent.since, sent.resolved_at)
         for name in due_channels(sent, check, channels, now):
@@ -151,31 +151,45 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
         elif problem:
             rows.append(replace(alert, since=problem.since))
 
-    def change(alerts: Iterable[SentAlert]) -> tuple[SentAlert, ...]:
-        return mark_notified(apply_check(alerts, check, now), notified, channels, now)
+    def change(alerts: Sequence[SentAlert]) -> tuple[SentAlert, ...]:
+        return update_alerts(alerts, check, channels, now, notified)
 
     not_recorded = _record(store, path, state, change, now)
     rows += [Alert("", name, "", error=error) for name, error in failed.items()]
     return rows + [Alert("", "", "", error=error) for error in (state.damage, not_recorded) if error]
 
 
-def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
+def update_alerts(
+    alerts: Sequence[SentAlert],
+    check: Check,
+    channels: Collection[str],
+    now: datetime,
+    notified: Collection[tuple[str, tuple[str, str]]] = (),
+) -> tuple[SentAlert, ...]:
     """Return `alerts` with the changes that a check found, and an entry for each new problem.
 
-    Problems that the check could not evaluate stay unchanged. A resolved problem is removed if no channel was notified
-    of it. If a problem occurs again before its end was sent, it counts as the same problem.
+    `notified` has pairs of a channel that was notified now and an alert's key. Times of channels that are not in
+    `channels` are removed. Problems that the check could not evaluate stay unchanged. A resolved problem is removed
+    when all channels that received it were notified of its end. If it recurs before, it counts as the same problem.
     """
-    problems = {each.key: each for each in check.problems}
+    known = {each.key for each in alerts}
+    new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]
     updated = []
-    for alert in alerts:
-        if problems.pop(alert.key, None) is not None:
-            updated.append(replace(alert, resolved_at=None))
-        elif alert.resolved_at is not None or check.is_unknown(alert.key):
-            updated.append(alert)
-        elif alert.notified:
-            updated.append(replace(alert, resolved_at=now))
-    new = (SentAlert(*each.key, min(each.since or now, now)) for each in problems.values())
-    return (*updated, *new)
+    for alert in (*alerts, *new):
+        resolved_at = alert.resolved_at
+        if alert.key in check.problems:
+            resolved_at = None
+        elif not check.is_unknown(alert.key):
+            resolved_at = resolved_at or now
+        sent_to = [name for name in channels if (name, alert.key) in notified]
+        times = {name: at for name, at in alert.notified.items() if name in channels}
+        if resolved_at is None:
+            times |= dict.fromkeys(sent_to, now)
+        else:
+            times = {name: at for name, at in times.items() if name not in sent_to}
+        if resolved_at is None or times:
+            updated.append(replace(alert, resolved_at=resolved_at, notified=times))
+    return tuple(updated)
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
@@ -184,7 +198,7 @@ def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now:
     A lasting problem is sent again after the configured interval. The end of a problem is sent only to channels that
     received the problem. A problem with `is_temporary` is sent after it has lasted for `max_lag_minutes.published`.
     """
-    problem, last = check.problem(alert.key), alert.notified
+    problem, last = check.problems.get(alert.key), alert.notified
     if alert.resolved_at is not None:
         return [name for name in last if name in channels]
     delay = timedelta(minutes=check.alerts.max_lag_minutes.published or 0.0)
@@ -192,28 +206,6 @@ def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now:
         return []
     interval = timedelta(hours=check.alerts.remind_after_hours)
     return [name for name in channels if name not in last or now - last[name] >= interval]
-
-
-def mark_notified(
-    alerts: Iterable[SentAlert],
-    notified: Collection[tuple[str, tuple[str, str]]],
-    channels: Collection[str],
-    now: datetime,
-) -> tuple[SentAlert, ...]:
-    """Return the alerts with `now` as the time of the last alert to each channel in `notified`.
-
-    `notified` has pairs of a channel and an alert's key. Times of channels that are not in `channels` are removed. A
-    resolved problem is removed when its end was sent to all channels that received the problem.
-    """
-    updated = []
-    for alert in alerts:
-        new = {name: now for name in channels if (name, alert.key) in notified}
-        earlier = {name: at for name, at in alert.notified.items() if name in channels}
-        if alert.resolved_at is None:
-            updated.append(replace(alert, notified=earlier | new))
-        elif remaining := {name: at for name, at in earlier.items() if name not in new}:
-            updated.append(replace(alert, notified=remaining))
-    return tuple(updated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +236,7 @@ def _record(
     store: Store,
     path: str,
     state: _State,
-    change: Callable[[Iterable[SentAlert]], tuple[SentAlert, ...]],
+    change: Callable[[Sequence[SentAlert]], tuple[SentAlert, ...]],
     now: datetime,
 ) -> AlertsNotRecorded | None:
     """Write the result of `change` to the alert file. Returns an error instead of raising it.

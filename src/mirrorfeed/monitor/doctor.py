@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -86,7 +86,8 @@ def _fix(store: Store, table: Table) -> str:
 class Check:
     """Result of one check of all tables."""
 
-    problems: tuple[Finding, ...] = ()
+    problems: Mapping[tuple[str, str], Finding] = field(default_factory=dict)
+    """Current problems by table and name."""
     unknown: frozenset[tuple[str, str]] = frozenset()
     """Table and name of each problem that was not evaluated. An empty name means all problems of the table. If both are
     empty, no problem was evaluated.
@@ -97,9 +98,6 @@ class Check:
         """Return whether the check could not evaluate a problem. `key` is its table and name."""
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})
-
-    def problem(self, key: tuple[str, str]) -> Finding | None:
-        return next((each for each in self.problems if each.key == key), None)
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
@@ -140,4 +138,4 @@ def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Aler
         findings += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
     problems = {each.key: each for each in findings if not each.ok}
     unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}
-    return Check(tuple(problems.values()), frozenset(unknown), alerts)
+    return Check(problems, frozenset(unknown), alerts)
