@@ -22,6 +22,7 @@ from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.monitor import alert_channels
 from mirrorfeed.monitor.alert_channels import (
     ChannelUnavailable,
     MailRefused,
@@ -34,8 +35,7 @@ from mirrorfeed.monitor.alert_channels import (
     text,
 )
 from mirrorfeed.monitor.alerts import Alert
-from mirrorfeed.runtime.credentials import Secret
-from mirrorfeed.runtime.errors import BadProxy, SecretUnreachable
+from mirrorfeed.runtime.errors import BadProxy
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
 
@@ -96,19 +96,21 @@ def test_too_long_alerts_are_truncated() -> None:
 # Webhooks
 
 
-def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, alert: Alert = NEW) -> list[float]:
+def sent(url: str, kind: str = "slack") -> list[float]:
     """Pauses between the attempts."""
     time = Time()
     webhook = Webhook.model_validate({"name": "ops", "kind": kind, "url": {"env": "HOOK"}})
     with pytest.MonkeyPatch.context() as patch:
         time.replace_in_retries(patch)
-        post(webhook, alert, read=lambda _: f" {url}\n", retry_limits=retry_limits)
+        patch.setattr(alert_channels, "RETRY_LIMITS", BRISK)
+        patch.setenv("HOOK", f" {url}\n")
+        post(webhook, NEW)
     return time.pauses
 
 
-def refusal(url: str, kind: type[MirrorfeedError], retry_limits: RetryLimits = BRISK) -> str:
+def refusal(url: str, kind: type[MirrorfeedError]) -> str:
     with pytest.raises(kind) as caught:
-        sent(url, retry_limits=retry_limits)
+        sent(url)
     assert HIDDEN not in repr((caught.value, str(caught.value), caught.value.__dict__, caught.value.__cause__))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return str(caught.value)
@@ -202,14 +204,11 @@ def test_webhook_without_https_gets_no_alert(url: str) -> None:
 
 
 def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
-    def read(secret: Secret) -> str:
-        raise SecretUnreachable(secret=secret, reason="it is not set in this process")
-
     webhook = Webhook.model_validate({"name": "ops", "kind": "slack", "url": {"env": "HOOK"}})
     with pytest.raises(
         WebhookRefused, match="its address cannot be read from the environment variable HOOK: it is not"
     ):
-        post(webhook, NEW, read=read)
+        post(webhook, NEW)
 
 
 # Mail
@@ -220,7 +219,7 @@ class MailServer:
     """An SMTP server with TLS or STARTTLS. It accepts mails, or answers a command with the given response."""
 
     port: int
-    context: ssl.SSLContext
+    ca_bundle: Path | None
     received: list[tuple[list[str], bytes]] = field(default_factory=list)
     responses: dict[str, str] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
@@ -279,8 +278,7 @@ def mail_server(tmp_path: Path) -> Iterator[MailServer]:
             """Ignore clients that do not trust the server."""
 
     server = Server(("127.0.0.1", 0), Handler)
-    trust = ssl.create_default_context(cafile=str(trusted))
-    server_state = MailServer(server.server_address[1], trust)
+    server_state = MailServer(server.server_address[1], trusted)
     with serving(server):
         yield server_state
 
@@ -289,12 +287,16 @@ AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
 """Login by AUTH PLAIN."""
 
 
-def mail_to(mail_server: MailServer, alert: Alert = NEW, password: str = HIDDEN) -> None:
+def mail_to(mail_server: MailServer, password: str = HIDDEN) -> None:
     facts = {
         "server": "localhost", "port": mail_server.port, "tls": mail_server.tls, "sender": "feed@example.com",
         "to": ["a@example.com", "b@example.com"], "user": "feed", "password": {"env": "MAIL"},
     }  # fmt: skip
-    send_mail(Mail.model_validate(facts), alert, read=lambda _: password, context=lambda: mail_server.context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MAIL", password)
+        if mail_server.ca_bundle:
+            patch.setenv("SSL_CERT_FILE", str(mail_server.ca_bundle))
+        send_mail(Mail.model_validate(facts), NEW)
 
 
 @pytest.mark.parametrize("tls_", ["implicit", "starttls"])
@@ -348,7 +350,7 @@ def test_mail_server_without_tls_gets_no_password(mail_server: MailServer) -> No
 
 
 def test_mail_server_with_unknown_certificate_gets_no_password(mail_server: MailServer) -> None:
-    mail_server.context = ssl.create_default_context()
+    mail_server.ca_bundle = None
     with pytest.raises(ChannelUnavailable, match="SSLCertVerificationError"):
         mail_to(mail_server)
     assert mail_server.commands == []

@@ -16,7 +16,7 @@ from mirrorfeed.config.connections import MAIL, Mail, Webhook
 from mirrorfeed.display.redact import printable, redact_answer, remember
 from mirrorfeed.display.rows import duration, utc_minute
 from mirrorfeed.errors import Terminal, Transient, first_line
-from mirrorfeed.runtime.credentials import Secret, check_proxy, is_host
+from mirrorfeed.runtime.credentials import check_proxy, is_host
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.runtime.login import read_secret
 from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
@@ -114,20 +114,14 @@ def slack(alert: Alert) -> dict[str, Any]:
     }
 
 
-def post(
-    webhook: Webhook,
-    alert: Alert,
-    *,
-    read: Callable[[Secret], str] = read_secret,
-    retry_limits: RetryLimits = RETRY_LIMITS,
-) -> None:
-    """Send an alert to a webhook. `read` returns the value of a secret.
+def post(webhook: Webhook, alert: Alert) -> None:
+    """Send an alert to a webhook.
 
     If the alert cannot be sent, raises `BadProxy` for an invalid proxy setting of the environment, `ChannelUnavailable`
     if a later attempt may succeed, and `WebhookRefused` in all other cases.
     """
     try:
-        address = read(webhook.url).strip()
+        address = read_secret(webhook.url).strip()
     except SecretUnreachable as error:
         raise WebhookRefused(name=webhook.name, response=_unreadable("its address", error)) from None
     remember(address)
@@ -138,7 +132,7 @@ def post(
 
     unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
     message = teams(alert) if webhook.kind == "teams" else slack(alert)
-    client = HttpClient(retry_limits)
+    client = HttpClient(RETRY_LIMITS)
     response = client.send("POST", address, message, lambda reason: unavailable(response=reason))
     if response.status_code >= 300:
         content = first_line(redact_answer(response.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]
@@ -158,14 +152,8 @@ def _is_https(address: str) -> bool:
         return False
 
 
-def send_mail(
-    mail: Mail,
-    alert: Alert,
-    *,
-    read: Callable[[Secret], str] = read_secret,
-    context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
-) -> None:
-    """Send an alert by mail. `read` returns the value of a secret.
+def send_mail(mail: Mail, alert: Alert) -> None:
+    """Send an alert by mail.
 
     If the mail cannot be sent to all recipients, raises `ChannelUnavailable` if a later attempt may succeed, and
     `MailRefused` in all other cases.
@@ -173,19 +161,21 @@ def send_mail(
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
     try:
-        password = read(mail.password) if mail.password else None
+        password = read_secret(mail.password) if mail.password else None
     except SecretUnreachable as error:
         raise MailRefused(server=server, response=_unreadable("its password", error)) from None
-    sent = _as_sent(mail.user, password)
+    # A login sends the password as text or in one of two forms in Base64.
+    forms = (password, f"\0{mail.user}\0{password}") if password else ()
+    sent = [*forms[:1], *(base64.b64encode(form.encode()).decode() for form in forms)]
     remember(*sent)
     try:
         with (
-            smtplib.SMTP_SSL(mail.server, mail.port, timeout=seconds, context=context())
+            smtplib.SMTP_SSL(mail.server, mail.port, timeout=seconds, context=ssl.create_default_context())
             if mail.tls == "implicit"
             else smtplib.SMTP(mail.server, mail.port, timeout=seconds) as connection
         ):
             if mail.tls == "starttls":
-                connection.starttls(context=context())
+                connection.starttls(context=ssl.create_default_context())
             if mail.user and password:
                 connection.login(mail.user, password)
             refused = connection.send_message(_message(mail, alert))
@@ -218,13 +208,6 @@ def _message(mail: Mail, alert: Alert) -> EmailMessage:
     message["Date"], message["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
     message.set_content(text(alert))
     return message
-
-
-def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
-    """Return all forms in which a login sends the password: text and two in Base64. Empty without a password."""
-    if not password:
-        return ()
-    return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))
 
 
 def _unreadable(what: str, error: SecretUnreachable) -> str:
