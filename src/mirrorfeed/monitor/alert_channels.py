@@ -123,7 +123,8 @@ def post(webhook: Webhook, alert: Alert) -> None:
     try:
         address = read_secret(webhook.url).strip()
     except SecretUnreachable as error:
-        raise WebhookRefused(name=webhook.name, response=_unreadable("its address", error)) from None
+        reason = f"its address cannot be read from {error.secret}: {error.reason}"
+        raise WebhookRefused(name=webhook.name, response=reason) from None
     remember(address)
     if not _is_https(address):
         raise WebhookRefused(name=webhook.name, response="its address is not an https address")
@@ -163,7 +164,8 @@ def send_mail(mail: Mail, alert: Alert) -> None:
     try:
         password = read_secret(mail.password) if mail.password else None
     except SecretUnreachable as error:
-        raise MailRefused(server=server, response=_unreadable("its password", error)) from None
+        response = f"its password cannot be read from {error.secret}: {error.reason}"
+        raise MailRefused(server=server, response=response) from None
     # A login sends the password as text or in one of two forms in Base64.
     forms = (password, f"\0{mail.user}\0{password}") if password else ()
     sent = [*forms[:1], *(base64.b64encode(form.encode()).decode() for form in forms)]
@@ -208,7 +210,3 @@ def _message(mail: Mail, alert: Alert) -> EmailMessage:
     message["Date"], message["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
     message.set_content(text(alert))
     return message
-
-
-def _unreadable(what: str, error: SecretUnreachable) -> str:
-    return f"{what} cannot be read from {error.secret}: {error.reason}"

@@ -184,8 +184,6 @@ class Rule(Generic[F]):
     fix: str
     """Shell command, SQL statement or instruction. Placeholders: `{table}` (target), `{source}` (SQL), `{zone}`."""
     severity: Severity = Severity.WRONG
-    is_safe: bool = False
-    """True if `doctor --fix` can apply the fix. Every run of `publish` also applies it."""
     is_temporary: bool = False
 
     def find(self, facts: F) -> Finding | None:
@@ -199,13 +197,14 @@ class Rule(Generic[F]):
         )
 
 
-def error_finding(table: str, error: MirrorfeedError, severity: Severity = Severity.WRONG) -> Finding:
+def error_finding(table: str, error: MirrorfeedError) -> Finding:
     shown, name = error.to_dict(), type(error).__name__
     fix: str = shown["next"]
     if table:  # otherwise the commands would run for all tables
         commands = "publish|rebuild|enable-cdf|verify|log"
         fix = re.sub(rf"`(mirrorfeed (?:{commands}))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
-    is_temporary = severity is Severity.WRONG and isinstance(error, Transient | Unexpected)
+    severity = Severity.SOON if error.is_warning else Severity.WRONG
+    is_temporary = not error.is_warning and isinstance(error, Transient | Unexpected)
     command = _find_command(fix)
     return Finding(severity, error.code, name, table, shown["what"], fix, command, is_temporary=is_temporary)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC
 from typing import Any
 
-from mirrorfeed.errors import Transient
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, Rule, Severity, TableFacts, Values, error_finding
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
@@ -190,7 +189,6 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "A run ended before it renamed {files:count file} of the newest record. The next run of `publish` also renames"
         " these files.",
         _FIX,
-        is_safe=True,
         is_temporary=True,
     ),
     Rule(
@@ -201,7 +199,6 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         " deletes them.",
         _FIX,
         Severity.NOTE,
-        is_safe=True,
     ),
     Rule(
         "MF820",
@@ -298,18 +295,16 @@ ALERT_RULES = tuple(
 """Rules for changes that wait longer than `alerts.max_lag_minutes` or the table's freshness target."""
 DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
-SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
-"""Names of the problems that `doctor --fix` can fix."""
+SAFE = frozenset(rule.name for rule in RULES if rule.fix == _FIX)
+"""Names of the problems that `doctor --fix` can fix. Every run of `publish` also fixes them."""
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] = TABLE_RULES) -> list[Finding]:
     """Return the findings of a table: its errors, then the findings of `rules`."""
-    findings = [error_finding(facts.table, error) for error in facts.errors]
-    lost = facts.log_facts.lost
-    if lost and type(lost) not in map(type, facts.errors):
-        findings.append(
-            error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG)
-        )
+    errors, lost = facts.errors, facts.log_facts.lost
+    if lost and type(lost) not in map(type, errors):
+        errors = (*errors, lost)
+    findings = [error_finding(facts.table, error) for error in errors]
     return findings + [each for rule in rules if (each := rule.find(facts))]
 
 
