@@ -144,11 +144,12 @@ def principal(authority: str | None = None) -> ServicePrincipal:
     ids=str,
 )
 def test_required_hosts_depend_on_landing_zone_and_credential(credential: Credential, expected: list[str]) -> None:
-    found = required_hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
+    found = required_hosts(Config(landing_zone=ZONE, tables=(), credential=credential))
     assert list(found) == [f"https://{name}" for name in expected]
 
 
-def test_configured_hosts_replace_the_public_ones() -> None:
+def test_configured_hosts_replace_the_public_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_AUTHORITY_HOST", "login.chinacloudapi.cn")
     private = Config(
         landing_zone=ZONE,
         tables=(),
@@ -156,7 +157,7 @@ def test_configured_hosts_replace_the_public_ones() -> None:
         fabric_endpoint="https://private.example",
         credential=principal(),
     )
-    assert list(required_hosts(private, {"AZURE_AUTHORITY_HOST": "login.chinacloudapi.cn"})) == [
+    assert list(required_hosts(private)) == [
         "https://0f8f.z0f.dfs.fabric.microsoft.com",
         "https://0f8f.z0f.blob.fabric.microsoft.com",
         "https://private.example",
@@ -167,7 +168,7 @@ def test_configured_hosts_replace_the_public_ones() -> None:
 def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
     config = Config(landing_zone=ZONE, tables=(), private_link=True)
     name = "https://0f8fad5bd9cb469fa16570867728950e.z0f"
-    assert list(required_hosts(config, {})) == [
+    assert list(required_hosts(config)) == [
         f"{name}.dfs.fabric.microsoft.com",
         f"{name}.blob.fabric.microsoft.com",
         f"{name}.w.api.fabric.microsoft.com",

@@ -133,7 +133,7 @@ def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = N
     return content or {}
 
 
-def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+def required_hosts(config: Config) -> Mapping[str, str]:
     """Return the addresses of services that a configuration needs in addition to Databricks, with their purposes.
 
     Empty if the landing zone is not in OneLake.
@@ -151,7 +151,7 @@ def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) 
     }
     if isinstance(config.credential, ServicePrincipal):
         # Other identities log in at other hosts, which the check of the credential calls.
-        authority = config.credential.authority or environment.get("AZURE_AUTHORITY_HOST") or LOGIN
+        authority = config.credential.authority or os.environ.get("AZURE_AUTHORITY_HOST") or LOGIN
         addresses.setdefault(authority if "://" in authority else f"https://{authority}", "log in to Entra ID")
     return {address.rstrip("/"): purpose for address, purpose in addresses.items()}
 
@@ -191,9 +191,9 @@ def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds
     return passed(check, purpose)
 
 
-def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.environ) -> Finding:
+def check_environment(spark: SparkSession) -> Finding:
     """Return a finding with the versions of mirrorfeed, the Databricks runtime, Spark, Python and packages."""
-    runtime = environment.get("DATABRICKS_RUNTIME_VERSION")
+    runtime = os.environ.get("DATABRICKS_RUNTIME_VERSION")
     versions = [
         f"mirrorfeed {this_build()}",
         f"Databricks runtime {runtime}" if runtime else "no Databricks runtime",

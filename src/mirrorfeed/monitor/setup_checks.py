@@ -56,13 +56,6 @@ _TOKEN_SCOPE = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
 MANUAL_CHECKS = "docs/go-live-checklist.md"
 """Page with the checks that only a person can make."""
-_SAMPLE = {
-    "id": ("long", "1L"),
-    "price": ("decimal(9,2)", "1.5BD"),
-    "at": ("timestamp", "timestamp'0001-01-01 00:00:00Z'"),
-    "text": ("string", "'a'"),
-}
-"""Columns of a test file: type and SQL value by name."""
 
 
 class ExecutorsElsewhere(MirrorfeedError):
@@ -156,16 +149,14 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
         yield failed_with("landing zone, files of this check removed", error)
 
 
-def check_staging_area(
-    spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
-) -> tuple[Finding, StagingArea | None]:
+def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tuple[Finding, StagingArea | None]:
     """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite the files.
 
     Also returns the staging area, or None if it is missing or cannot be used.
     """
     check = "files, written by Spark and read by the driver"
     try:
-        area = staging_area_for(spark, config.staging_path, store, environment)
+        area = staging_area_for(spark, config.staging_path, store)
         if area is None:
             return not_checked(check, "`staging_path` is not set, so only small batches can be published"), None
         differs = _write_sample(spark, area, store)
@@ -177,11 +168,14 @@ def check_staging_area(
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
     """Write a test file with Spark, and return how its schema differs from published files. Empty if it does not."""
-    columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
+    columns = Column("id", "long"), Column("price", "decimal(9,2)"), Column("at", "timestamp"), Column("text", "string")
+    rows = spark.sql(
+        "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, CAST('0001-01-01 00:00:00Z' AS timestamp) AS at,"
+        f" 'a' AS text, CAST(NULL AS int) AS {PROBLEM}"
+    )
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
-    values = ", ".join(f"CAST({value} AS {type_}) AS {name}" for name, (type_, value) in _SAMPLE.items())
-    with write_with_spark(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), area, job) as files:
+    with write_with_spark(rows, area, job) as files:
         for name in files.names:
             with area.open(f"{files.folder}/{name}") as file:
                 return check_file(file, job).differs
@@ -226,23 +220,23 @@ def check_days(spark: SparkSession) -> Finding:
     return not_checked(check, reason)
 
 
-def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def check_live(spark: SparkSession, config: Config) -> Iterator[Finding]:
     """Yield the findings of `doctor --live`, without names of tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
-    for finding in _check_live(spark, config, store, environment):
+    for finding in _check_live(spark, config, store):
         yield replace(finding, what=_anonymize(finding.what, config, store), fix=_anonymize(finding.fix, config, store))
 
 
-def _check_live(spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str]) -> Iterator[Finding]:
-    yield check_environment(spark, environment)
+def _check_live(spark: SparkSession, config: Config, store: Store) -> Iterator[Finding]:
+    yield check_environment(spark)
     for name, path in (("landing zone", config.landing_zone), ("staging area", config.staging_path or "")):
         if path.startswith(VOLUMES):
             yield check_mount(f"{name}: mount of the volume", path)
     folder = new_folder()
     for name, action in CHECKS.items():
         yield attempt(f"landing zone: {name}", partial(action, store, folder))
-    finding, area = check_staging_area(spark, config, store, environment)
+    finding, area = check_staging_area(spark, config, store)
     yield finding
     if area is not None:
         yield from check_spark_writes(spark, area)
@@ -267,7 +261,7 @@ def _anonymize(text: str, config: Config, store: Store) -> str:
     return re.sub(r"[\w.+-]+@[\w-]+\.[\w.-]+", "<user>", text)
 
 
-def creates_once(store: Store, folder: str) -> str:
+def creates_once(store: Store, folder: str) -> None:
     file = f"{folder}/once"
     store.create(file, b"first")
     with suppress(AlreadyThere):
@@ -277,7 +271,6 @@ def creates_once(store: Store, folder: str) -> str:
         )
     if store.read(file) != b"first":
         raise NotAsExpected(found="the second creation of a file was refused, but it replaced the file")
-    return ""
 
 
 def _writes_parts(store: Store, folder: str) -> str:
@@ -302,16 +295,15 @@ def renames(store: Store, folder: str) -> str:
     return "in two steps: publish with one publisher at a time" if isinstance(store, VolumeStore) else "in one step"
 
 
-def _deletes(store: Store, folder: str) -> str:
+def _deletes(store: Store, folder: str) -> None:
     store.create(f"{folder}/deep/deeper/file", b"")
     store.remove_folder(folder)
     with suppress(NotThere):
         store.read(f"{folder}/deep/deeper/file")
         raise NotAsExpected(found="a file in a deleted folder still exists")
-    return ""
 
 
-CHECKS: Mapping[str, Callable[[Store, str], str]] = {
+CHECKS: Mapping[str, Callable[[Store, str], str | None]] = {
     "create if absent refuses a second creation": creates_once,
     "a file that is uploaded in parts is complete": _writes_parts,
     "a rename moves a file, and refuses an existing name": renames,
