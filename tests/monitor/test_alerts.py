@@ -37,7 +37,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
     assert messages(Check({gap.key: gap})) == [("sales.orders", "GAP")]
 
     onelake.server.forbidden = True
-    check, facts = check_all(NO_SPARK, config, now=lambda: NOW)
+    check, facts = check_all(NO_SPARK, config)
     assert sorted(messages(check)) == [("", "NoPermission"), ("sales.orders", "NoPermission")]
     assert messages(check) == []
     assert ledger_rows(config, facts) == []
@@ -59,7 +59,7 @@ def test_lasting_problem_is_reported_again_after_the_configured_hours(tmp_path: 
     config, now = load(tmp_path / "mirrorfeed.yml"), NOW
     sent = []
     for _ in range(9):
-        check, _ = check_all(NO_SPARK, config, now=lambda now=now: now)
+        check, _ = check_all(NO_SPARK, config)
         rows = notify(*state_of(config), check, {"output": lambda _: None}, now)
         sent.append([each.table for each in rows if each.sent_to])
         now += timedelta(minutes=30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.connections import Alerts
@@ -105,11 +104,7 @@ _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
 
 
 def check_all(
-    spark: Callable[[], SparkSession],
-    config: Config,
-    mirror: str | None = None,
-    *,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    spark: Callable[[], SparkSession], config: Config, mirror: str | None = None
 ) -> tuple[Check, list[TableFacts]]:
     """Check all tables for alerts. Returns the result of the check, and the facts about each table.
 
@@ -118,7 +113,7 @@ def check_all(
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
-    collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror, now=now)
+    collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror)
     facts = collector.collect(config.tables)
     return check_of(database, facts, config.alerts), facts
 

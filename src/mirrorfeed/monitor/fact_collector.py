@@ -15,7 +15,7 @@ from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, is_consumption_visible, read_mirror
+from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.orchestration.dry_run import check_decision
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, source_for
@@ -248,7 +248,8 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
         facts,
         published=view.newest.to_version_inclusive if view.newest else None,
         unfinished=len(view.unfinished),
-        has_consumed=is_processed or (view.next_file_number > 1 and is_consumption_visible(view.numbers)),
+        # Fabric removes the first file when it has consumed a later one.
+        has_consumed=is_processed or (view.next_file_number > 1 and 1 not in view.numbers),
         orphans=(*view.leftovers(), *(name for name in logs if name != view.log_id)),
         lost=log.find_lost_files(view),
     )

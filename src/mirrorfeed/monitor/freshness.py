@@ -38,9 +38,7 @@ class Step(StrEnum):
 LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
 """Steps for which changes can wait."""
 NOTHING_PUBLISHED = "nothing is published yet"
-FABRIC_NOT_READ = "Fabric was not read"
 ENDPOINT_NOT_READ = "the SQL endpoint was not read"
-FIRST_FILE_LEFT = "the first file still exists, and Fabric does not remove the last file that it consumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Freshness:
         return content
 
 
-NOT_READ = Freshness(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
+NOT_READ = Freshness(unknown=dict.fromkeys((Step.MIRRORED, Step.QUERYABLE), "Fabric was not read"))
 """Freshness of a mirror that was not read."""
 
 
@@ -143,17 +141,13 @@ def freshness_of(
         return Freshness({Step.COMMITTED: committed} if committed else {}, since, unknown)
     if waiting and consumed is None:  # the record was pruned, so the wait is at least this long
         since[Step.CONSUMED] = newer or oldest
-    if not (has_consumed or mirrored or is_consumption_visible(file_numbers)):
+    if 1 in file_numbers and not (has_consumed or mirrored):
         consumed = None
         if Step.CONSUMED not in since:
-            unknown |= {Step.CONSUMED: FIRST_FILE_LEFT}
+            reason = "the first file still exists, and Fabric does not remove the last file that it consumed"
+            unknown |= {Step.CONSUMED: reason}
     times = {Step.COMMITTED: committed, Step.PUBLISHED: published, Step.CONSUMED: consumed, **mirror.times}
     return Freshness({step: at for step, at in times.items() if at}, {**since, **mirror.since}, unknown)
-
-
-def is_consumption_visible(file_numbers: Sequence[int]) -> bool:
-    """Return whether the first file is missing. If so, Fabric has consumed a later file and removed the first one."""
-    return 1 not in file_numbers
 
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:
