@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, size
 from mirrorfeed.errors import MirrorfeedError, Terminal
@@ -52,7 +51,6 @@ from mirrorfeed.storage.errors import AlreadyThere, NotThere
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-_TOKEN_SCOPE = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
 MANUAL_CHECKS = "docs/go-live-checklist.md"
 """Page with the checks that only a person can make."""
@@ -101,12 +99,12 @@ def check_setup(
 
 
 def check_credential(config: Config) -> Finding:
-    if not config.landing_zone.startswith(ONELAKE):
+    if config.onelake is None:
         return not_checked("credential", "the landing zone is not in OneLake")
     from mirrorfeed.runtime.login import token_credential
 
     def get_token() -> str:
-        token_credential(config.credential, config.ca_bundle).get_token(_TOKEN_SCOPE)
+        token_credential(config.credential, config.ca_bundle).get_token("https://storage.azure.com/.default")
         return str(config.credential)
 
     return attempt("credential", get_token)
