@@ -136,15 +136,7 @@ DATABASES = {
     "MIRRORING_PAUSED": ([DatabaseFacts(status="Paused")], [DatabaseFacts(status="Running"), DatabaseFacts()]),
     "MIRRORING_OFF": (
         [DatabaseFacts(status="Stopped"), DatabaseFacts(status="Initialized")],
-        [DatabaseFacts(status="Running"), DatabaseFacts()],
-    ),
-    "NEVER_SYNCS": (
-        [DatabaseFacts(status="Running", states=[], published_tables=2)],
-        [
-            DatabaseFacts(status="Running", states=[]),
-            DatabaseFacts(status="Running", published_tables=2),
-            DatabaseFacts(status="Running", states=[TableState("s.t", "")], published_tables=2),
-        ],
+        [DatabaseFacts(status="Running", states=[]), DatabaseFacts()],
     ),
 }
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.config.model import Config, Table, without_files, zone_of
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
@@ -51,8 +51,7 @@ def database_facts(config: Config) -> DatabaseFacts:
 
     try:
         database = database_of(config)
-        published = len(config.tables) - len(without_files(config))
-        return DatabaseFacts(database.status(), states=database.tables(), published_tables=published)
+        return DatabaseFacts(database.status(), states=database.tables())
     except Exception as error:
         return DatabaseFacts(error=wrap_error("Reading the state of the mirrored database", error))
 

@@ -116,8 +116,6 @@ class DatabaseFacts:
     """Status as Fabric returns it. None if the landing zone is not in Fabric, or if Fabric could not be read."""
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
-    published_tables: int = 0
-    """Number of configured tables with a data file in the landing zone."""
 
 
 class Severity(Enum):

@@ -164,13 +164,6 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
         "Mirroring is {status}, so published changes do not arrive in Fabric.",
         "mirrorfeed fabric start",
     ),
-    Rule(
-        "MF824",
-        "NEVER_SYNCS",
-        lambda facts: {} if facts.status == "Running" and facts.published_tables and facts.states == [] else None,
-        "Mirroring is running, but Fabric has none of the published tables.",
-        "mirrorfeed fabric stop && mirrorfeed fabric start",
-    ),
 )
 TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule("MF822", "NOT_PUBLISHED", _is_unpublished, "Nothing is published yet.", _PUBLISH, Severity.NOTE),
