@@ -71,10 +71,7 @@ def title(alert: Alert) -> str:
 
 
 def lines(alert: Alert) -> list[str]:
-    """Return the lines of a message below its title.
-
-    For a current problem: text, start time if known, and fix. For a resolved problem: end time and duration.
-    """
+    """Return the lines of a message below its title."""
     if alert.resolved_at:
         lasted = duration(max(0.0, (alert.resolved_at - (alert.since or alert.resolved_at)).total_seconds()))
         return [f"Resolved at {utc_minute(alert.resolved_at)} UTC, after {lasted}."]
@@ -115,11 +112,8 @@ def slack(alert: Alert) -> dict[str, Any]:
 
 
 def post(webhook: Webhook, alert: Alert) -> None:
-    """Send an alert to a webhook.
-
-    If the alert cannot be sent, raises `BadProxy` for an invalid proxy setting of the environment, `ChannelUnavailable`
-    if a later attempt may succeed, and `WebhookRefused` in all other cases.
-    """
+    """Send an alert to a webhook. Raises `BadProxy`, `WebhookRefused`, or `ChannelUnavailable` if a later attempt may
+    succeed."""
     try:
         address = read_secret(webhook.url).strip()
     except SecretUnreachable as error:
@@ -154,11 +148,8 @@ def _is_https(address: str) -> bool:
 
 
 def send_mail(mail: Mail, alert: Alert) -> None:
-    """Send an alert by mail.
-
-    If the mail cannot be sent to all recipients, raises `ChannelUnavailable` if a later attempt may succeed, and
-    `MailRefused` in all other cases.
-    """
+    """Send an alert by mail to all recipients. Raises `MailRefused`, or `ChannelUnavailable` if a later attempt may
+    succeed."""
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
     try:

@@ -21,7 +21,6 @@ from pyspark.sql import functions as F
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
 
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import join_name
 from mirrorfeed.monitor.findings import Finding, attempt, failed, failed_with, not_checked, passed
@@ -30,6 +29,7 @@ from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal, 
 from mirrorfeed.runtime.errors import BadProxy
 from mirrorfeed.runtime.spark_session import refused_settings
 from mirrorfeed.runtime.version import this_build
+from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import VOLUMES
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
             }
             owner = None if kind == "CREDENTIAL" else _get(client, f"{kind.lower()}s/{path}").get("owner")
         except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
-            problem = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
+            problem = f"cannot be read: {first_line(str(error))}"
         for privilege in privileges:
             check = f"{privilege} on {kind.lower()} {join_name(parts)}"
             if problem:
@@ -110,8 +110,8 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
             elif privilege in granted or "ALL_PRIVILEGES" in granted:
                 yield passed(check)
             else:
-                quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
-                grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me.user_name}`"
+                grantee = quote(me.user_name or "")
+                grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {'.'.join(map(quote, parts))} TO {grantee}"
                 reason = "not granted to this identity or its groups (nested groups were not checked)"
                 yield failed(check, reason, grant)
 
