@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mirrorfeed.display.redact import redact, shell_argument
 from mirrorfeed.display.rows import Row, row
-from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, fill
+from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, field_names, fill
 from mirrorfeed.monitor.freshness import Freshness, Step
 
 if TYPE_CHECKING:
@@ -97,11 +97,6 @@ class TableFacts:
         return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
 
     @property
-    def fix_values(self) -> Mapping[str, str]:
-        """Values for the placeholders in the fixes of rules, quoted for a shell, except for the source."""
-        return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
-
-    @property
     def is_complete(self) -> bool:
         """True if log and source were read, and all errors are permanent."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
@@ -111,7 +106,6 @@ class TableFacts:
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
     table: ClassVar = ""
-    fix_values: ClassVar[Mapping[str, str]] = {}
     status: str | None = None
     """Status as Fabric returns it. None if the landing zone is not in Fabric, or if Fabric could not be read."""
     error: MirrorfeedError | None = None
@@ -180,7 +174,7 @@ class Rule(Generic[F]):
     text: str
     """Text of the finding, as a template in the syntax of `mirrorfeed.errors`."""
     fix: str
-    """Shell command, SQL statement or instruction. Placeholders: `{table}` (target), `{source}` (SQL), `{zone}`."""
+    """Shell command, SQL statement or instruction, as a template with the attributes of the facts."""
     severity: Severity = Severity.WRONG
     is_temporary: bool = False
 
@@ -188,7 +182,7 @@ class Rule(Generic[F]):
         values = self.test(facts)
         if values is None:
             return None
-        fix = self.fix.format(**facts.fix_values)
+        fix = fill(self.fix, {name: getattr(facts, name) for name in field_names(self.fix)})
         what, since = fill(self.text, values), values.get("since")
         return Finding(
             self.severity, self.code, self.name, facts.table, what, fix, runnable(fix), since, self.is_temporary

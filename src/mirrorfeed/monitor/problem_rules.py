@@ -144,7 +144,9 @@ def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
     return test
 
 
-_REBUILD, _PUBLISH, _FIX = "mirrorfeed rebuild {table}", "mirrorfeed publish {table}", "mirrorfeed doctor {table} --fix"
+_REBUILD = "mirrorfeed rebuild {table:argument}"
+_PUBLISH = "mirrorfeed publish {table:argument}"
+_FIX = "mirrorfeed doctor {table:argument} --fix"
 _SHORTEN = f"Shorten values of more than 16 MiB, or list the column in `exclude_columns`. Then run `{_REBUILD}`."
 _REPORTED = "Fabric reports: {reason}"
 
@@ -237,18 +239,18 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         _falls_behind,
         "The lag is {lag:duration}. At the current rate, the lag exceeds the retention of the source"
         " ({retention:duration}) in {hours:.1f} hours. Later changes are then lost.",
-        "mirrorfeed publish {table} --follow",
+        "mirrorfeed publish {table:argument} --follow",
         Severity.SOON,
     ),
     Rule("MF827", "THROTTLED", _fabric_error("THROTTLED"), _REPORTED, "mirrorfeed fabric status", is_temporary=True),
     Rule("MF828", "OWNER_LEFT", _fabric_error("OWNER_LEFT"), _REPORTED, "mirrorfeed fabric create NAME"),
-    Rule("MF830", "TABLE_FAILED", _fabric_error(""), _REPORTED, "mirrorfeed lint {zone}"),
+    Rule("MF830", "TABLE_FAILED", _fabric_error(""), _REPORTED, "mirrorfeed lint {zone:argument}"),
     Rule(
         "MF830",
         "TABLE_FAILED",
         _stopped,
         "The status of the table in Fabric is {status}, but Fabric reports no reason.",
-        "mirrorfeed lint {zone}",
+        "mirrorfeed lint {zone:argument}",
     ),
     Rule(
         "MF823",
@@ -274,14 +276,14 @@ ALERT_RULES = tuple(
         fix,
     )
     for code, step, problem, fix in (
-        ("MF834", Step.PUBLISHED, "Commits have not been published", "mirrorfeed doctor {table}"),
+        ("MF834", Step.PUBLISHED, "Commits have not been published", "mirrorfeed doctor {table:argument}"),
         ("MF835", Step.CONSUMED, "Fabric has not consumed published files", "mirrorfeed fabric status"),
         ("MF836", Step.MIRRORED, "Published changes have not reached the mirror", "mirrorfeed fabric status"),
         (
             "MF837",
             Step.QUERYABLE,
             "The SQL endpoint has not shown changes of the mirror",
-            "mirrorfeed status {table} --fabric",
+            "mirrorfeed status {table:argument} --fabric",
         ),
     )
 )
