@@ -200,19 +200,13 @@ def check_environment(spark: SparkSession) -> Finding:
         f"Spark {spark.version}",
         f"Python {platform.python_version()}",
     ]
-    for name in (*_required_packages(), *_OPTIONAL_PACKAGES):
+    packages = list[str]()
+    with suppress(importlib.metadata.PackageNotFoundError):  # mirrorfeed is not installed as a package
+        packages = [line for line in importlib.metadata.requires("mirrorfeed") or () if "extra ==" not in line]
+    for name in (*(re.split(r"[^\w.-]", line)[0] for line in packages), *_OPTIONAL_PACKAGES):
         with suppress(importlib.metadata.PackageNotFoundError):
             versions.append(f"{name} {importlib.metadata.version(name)}")
     return passed("environment", ", ".join(versions))
-
-
-def _required_packages() -> list[str]:
-    """Return the packages that mirrorfeed requires. Empty if mirrorfeed is not installed as a package."""
-    try:
-        lines = importlib.metadata.requires("mirrorfeed") or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [match[0] for line in lines if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))]
 
 
 def check_settings(spark: SparkSession) -> Finding:
@@ -257,9 +251,13 @@ def check_mount(check: str, volume: str) -> Finding:
 
     def find_refusals() -> str:
         folder.mkdir()
-        file = folder / "file"
+        file, refused = folder / "file", []
         file.write_bytes(b"content")
-        refused = [f"{name} ({code})" for name, action in _ACTIONS.items() if (code := _refusal(action, file))]
+        for name, action in _ACTIONS.items():
+            try:
+                action(file)
+            except OSError as error:
+                refused.append(f"{name} ({errno.errorcode.get(error.errno or 0, error.errno)})")
         if len({os.stat(file).st_ino for _ in range(3)}) > 1:
             refused.append("stable inode numbers")
         return f"lacks {', '.join(refused)}" if refused else "lacks nothing"
@@ -270,15 +268,6 @@ def check_mount(check: str, volume: str) -> Finding:
         for path in (*folder.glob("*"), folder):  # `shutil.rmtree` needs stable inode numbers
             with suppress(OSError):
                 path.rmdir() if path == folder else path.unlink()
-
-
-def _refusal(action: Callable[[Path], object], file: Path) -> str:
-    """Return the error code of a refused file operation, such as EPERM. Empty if it succeeds."""
-    try:
-        action(file)
-    except OSError as error:
-        return errno.errorcode.get(error.errno or 0, str(error.errno))
-    return ""
 
 
 def _fsync(file: Path) -> None:
