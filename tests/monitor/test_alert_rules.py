@@ -14,6 +14,7 @@ from mirrorfeed.monitor.alerts import SentAlert, due_channels
 from mirrorfeed.monitor.doctor import Check, check_of
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
+from mirrorfeed.source.table_info import FILES
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 WELL = TableFacts(
@@ -70,7 +71,7 @@ def test_paused_table_has_no_problem_and_resolves_none() -> None:
         (facts(errors=(Silent(),)), 1800.0),
         (facts(log_facts=LogFacts(published=7, unfinished=1)), 1800.0),
         (facts(log_facts=LogFacts(published=7, empty_files=("a",))), 0.0),
-        (facts(source_facts=SourceFacts("on", retention=1.0, longest_wait=1.0)), 0.0),
+        (facts(source_facts=SourceFacts("on", retentions={FILES: 1.0}, longest_wait=1.0)), 0.0),
     ],
 )
 def test_alert_is_immediate_unless_the_problem_may_pass(table: TableFacts, delay: float) -> None:

@@ -26,6 +26,7 @@ from mirrorfeed.monitor.problem_rules import (
     table_findings,
 )
 from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+from mirrorfeed.source.table_info import FILES, LOG
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86_400.0
@@ -50,8 +51,8 @@ def log(**facts: Any) -> TableFacts:
     return table(log_facts=LogFacts(**{"published": 7, **facts}))
 
 
-def source(**facts: Any) -> TableFacts:
-    return table(source_facts=SourceFacts("on", **facts))
+def source(retention: float | None = None, log_retention: float | None = None, **facts: Any) -> TableFacts:
+    return table(source_facts=SourceFacts("on", retentions={FILES: retention, LOG: log_retention}, **facts))
 
 
 def fabric(status: str | None = None, error: str | None = None, age: float = 2 * HOUR, files: int = 1) -> TableFacts:
@@ -243,7 +244,7 @@ def test_fix_quotes_hostile_names() -> None:
         "mirrorfeed publish 's.`x;touch PWNED`'",
         "mirrorfeed lint 'a b'",
     ]
-    short = replace(names, source_facts=SourceFacts("on", retention=1.0, lag_seconds=2.0))
+    short = replace(names, source_facts=SourceFacts("on", retentions={FILES: 1.0}, lag_seconds=2.0))
     assert [each.fix for each in table_findings(short)] == [
         "ALTER TABLE delta.`/lake/$(id)` SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')"
     ]

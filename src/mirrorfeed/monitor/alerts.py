@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -151,9 +152,7 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
         elif problem:
             rows.append(replace(alert, since=problem.since))
 
-    def change(alerts: Sequence[SentAlert]) -> tuple[SentAlert, ...]:
-        return update_alerts(alerts, check, channels, now, notified)
-
+    change = partial(update_alerts, check=check, channels=channels, now=now, notified=notified)
     not_recorded = _record(store, path, state, change, now)
     rows += [Alert("", name, "", error=error) for name, error in failed.items()]
     return rows + [Alert("", "", "", error=error) for error in (state.damage, not_recorded) if error]

@@ -170,8 +170,7 @@ class Collector:
             lag_seconds=None if published is None else max(0.0, (now - since).total_seconds()) if since else 0.0,
             lag_before=lag_before,
             longest_wait=longest_wait(records, times),
-            retention=retention_seconds(detail.properties, FILES),
-            log_retention=retention_seconds(detail.properties, LOG),
+            retentions={name: retention_seconds(detail.properties, name) for name in (FILES, LOG)},
             cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
             longest_text=self._longest_text(spark, table),
         )

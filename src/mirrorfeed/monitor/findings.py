@@ -59,10 +59,8 @@ class SourceFacts:
     """Seconds since the oldest publication in the log, and the lag in seconds at that time."""
     longest_wait: float = 0.0
     """Longest time in seconds from a commit to its publication, of all publications in the log."""
-    retention: float | None = None
-    """Value of delta.deletedFileRetentionDuration in seconds."""
-    log_retention: float | None = None
-    """Value of delta.logRetentionDuration in seconds."""
+    retentions: Mapping[str, float | None] = field(default_factory=dict)
+    """Retention in seconds by table property. None if it cannot be parsed."""
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
     """Column with the longest text, and the bytes of this text. None if no text was measured."""

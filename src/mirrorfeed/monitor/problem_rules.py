@@ -52,19 +52,19 @@ def _too_long(facts: TableFacts) -> Values | None:
     return {"column": name, "bytes": length, "most": _LONGEST_TEXT} if length > _LONGEST_TEXT else None
 
 
-def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
+def _retention_rules(code: str, name: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
     """Return two rules: the retention is shorter than the current lag, or is too short if one run fails.
 
-    `fact` is the field of `SourceFacts`, `option` the table property, and `days` the value that the fix sets.
+    `option` is the table property, and `days` the value that the fix sets.
     """
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
     def exceeded(facts: TableFacts) -> Values | None:
-        retention, lag = getattr(facts.source_facts, fact), facts.source_facts.lag_seconds or 0.0
+        retention, lag = facts.source_facts.retentions.get(option), facts.source_facts.lag_seconds or 0.0
         return {"retention": retention, "lag": lag} if retention is not None and retention < lag else None
 
     def short(facts: TableFacts) -> Values | None:
-        retention, waited = getattr(facts.source_facts, fact), facts.source_facts.longest_wait
+        retention, waited = facts.source_facts.retentions.get(option), facts.source_facts.longest_wait
         if retention is None or retention < (facts.source_facts.lag_seconds or 0.0) or retention >= MIN_FACTOR * waited:
             return None
         return {"retention": retention, "waited": waited}
@@ -91,7 +91,7 @@ def seconds_left(retention: float, lag: float, before: tuple[float, float] | Non
 
 def _falls_behind(facts: TableFacts) -> Values | None:
     source, lag = facts.source_facts, facts.source_facts.lag_seconds or 0.0
-    shortest = min((each for each in (source.retention, source.log_retention) if each is not None), default=None)
+    shortest = min((each for each in source.retentions.values() if each is not None), default=None)
     if shortest is None or not _IGNORED_SHARE * shortest <= lag <= shortest:
         return None
     seconds = seconds_left(shortest, lag, source.lag_before)
@@ -231,8 +231,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         _SHORTEN,
     ),
     Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _SHORTEN),
-    *_retention_rules("MF804", "RETENTION_SHORT", "retention", FILES, 30),
-    *_retention_rules("MF806", "LOG_RETENTION_SHORT", "log_retention", LOG, 90),
+    *_retention_rules("MF804", "RETENTION_SHORT", FILES, 30),
+    *_retention_rules("MF806", "LOG_RETENTION_SHORT", LOG, 90),
     Rule(
         "MF805",
         "FALLS_BEHIND",
