@@ -142,7 +142,8 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
         return _LEFT + (time - start).total_seconds() / span * (_WIDTH - _LEFT - _RIGHT)
 
     shapes = [*_value_axis(steps, unit), *(_tick_label(x(time), label) for time, label in time_ticks(start, end))]
-    shapes.append(_axis_label(_time_axis_label(start, end)))
+    first, last = (time.astimezone(UTC).date() for time in (start, end))
+    shapes.append(_axis_label(f"time on {first}, UTC" if first == last else "time, UTC"))
     # The series with the largest values get the colors.
     names = sorted(series, key=lambda name: (-max(series[name].values()), name))
     ordered = list(enumerate(names))
@@ -260,12 +261,6 @@ def _tick_label(x: float, label: str) -> str:
 
 def _axis_label(text: str) -> str:
     return f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape_html(text)}</text>' if text else ""
-
-
-def _time_axis_label(start: datetime, end: datetime) -> str:
-    """Return the text below a time axis, with the date if start and end are on the same day in UTC."""
-    first, last = (time.astimezone(UTC).date() for time in (start, end))
-    return f"time on {first}, UTC" if first == last else "time, UTC"
 
 
 def _figure(shapes: Sequence[str], names: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ from enum import Enum
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
+from mirrorfeed.display.redact import printable
+
 MARKERS = ("insert", "update", "upsert", "delete")
 Kind = TypeVar("Kind", bound=type[Any])
 AnyRow = TypeVar("AnyRow", bound="Row")
@@ -124,8 +126,7 @@ class DataRow(Row):
 
 def _shortened(value: object) -> str:
     text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    line = " ".join(text.splitlines())
-    return line if len(line) <= _LONGEST_VALUE else f"{line[: _LONGEST_VALUE - 1]}…"
+    return printable(" ".join(text.splitlines()), _LONGEST_VALUE)
 
 
 def nonzero(count: int) -> int | None:
