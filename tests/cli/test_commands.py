@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from click.testing import CliRunner
 
 from mirrorfeed.api import archive_table
 from mirrorfeed.api.archive_table import ArchiveAwareTable
+from mirrorfeed.api.feed import Feed
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli import main
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import shard_of
 from mirrorfeed.landing.names import Target
+from mirrorfeed.monitor.report import Report
+from mirrorfeed.monitor.report_sections import QUERIES
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.source.identifier import Source
 
@@ -108,3 +112,11 @@ def test_storage_calls_are_logged_to_standard_error_only_at_debug_level(tmp_path
         listed.append(calls)
     assert (listed[0], listed[1]) == ([], [])
     assert f": read {tmp_path}/zone/t/" in listed[2][0]
+
+
+def test_report_that_cannot_be_written_is_an_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Feed, "report", lambda _: Report(datetime.now(UTC), dict.fromkeys(QUERIES, ())))
+    monkeypatch.setattr(Report, "page", lambda _: "")
+    missing = config.parent / "no/such.html"
+    shown = output(config, "report", "--html", str(missing), code=1)
+    assert shown.startswith(f"Error MF1009: {missing} cannot be written: No such file or directory.")

@@ -32,7 +32,7 @@ class TaskFailed(Terminal):
 class FileNotWritten(Terminal):
     code = "MF1009"
     what = "{path} cannot be written: {reason:phrase}."
-    fix = "Choose a new file in a folder that exists and is writable: `mirrorfeed init FILE`."
+    fix = "Choose another file, in a folder that exists and is writable."
 
 
 class NotConfirmed(Terminal):

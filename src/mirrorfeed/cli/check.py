@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.api import results
+from mirrorfeed.api.errors import FileNotWritten, NoLandingZone
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
     confirmation,
@@ -95,7 +96,10 @@ def report(file: str | None) -> None:
     """Show lag, state of tables and mirrors, rows per day, archives and failures, as recorded in the ledger."""
     ledger_report = feed().report()
     if file is not None:
-        Path(file).write_text(ledger_report.page(), encoding="utf-8")
+        try:
+            Path(file).write_text(ledger_report.page(), encoding="utf-8")
+        except OSError as error:
+            raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
         print_lines(f"The report was written to {file}.")
     if prints_json():
         print_json(ledger_report.to_dict())
@@ -169,7 +173,6 @@ def _feed_of_zone(landing_zone: str) -> Feed:
 
     Raises `BadAddress` for an invalid address, and `NoLandingZone` for a folder that does not exist.
     """
-    from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.validators import is_onelake, parse_onelake_address
 
