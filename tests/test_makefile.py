@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.runtime.errors import JavaUnfit
+from mirrorfeed.runtime.errors import JavaUnusable
 from mirrorfeed.runtime.local_spark import JAVA_VERSIONS, check_java
 
 pytestmark = pytest.mark.process
@@ -109,7 +109,7 @@ def test_package_and_makefile_accept_the_same_java_versions(machine: Path, versi
         check_java(str(machine / "java"))
     else:
         assert f"/java is Java {release}: install one" in one_line(answer)
-        with pytest.raises(JavaUnfit):
+        with pytest.raises(JavaUnusable):
             check_java(str(machine / "java"))
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.errors import CacheUnusable, JavaMissing, JavaUnfit, SparkDidNotStart
+from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart
 from mirrorfeed.runtime.local_spark import (
     cache_folder,
     cached_jars,
@@ -122,13 +122,13 @@ def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
 
 
 def test_missing_java_is_reported_with_install_instructions() -> None:
-    with pytest.raises(JavaMissing, match=r"there is no Java on PATH\. Install JDK 17 or 21"):
+    with pytest.raises(JavaUnusable, match=r"there is no Java on PATH\. Install JDK 17 or 21"):
         java_command({"PATH": ""})
 
 
 def test_java_home_without_java_is_reported_even_with_java_on_path(tmp_path: Path) -> None:
     on_path = executable(tmp_path / "bin/java", "")
-    with pytest.raises(JavaMissing, match=r"no bin/java in JAVA_HOME \(/nowhere\)\. Install JDK"):
+    with pytest.raises(JavaUnusable, match=r"no bin/java in JAVA_HOME \(/nowhere\)\. Install JDK"):
         java_command({"PATH": str(on_path.parent), "JAVA_HOME": "/nowhere"})
 
 
@@ -142,15 +142,15 @@ def test_java_17_and_21_are_accepted(tmp_path: Path, version: str) -> None:
     [
         (
             'openjdk version "25.0.3" 2026-04-21 LTS',
-            r"java is Java 25, but Spark does not support this version\. Install JDK 17 or 21",
+            r"Java 17 or 21, but .*java is Java 25\. Install JDK 17 or 21",
         ),
-        ('openjdk version "11.0.2" 2019-01-15', r"java is Java 11, but"),
-        ('java version "1.8.0_402"', r"java is Java 8, but"),
-        ("Unable to locate a Java Runtime", r"java does not report its Java version\. Install JDK 17 or 21"),
+        ('openjdk version "11.0.2" 2019-01-15', r"java is Java 11\."),
+        ('java version "1.8.0_402"', r"java is Java 8\."),
+        ("Unable to locate a Java Runtime", r"java does not report its version\. Install JDK 17 or 21"),
     ],
 )
 def test_unsupported_java_is_refused_with_its_release(tmp_path: Path, version_output: str, words: str) -> None:
-    with pytest.raises(JavaUnfit, match=words):
+    with pytest.raises(JavaUnusable, match=words):
         check_java(str(executable(tmp_path / "java", f"echo '{version_output}' >&2")))
 
 

@@ -7,35 +7,13 @@ from typing import Any
 
 from mirrorfeed.errors import Terminal, Transient
 
-_INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk). Then add it to PATH, or set JAVA_HOME."
 
-
-class JavaMissing(Terminal):
+class JavaUnusable(Terminal):
     code = "MF1204"
-    what = {
-        True: "Spark needs Java, but there is no bin/java in JAVA_HOME ({home}).",
-        False: "Spark needs Java, but there is no Java on PATH.",
-    }
-    fix = _INSTALL_JAVA
-    home: str | None
-
-    @property
-    def case(self) -> bool:
-        return bool(self.home)
-
-
-class JavaUnfit(Terminal):
-    code = "MF1205"
-    what = {
-        True: "{command} does not report its Java version.",
-        False: "{command} is Java {version}, but Spark does not support this version.",
-    }
-    fix = _INSTALL_JAVA
-    version: str | None
-
-    @property
-    def case(self) -> bool:
-        return self.version is None
+    what = "Spark needs Java 17 or 21, but {reason}."
+    fix = "Install JDK 17 or 21 (for example openjdk-17-jdk). Then add it to PATH, or set JAVA_HOME."
+    meaning = "Java is missing, or Spark does not support its version."
+    reason: str
 
 
 class SparkDidNotStart(Terminal):

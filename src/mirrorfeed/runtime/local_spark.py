@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.runtime.errors import CacheUnusable, JavaMissing, JavaUnfit, SparkDidNotStart
+from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart
 from mirrorfeed.runtime.spark_session import SparkMissing
 
 if TYPE_CHECKING:
@@ -55,20 +55,22 @@ def local_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_command(environment: Mapping[str, str]) -> str:
-    """Return the path of the `java` program that Spark starts. Raises `JavaMissing`."""
+    """Return the path of the `java` program that Spark starts. Raises `JavaUnusable`."""
     home = environment.get("JAVA_HOME")
     command = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if command is None:
-        raise JavaMissing(home=home)
+        raise JavaUnusable(reason=f"there is no bin/java in JAVA_HOME ({home})" if home else "there is no Java on PATH")
     return command
 
 
 def check_java(command: str) -> None:
-    """Check that the Java release of a `java` program is 17 or 21. Raises `JavaUnfit`."""
+    """Check that the Java release of a `java` program is 17 or 21. Raises `JavaUnusable`."""
     ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
-    if version is None or int(version[1]) not in JAVA_VERSIONS:
-        raise JavaUnfit(command=command, version=version and version[1])
+    if version is None:
+        raise JavaUnusable(reason=f"{command} does not report its version")
+    if int(version[1]) not in JAVA_VERSIONS:
+        raise JavaUnusable(reason=f"{command} is Java {version[1]}")
 
 
 def cached_jars(folder: Path) -> list[Path]:
@@ -107,7 +109,7 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
 def start_local(options: Mapping[str, str]) -> SparkSession:
     """Start Spark on this machine and return the session. `options` override `local_options`.
 
-    Raises `JavaMissing`, `JavaUnfit`, `SparkMissing`, `CacheUnusable` or `SparkDidNotStart`.
+    Raises `JavaUnusable`, `SparkMissing`, `CacheUnusable` or `SparkDidNotStart`.
     """
     from pyspark.sql import SparkSession
 
