@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
@@ -19,6 +24,7 @@ from mirrorfeed.storage.onelake_errors import (
     TokenRefused,
     WorkspaceMissing,
     convert_response,
+    parse_response,
 )
 
 
@@ -124,10 +130,17 @@ def test_error_quotes_the_response_and_has_a_fix(
 
 
 def test_throttling_error_has_the_time_to_wait() -> None:
-    error = convert_response("list", "at/x", Response(429, "TooManyRequests", "", "300", 300))
+    error = convert_response("list", "at/x", Response(429, "TooManyRequests", "", 300))
     assert isinstance(error, Throttled)
     assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
     assert error.retry_after == 300
+
+
+def test_wait_until_a_date_is_reported_in_seconds() -> None:
+    until = format_datetime(datetime.now(UTC) + timedelta(minutes=5), usegmt=True)
+    refusal = HttpResponseError("busy", SimpleNamespace(status_code=429, reason="", headers={"Retry-After": until}))
+    error = convert_response("list", "at/x", parse_response(refusal))
+    assert re.fullmatch(r"429 busy; it asks to wait (29\d|300) s", vars(error)["reason"])
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ class OneLakeStore:
             failure = convert_response(action, self.address(path), response, new_address)
             if new_path is not None and isinstance(failure, AlreadyThere) and not self._exists(new_path):
                 reason = f"{response}. The response says that the name exists, but it does not"
-                failure = self._unavailable(action, new_path, reason, response.retry_seconds)
+                failure = self._unavailable(action, new_path, reason, response.retry_after)
             if isinstance(failure, NotThere) and action != "check":
                 self._expect_landing_zone()
             raise failure from error

@@ -110,10 +110,8 @@ class Response:
     code: str
     """Error code of the service, such as `PathAlreadyExists`, or an empty string."""
     message: str
-    retry_after: str = ""
-    """Header `Retry-After` as received, or an empty string."""
-    retry_seconds: float = 0.0
-    """Seconds to wait, from `retry_after`. 0 if unknown."""
+    retry_after: float = 0.0
+    """Seconds that the service asks clients to wait. 0 if unknown."""
     refused: str = ""
     """Header or query parameter that the service does not accept, with its value. Empty if none is named."""
 
@@ -135,8 +133,8 @@ def parse_response(error: Any) -> Response:
         for part, what in (("header", "header"), ("queryparameter", "query parameter"))
         if details.get(f"{part}name")
     )
-    seconds = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
-    return Response(error.status_code or 0, code, message, headers.get("Retry-After") or "", seconds, refused)
+    retry_after = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
+    return Response(error.status_code or 0, code, message, retry_after, refused)
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -181,8 +179,8 @@ def convert_response(action: str, address: str, response: Response, new_address:
     if action == "remove" and (in_use or status == 423):
         return StillRead(action=action, address=address, reason=text)
     if status in (429, 503):
-        wait = f"; it asks to wait {response.retry_after} s" if response.retry_after else ""
-        return Throttled(action=action, address=address, reason=f"{text}{wait}", retry_after=response.retry_seconds)
+        wait = f"; it asks to wait {response.retry_after:.0f} s" if response.retry_after else ""
+        return Throttled(action=action, address=address, reason=f"{text}{wait}", retry_after=response.retry_after)
     if status in _REFUSED_STATUS and code not in _CONTENT_DIFFERS:
         return CallRefused(action=action, address=address, response=text)
-    return StoreUnavailable(action=action, address=address, reason=text, retry_after=response.retry_seconds)
+    return StoreUnavailable(action=action, address=address, reason=text, retry_after=response.retry_after)
