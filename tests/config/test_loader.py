@@ -587,6 +587,7 @@ tables:
     below = load(f"landing_zone: /lz\nhistory: {{location: ./kept/, archive: 180 days}}\n{tables}").tables[0].history
     assert (below.table.path, below.archive_days) == (f"{tmp_path}/kept/sales/orders", 180)
     assert load(SMALLEST).tables[0].history is None
+    assert load(f"history: false\n{SMALLEST}").tables[0].history is None
 
 
 def test_table_has_no_selection_by_default(load: Load) -> None:

@@ -28,7 +28,6 @@ from mirrorfeed.config.options import (
     Entry,
     Options,
     Partner,
-    PatternHistory,
     Pause,
     TableHistory,
     history_below,
@@ -66,7 +65,7 @@ class Sources(Entry):
     sources: Annotated[Pattern, PlainValidator(validators.parse_pattern)]
     exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(validators.parse_exclude)] = ()
     target: Annotated[str, AfterValidator(validators.check_target_template)] = "{schema}.{table}"
-    history: PatternHistory = None
+    history: CommonHistory = None
     """Schema or folder for the histories of the matching tables. None means no histories."""
 
     @model_validator(mode="after")

@@ -238,17 +238,17 @@ class HistoryLocation(validators.ConfigModel):
     """Age in days from which files count as archived. None means never."""
 
 
-def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> WrapValidator:
-    """Return the validator of a `history` field: a name, or a map with the fields of `HistoryLocation`.
+def _history_of(expected: str, *, is_table: bool = False) -> WrapValidator:
+    """Return the validator of a `history` field: a name, a map with the fields of `HistoryLocation`, or `false`.
 
     `expected` describes valid values in error messages. With `is_table`, the name can be a table, not only a schema or
-    folder. With `is_optional`, `false` is valid and becomes None.
+    folder. `false` becomes None.
     """
 
     def check(
         value: object, validate: Callable[[object], HistoryLocation], info: ValidationInfo
     ) -> HistoryLocation | None:
-        if is_optional and value is False:
+        if value is False:
             return None
         if isinstance(value, str):
             value = HistoryLocation(location=validators.parse_source(value, info))
@@ -262,9 +262,7 @@ def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = Tr
     return WrapValidator(check)
 
 
-_COMMON = "a schema or a folder, such as main.history"
-CommonHistory = Annotated[HistoryLocation | None, _history_of(_COMMON, is_optional=False)]
-PatternHistory = Annotated[HistoryLocation | None, _history_of(_COMMON)]
+CommonHistory = Annotated[HistoryLocation | None, _history_of("a schema or a folder, such as main.history")]
 TableHistory = Annotated[
     HistoryLocation | None, _history_of("a table, such as main.history.orders, or false", is_table=True)
 ]
