@@ -122,13 +122,10 @@ def start_local(options: Mapping[str, str]) -> SparkSession:
     folder = cache_folder(os.environ, versions)
     log = folder.with_name("spark.log")
 
-    builder: Any = SparkSession.builder
-    for name, value in {**local_options(os.environ), **options}.items():
-        builder = builder.config(name, value)
+    builder: Any = SparkSession.builder.config(map={**local_options(os.environ), **options})
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not download into one folder at the same time
-        jars = cached_jars(folder)
-        if jars:
+        if jars := cached_jars(folder):
             return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
         from delta import configure_spark_with_delta_pip
 

@@ -97,17 +97,16 @@ def _principal_credential(principal: ServicePrincipal, secret: str, ca_bundle: s
 
     authority = principal.authority
     public = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
-    options: dict[str, Any] = {"authority": authority} if authority else {}
     return ClientSecretCredential(
         principal.tenant_id,
         principal.client_id,
         secret,
+        authority=authority,
         # The library looks up the host in the public cloud, which does not know the hosts of separate clouds.
         disable_instance_discovery=authority is not None and authority.rstrip("/") not in public,
         connection_verify=ca_bundle or True,
         raw_response_hook=_refuse_unexpected_response,
         retry_total=1,  # the caller retries and counts its retries
-        **options,
     )
 
 

@@ -97,7 +97,6 @@ class Store(Protocol):
         A listing is not a snapshot: it may include or miss a file that is created, deleted or renamed during the
         listing. It includes all other files.
         """
-        ...
 
     def read(self, path: str) -> bytes:
         """Return the content of a file.
@@ -105,25 +104,21 @@ class Store(Protocol):
         Raises `NotThere` if the file does not exist, and `UnreadableFile` if the path is not a regular file or the file
         is larger than `READ_LIMIT`.
         """
-        ...
 
     def open_read(self, path: str) -> BinaryIO:
         """Return a seekable reader of a file of any size. Raises `NotThere` and `UnreadableFile`, as `read` does."""
-        ...
 
     def create(self, path: str, data: bytes) -> str | None:
         """Create a file completely or not at all. Return its ETag as in listings, or None if the ETag is unknown.
 
         Raises `AlreadyThere` and changes nothing if the file exists.
         """
-        ...
 
     def create_once(self, path: str, data: bytes) -> None:
         """Create a file like `create`, but send only one request.
 
         After `StoreUnavailable`, this request may still take effect once, at any later time.
         """
-        ...
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         """Create a file, or replace its content in one step. Readers never find the file missing or incomplete.
@@ -133,35 +128,29 @@ class Store(Protocol):
         `FolderStore` and `VolumeStore` check the ETag just before they replace the file, so two concurrent writers can
         both succeed.
         """
-        ...
 
     def open_write(self, path: str) -> Writer:
         """Return a writer of a new file, which uses little memory.
 
         `path` must be a name that no request used before, because a failed request may still take effect: see
-        `open_new`. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and
+        `NewFile`. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and
         `StoreUnavailable` if the storage fails temporarily.
         """
-        ...
 
     def rename(self, path: str, new_path: str) -> None:
         """Rename or move a file. Raises `NotThere` if it does not exist, and `AlreadyThere` if `new_path` exists.
 
         Atomic except on volumes, where a file may have both names until the next listing of its folder.
         """
-        ...
 
     def remove(self, path: str) -> None:
         """Delete a file if it exists."""
-        ...
 
     def remove_folder(self, folder: str) -> None:
         """Delete a folder and its files if it exists. Atomic except on volumes. Raises `PathOutside` for the root."""
-        ...
 
     def address(self, path: str) -> str:
         """Return the full path or URL of a file or folder, for messages."""
-        ...
 
 
 def open_folder(path: str) -> Store:

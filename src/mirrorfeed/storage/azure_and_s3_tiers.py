@@ -20,6 +20,7 @@ from mirrorfeed.runtime.login import service_credential
 from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, shorten_reason
+from mirrorfeed.storage.onelake_errors import parse_response
 from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
 
@@ -107,8 +108,7 @@ class AzureTiers(TierStore):
         try:
             yield
         except HttpResponseError as error:
-            code = getattr(error, "error_code", None)
-            reason = f"{error.status_code} {getattr(code, 'value', code) or ''}".strip()
+            reason = f"{error.status_code} {parse_response(error).code}".strip()
             raise TiersUnavailable(action=action, place=self.root, reason=reason) from error
         except LoginUnavailable as error:
             raise TiersUnavailable(action=action, place=self.root, reason=error.reason) from error

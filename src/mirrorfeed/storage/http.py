@@ -51,15 +51,11 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         while True:
             try:
                 response = self.next.send(request)
-                if not is_retryable(response.http_response):
+                retry_after = retry_after_seconds(response.http_response.headers, datetime.now(UTC))
+                if not is_retryable(response.http_response) or not budget.wait(retry_after):
                     break
-                if not budget.wait(retry_after_seconds(response.http_response.headers, datetime.now(UTC))):
-                    break
-            except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as error:
-                if not budget.wait(reached=not isinstance(error, ServiceRequestError)):
-                    raise
-            except LoginUnavailable as error:
-                if not budget.wait(reached=error.reached):
+            except (ServiceRequestError, ServiceResponseError, IncompleteReadError, LoginUnavailable) as error:
+                if not budget.wait(reached=getattr(error, "reached", not isinstance(error, ServiceRequestError))):
                     raise
         response.http_response.location_mode = location_mode  # the storage libraries read this attribute
         return response

@@ -235,7 +235,6 @@ class _Clients:
     files: FileSystemClient
     blobs: ContainerClient
     landing_zone_exists: bool = False
-    """True after a successful check, False before."""
 
 
 class _Writer(Writer):

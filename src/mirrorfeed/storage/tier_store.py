@@ -59,11 +59,9 @@ class TierStore(Protocol):
     @property
     def restores_copies(self) -> bool:
         """True if a restore creates a temporary copy. Otherwise a restore moves the file out of the archive tier."""
-        ...
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
         """Return tier, size and times of each file, by URI. A file that does not exist has the tier `Tier.MISSING`."""
-        ...
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
         """Return the tier of each file, by URI."""
@@ -77,7 +75,6 @@ class TierStore(Protocol):
         A restore that is pending or finished can be requested again. If `restores_copies` is True, copies expire after
         `days`, and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
-        ...
 
 
 def tiers_at(location: str) -> TierStore | None:
