@@ -76,17 +76,7 @@ class IsolatedParquetReader:
         Counts NULLs in the columns `keys` and `required`. Adds the keys of the rows to `index`, if set; the caller then
         calls `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
         """
-        while True:
-            is_new = self._child is None
-            contents = self._request(file, size, keys, required, index)
-            if self._child or is_new:
-                return contents
-            # The child crashed, maybe because of an earlier file, so a new child reads the file again.
-
-    def _request(
-        self, file: BinaryIO, size: int, keys: tuple[str, ...], required: frozenset[str], index: KeyIndex | None
-    ) -> Contents | Unreadable:
-        child = self._child or self._start()
+        is_new, child = self._child is None, self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
         if index:
             index.discard()
@@ -115,7 +105,9 @@ class IsolatedParquetReader:
                                 raise ValueError("the rule is unknown")
                             return contents
                 except (ValueError, struct.error):
-                    return Unreadable(UNSAFE, self._stop())
+                    unsafe = Unreadable(UNSAFE, self._stop())
+                    # Maybe an earlier file caused the crash of an old child, so a new child reads the file again.
+                    return unsafe if is_new else self.read(file, size, keys, required, index)
                 file.seek(min(max(offset, 0), size))
                 part = file.read(min(max(length, 0), _MAX_PART))
                 data = len(part).to_bytes(8, "big") + part
