@@ -130,7 +130,6 @@ KEYS_CHANGED = error(
     f"The keys of a table cannot change. Restore the previous keys, or {REBUILD}.",
 )
 _Text = Annotated[str, StringConstraints(pattern=r"\S")]
-_STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
 
 
 def find_tables(root: Folder) -> list[Folder]:
@@ -226,10 +225,10 @@ def check_partner_events(data: bytes) -> Iterator[Finding]:
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
     """Yield findings for leftovers, and for keys and data files that differ from the newest record of the log."""
-    staged = re.compile(rf"_.*\.{re.escape(table.settings.extension)}(?:\.\w+)?", re.IGNORECASE)
-    for name in table.ignored:
-        if _STAGED.fullmatch(name) or staged.fullmatch(name):
-            yield STAGED.finding(f"{table.folder}/{name}")
+    extensions = rf"parquet|csv|tsv|psv|txt|{re.escape(table.settings.extension)}"
+    staged = re.compile(rf"_.*\.(?:{extensions})(?:\.\w+)?|_temporary", re.IGNORECASE)
+    for name in filter(staged.fullmatch, table.ignored):
+        yield STAGED.finding(f"{table.folder}/{name}")
     for name in table.scratch:
         yield STAGED.finding(f"{table.folder}/{SCRATCH}/{name}")
     log = table.log
