@@ -17,7 +17,6 @@ PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
 
 LONGEST_PART = 128
 _FORBIDDEN = frozenset('/\\:*?"<>|')
-_NUMBER_LIMIT = 10**20
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 _PLAIN = re.compile(r"\w[\w-]*")
@@ -205,7 +204,7 @@ def staged_batch(name: str) -> str | None:
 
 
 def _digits(number: int) -> str:
-    if not 1 <= number < _NUMBER_LIMIT:
+    if not 1 <= number < 10**20:
         raise ValueError(f"{number} is not a valid file number")
     return f"{number:020d}"
 

@@ -12,19 +12,15 @@ _TOKEN = re.compile(
     | (?P<sign><=>|<>|!=|>=|<=|==|\|\||[-+*/%<>=(),&|^~!])""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_KEYWORDS = frozenset(
-    (
-        *("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
-        *("DISTINCT", "FROM", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "DIV"),
-    )
+_KEYWORDS = (
+    *("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
+    *("DISTINCT", "FROM", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "DIV"),
 )
 _PREFIXES = ("DATE", "TIMESTAMP_NTZ", "X")
 """Words before a text literal that set its type."""
-_TYPES = frozenset(
-    (
-        *("STRING", "BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT"),
-        *("DOUBLE", "DECIMAL", "DATE", "TIMESTAMP_NTZ"),
-    )
+_TYPES = (
+    *("STRING", "BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT"),
+    *("DOUBLE", "DECIMAL", "DATE", "TIMESTAMP_NTZ"),
 )
 FUNCTIONS = (
     *("abs", "ceil", "floor", "round", "mod", "pmod", "sign", "greatest", "least"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -95,12 +95,9 @@ class TextReader:
         self.report(rule.finding(self.path, row=row, detail=detail))
 
     def _header(self, names: list[str]) -> tuple[Column, ...]:
-        declared = {column.name.casefold(): column for column in self.settings.declared or ()}
-        columns = [(name, declared.get(name.casefold())) for name in names]
-        return tuple(
-            Column(name, column.type, column.nullable) if column and column.type in ARROW_TYPES else Column(name, None)
-            for name, column in columns
-        )
+        known = [column for column in self.settings.declared or () if column.type in ARROW_TYPES]
+        declared = {column.name.casefold(): column for column in known}
+        return tuple(replace(declared.get(name.casefold(), Column(name, None)), name=name) for name in names)
 
     def _typed(self, numbers: list[int], rows: list[list[str | None]]) -> pa.RecordBatch:
         values = zip(*rows, strict=True) if rows else [()] * len(self.columns)
