@@ -79,14 +79,12 @@ class Target:
         """Parse `table` or `schema.table`, with or without backticks. Raises `BadTarget`."""
         try:
             parts = split_name(text)
-        except ValueError as error:
-            raise BadTarget(text=text, reason=str(error)) from error
-        if len(parts) > 2:
-            raise BadTarget(text=text, reason=f"has {len(parts)} parts, and the maximum is 2 (schema and table)")
-        try:
+            if len(parts) > 2:
+                raise ValueError(f"has {len(parts)} parts, and the maximum is 2 (schema and table)")
             return cls(parts[0] if len(parts) == 2 else None, parts[-1])
-        except BadTarget as error:
-            raise BadTarget(text=text, reason=error.reason) from None
+        except (ValueError, BadTarget) as error:
+            reason = error.reason if isinstance(error, BadTarget) else str(error)
+            raise BadTarget(text=text, reason=reason) from None
 
     @property
     def folder(self) -> str:
