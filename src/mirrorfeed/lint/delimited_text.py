@@ -40,17 +40,12 @@ WIDTH = error(
     "Give every row one value per column. Check ColumnSeparator, and quote values that contain the separator.",
     "The number of values in a row of a text file differs from the number of columns.",
 )
-UNCLOSED = error(
+QUOTE = error(
     "MF603",
     _PROBLEM,
-    "Close each quote, and escape quotes inside values with EscapeCharacter.",
-    "A quote in a text file is not closed.",
-)
-AFTER_QUOTE = error(
-    "MF604",
-    _PROBLEM,
-    "Escape quotes inside values with EscapeCharacter. If quotes are doubled, set EscapeCharacter to the quote.",
-    "A text file has characters between a closing quote and the next separator.",
+    "Close each quote, and escape quotes inside values with EscapeCharacter. If quotes are doubled, set EscapeCharacter"
+    " to the quote.",
+    "A quote in a text file is not closed, or is closed before the end of the value.",
 )
 LINE_BREAK = error(
     "MF605",
@@ -268,19 +263,19 @@ class _Splitter:
         text follows.
         """
         if len(text) - row > MAX_ROW_LENGTH:
-            return Unsplittable(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
+            return Unsplittable(QUOTE, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._unfinished_value.match(text, at)
         assert match  # also matches the empty string
         quoted, closed = match[1], match[2]
         if quoted is not None and not closed:
             detail = f"it ends inside a quoted value, which begins with {_shown(text[at : at + 20])}"
-            return Unsplittable(UNCLOSED, number, detail) if ended else None
+            return Unsplittable(QUOTE, number, detail) if ended else None
         rest = text[match.end() : match.end() + 10]
         if not ended and len(rest) < 2:
             return None
         if quoted is not None and rest[0] not in "\r\n":
             detail = f"it has {_shown(rest)} after the value {_shown(quoted)}, and no separator"
-            return Unsplittable(AFTER_QUOTE, number, detail)
+            return Unsplittable(QUOTE, number, detail)
         line_break = "\r\n" if rest.startswith("\r\n") else rest[0]
         where = f"ends in {line_break!r}" if number == 1 else f"has the line break {line_break!r} outside of quotes"
         return Unsplittable(LINE_BREAK, number, f"it {where}, and RowSeparator is {self._dialect.row!r}")

@@ -65,14 +65,11 @@ MISSPELLED = error(
 UNKNOWN = warning(
     "MF205", "The property {name!r} is not in the specification.", "Remove the property, or correct its name."
 )
-KEYS_TYPE = error(
+KEYS = error(
     "MF206",
-    "{name} {problem}.",
-    'Set a list of column names: `"keyColumns": ["C1", "C2"]`.',
-    "keyColumns is not a list of names.",
-)
-KEYS_TWICE = error(
-    "MF207", "{problem}.", "List each key column once.", "keyColumns lists a column twice, or in two spellings."
+    "{problem}.",
+    'Set a list of column names, each name once: `"keyColumns": ["C1", "C2"]`.',
+    "keyColumns is not a list of names, lists a column twice, or is written in two spellings.",
 )
 UPSERT_KEYLESS = error(
     "MF210",
@@ -219,16 +216,16 @@ class _Reader:
             return ()
         keys = properties[names[0]]
         if len(names) == 2:
-            self._report(KEYS_TWICE, keys == properties[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
+            self._report(KEYS, keys == properties[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
         if not isinstance(keys, list):
-            self._report(KEYS_TYPE, keys is None, name=names[0], problem=f"is {describe(keys)}, not a list")
+            self._report(KEYS, keys is None, problem=f"{names[0]} is {describe(keys)}, not a list")
             return ()
         if wrong := [key for key in keys if not isinstance(key, str) or not key]:
-            self._report(KEYS_TYPE, name=names[0], problem=f"lists {describe(wrong[0])}, which is not a column's name")
+            self._report(KEYS, problem=f"{names[0]} lists {describe(wrong[0])}, which is not a column's name")
             return ()
         first: dict[str, int] = {}
         if repeated := [key for at, key in enumerate(keys) if first.setdefault(key.casefold(), at) != at]:
-            self._report(KEYS_TWICE, problem=f"{names[0]} lists {repeated[0]!r} twice")
+            self._report(KEYS, problem=f"{names[0]} lists {repeated[0]!r} twice")
         if len(keys) > MAX_KEYS:
             self._report(MANY_KEYS, True, count=len(keys))
         return tuple(keys[at] for at in first.values())

@@ -262,7 +262,7 @@ def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
         (
             json.dumps({"keyColumns": "id"}).encode(),
             "MF206",
-            'keyColumns is the text "id", not a list. Set a list of column names: `"keyColumns": ["C1", "C2"]`',
+            'keyColumns is the text "id", not a list. Set a list of column names, each name once:',
         ),
     ],
 )
