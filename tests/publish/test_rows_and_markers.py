@@ -334,8 +334,8 @@ ODD_NAMES += [
     "__gained__",
     "__count__",
     "__marker__",
-    "__key_0__",
-    "__value_0__",
+    "_0",
+    "_1",
     "count",
 ]
 

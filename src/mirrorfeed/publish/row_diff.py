@@ -9,30 +9,19 @@ from operator import and_
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
-from mirrorfeed.publish.rows_and_markers import PROBLEM, payload_hashes, to_landing
+from mirrorfeed.landing.schema import MARKER, Column, Marker
+from mirrorfeed.publish.rows_and_markers import PROBLEM, key_problem, payload_hashes, position_name, with_positions
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
 """SQL condition for the rows in a result of `differences` that changed or cannot be published."""
 
 
-def position_name(at: int) -> str:
-    return f"_{at}"
-
-
-def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
-    names = [column.name for column in columns]
-    return [position_name(names.index(key)) for key in keys]
-
-
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return the rows with values as in the landing zone, in columns named by position (`position_name`).
     The additional column `HASH` is a hash of all columns except the key."""
-    landed = rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)))
-    payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
-    chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, position_name))
-    return landed.selectExpr("*", f"unhex(concat({chains})) AS {HASH}")
+    hashes = ", ".join(f"lpad(hex({each}), 16, '0')" for each in payload_hashes(columns, keys))
+    return with_positions(rows, columns).selectExpr("*", f"unhex(concat({hashes})) AS {HASH}")
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -56,10 +45,9 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
-    current = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
+    current = now.selectExpr(*now.columns, one).alias("now")
     previous = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
     same = reduce(and_, (F.col(name) == F.col(f"__before{name}") for name in key))
-    null = " OR ".join(f"{name} IS NULL" for name in key)
     joined = current.join(previous, same, "full_outer")
     return joined.selectExpr(
         *(f"coalesce({name}, __before{name}) AS {name}" for name in key),
@@ -67,8 +55,7 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
         HASH,
         f"NOT ({HASH} <=> __before{HASH}) AS {CHANGED}",
         f"CASE WHEN {HASH} IS NULL THEN -1 WHEN __before{HASH} IS NULL THEN 1 ELSE 0 END AS {GAIN}",
-        f"CASE WHEN __there__ AND ({null}) THEN {Problem.NULL_KEY.value}"
-        f" WHEN __shared__ THEN {Problem.DUPLICATE_KEY.value} END AS {ROW_PROBLEM}",
+        f"IF(__shared__ IS NULL, NULL, {key_problem(key, '__shared__')}) AS {ROW_PROBLEM}",
     )
 
 

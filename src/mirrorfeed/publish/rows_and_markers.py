@@ -7,13 +7,11 @@ Landing rows have the columns and values of the data files, a row marker for cha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import and_, or_
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_type
@@ -36,10 +34,31 @@ _HASH = ("__hash_1__", "__hash_2__")
 """Columns with two 64-bit hashes of the values of a row."""
 
 
+def position_name(at: int) -> str:
+    """Return the internal name of the column at a position. Names of source columns could clash with helper columns."""
+    return f"_{at}"
+
+
+def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
+    names = [column.name for column in columns]
+    return [position_name(names.index(key)) for key in keys]
+
+
+def with_positions(rows: DataFrame, columns: Sequence[Column], *others: str | SparkColumn) -> DataFrame:
+    """Return the values of the data files, in columns named by position (`position_name`), and the columns `others`."""
+    return rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)), *others)
+
+
+def key_problem(keys: Sequence[str], is_shared: str = "false") -> str:
+    """Return SQL for the problem of a row's key, or NULL. `is_shared` is the SQL condition for a duplicate key."""
+    null = " OR ".join(f"{key} IS NULL" for key in keys) or "false"
+    return f"CASE WHEN {null} THEN {Problem.NULL_KEY.value} WHEN {is_shared} THEN {Problem.DUPLICATE_KEY.value} END"
+
+
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
     """Return all rows of a snapshot as landing rows without a marker. NULL in one of `keys` is a `Problem.NULL_KEY`."""
-    problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
-    return snapshot.select(*map(to_landing, columns), problem.cast("int").alias(PROBLEM))
+    problem = F.expr(key_problem([quote(key) for key in keys])).alias(PROBLEM)
+    return snapshot.select(*map(to_landing, columns), problem)
 
 
 def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -49,21 +68,10 @@ def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
     """Return up to `limit` keys of a snapshot that are NULL or not unique, each with its problem in `PROBLEM`."""
-    names = key_names(keys)
-    key = [F.col(name) for name in names]
-    counted = snapshot.groupBy(*(_col(name).alias(new) for name, new in zip(keys, names, strict=True)))
-    problem = F.when(_any_null(key), Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
-    return (
-        counted.agg(F.count(F.lit(1)).alias("__count__"))
-        .where(problem.isNotNull())
-        .select(*(part.alias(name) for part, name in zip(key, keys, strict=True)), problem.cast("int").alias(PROBLEM))
-        .limit(limit)
-    )
-
-
-def key_names(keys: Sequence[str]) -> list[str]:
-    """Return an internal name for each key column, such as `__key_0__`."""
-    return [f"__key_{i}__" for i in range(len(keys))]
+    names = [position_name(at) for at in range(len(keys))]
+    counted = snapshot.groupBy(*(_col(key).alias(name) for key, name in zip(keys, names, strict=True))).count()
+    problem = F.expr(key_problem(names, "count > 1")).alias(PROBLEM)
+    return counted.select(*names, problem).toDF(*keys, PROBLEM).where(f"{PROBLEM} IS NOT NULL").limit(limit)
 
 
 def existing_keys(
@@ -71,13 +79,14 @@ def existing_keys(
 ) -> DataFrame:
     """Return the keys in `wanted` that exist in a snapshot, each once.
     `wanted` and the result have the values of landing rows."""
-    by_name, key = {column.name: column for column in columns}, key_names(keys)
+    by_name = {column.name: column for column in columns}
     key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, key_columns, wanted)
         wanted = snapshot.sparkSession.createDataFrame(wanted.select(keys))
-    existing = snapshot.select(*(to_landing(column).alias(part) for column, part in zip(key_columns, key, strict=True)))
-    return existing.join(wanted.select(*map(_col, keys)).toDF(*key), key, "left_semi").distinct().toDF(*keys)
+    existing = with_positions(snapshot, key_columns)
+    wanted = wanted.select(*map(_col, keys)).toDF(*existing.columns)
+    return existing.join(wanted, existing.columns, "left_semi").distinct().toDF(*keys)
 
 
 def rows_of_keys(
@@ -91,31 +100,19 @@ def rows_of_keys(
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
         wanted = snapshot.sparkSession.createDataFrame(wanted)
-    delete_first = F.col(DELETE_FIRST) if DELETE_FIRST in wanted.columns else F.lit(False)
-    forms = {column.name: column.form for column in columns}
-    key_at = {name: F.col(f"__wanted_{i}__") for i, name in enumerate(keys)}
-    wanted_keys = wanted.select(
-        *(_col(name).cast(forms[name]).alias(f"__wanted_{i}__") for i, name in enumerate(keys)),
-        delete_first.alias("__delete_first__"),
+    key, forms = key_positions(columns, keys), {column.name: column.form for column in columns}
+    wanted = wanted.selectExpr(
+        *(f"CAST({quote(name)} AS {forms[name]}) AS {part}" for name, part in zip(keys, key, strict=True)),
+        f"{DELETE_FIRST if DELETE_FIRST in wanted.columns else 'false'} AS __delete_first__",
     )
-    written = {column.name: f"__value_{i}__" for i, column in enumerate(columns)}
-    existing = snapshot.select(
-        *(to_landing(column).alias(written[column.name]) for column in columns), F.lit(True).alias("__live__")
+    rows = wanted.join(with_positions(snapshot, columns, F.lit(True).alias("__live__")), key, "left")
+    rows = rows.selectExpr("*", f"count(__live__) OVER (PARTITION BY {', '.join(key)}) AS __gained__")
+    upsert, delete = Marker.UPSERT.value, Marker.DELETE.value
+    markers = (
+        f"CASE WHEN __live__ IS NULL THEN array({delete})"
+        f" WHEN __delete_first__ THEN array({delete}, {upsert}) ELSE array({upsert}) END"
     )
-    same = reduce(and_, (key == F.col(written[name]) for name, key in key_at.items()))
-    count = F.count("__live__").over(Window.partitionBy(*key_at.values()))
-    joined = wanted_keys.join(existing, same, "left").withColumn("__rows__", count)
-    live = F.col("__live__").isNotNull()
-    markers = F.when(live & F.col("__delete_first__"), _array(Marker.DELETE, Marker.UPSERT))
-    markers = markers.when(live, _array(Marker.UPSERT)).otherwise(_array(Marker.DELETE))
-    is_upsert = F.col("__marker__") != Marker.DELETE.value
-    values = [
-        key_at[name].alias(name) if name in key_at else F.when(is_upsert, F.col(written[name])).alias(name)
-        for name in written
-    ]
-    problem = F.when(F.col("__rows__") > 1, Problem.DUPLICATE_KEY.value).cast("int")
-    rows = joined.withColumn("__marker__", F.explode(markers))
-    return rows.select(*values, F.col("__marker__").alias(MARKER), problem.alias(PROBLEM))
+    return _landing_rows(rows.withColumn("__marker__", F.explode(F.expr(markers))), columns, keys)
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
@@ -144,12 +141,11 @@ def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys:
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
 
 
-def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
-    """Return a source column, or `value` instead of it, converted to the type in the landing zone.
-    The result has the name of the column. A dropped column is NULL."""
+def to_landing(column: Column) -> SparkColumn:
+    """Return a source column converted to the type in the landing zone. A dropped column is NULL."""
     if column.dropped:
         return F.lit(None).cast(column.form).alias(column.name)
-    value = _col(column.name) if value is None else value
+    value = _col(column.name)
     if column.type == "json":
         from mirrorfeed.publish.nested_json import json_text  # imported late: few tables have nested columns
 
@@ -179,14 +175,6 @@ def geo_bytes(value: SparkColumn) -> SparkColumn:
     return F.call_function("st_asbinary", value)
 
 
-def _any_null(key: Sequence[SparkColumn]) -> SparkColumn:
-    return reduce(or_, (part.isNull() for part in key))
-
-
-def _array(*markers: Marker) -> SparkColumn:
-    return F.array(*(F.lit(marker.value) for marker in markers))
-
-
 def _col(name: str) -> SparkColumn:
     return F.col(quote(name))
 
@@ -203,7 +191,7 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
     The row is an upsert, or a delete with only the key. Several new rows with one key are a `Problem.DUPLICATE_KEY`."""
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
-    key = key_names(keys)
+    key = key_positions(columns, keys)
     of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
     rows = _counted(feed, columns, keys, by=[]).selectExpr(
         "*",
@@ -222,7 +210,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     returns. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
     row in the same version is an update. An upsert from `net` becomes a delete and an insert.
     """
-    key = key_names(keys)
+    key = key_positions(columns, keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
     in_order = f"{of_key} ORDER BY _commit_version, __count__"
     follows = (
@@ -232,7 +220,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     rows = _counted(feed, columns, keys, by=["_commit_version"]).selectExpr(
         "*",
         f"sum(__count__) OVER ({of_row}) AS __total__",
-        f"abs(__count__) = 1 AND coalesce({follows}, true) AND NOT {_null(key)} AS __follows__",
+        f"abs(__count__) = 1 AND coalesce({follows}, true) AND {key_problem(key)} IS NULL AS __follows__",
         f"lag(_commit_version) OVER ({in_order}) <=> _commit_version AS __replaces__",
         f"lead(_commit_version) OVER ({in_order}) <=> _commit_version AS __replaced__",
     )
@@ -257,19 +245,20 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     return _landing_rows(rows, columns, keys)
 
 
-def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> tuple[str, str]:
+def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str, str]:
     """Return two SQL expressions, each of which computes a 64-bit hash of a row. Together they have 128 bits.
 
-    `payload` has the columns to hash with their positions, and `name` returns the SQL name of the column at a position.
-    Adding a column whose values are all NULL changes no hash.
+    The expressions hash all columns except `keys`. They use the names of `with_positions`. Adding a column whose values
+    are all NULL changes no hash.
     """
     # Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So each non-NULL value is hashed with its position, and
     # floating-point values are hashed as text.
-
-    def text(at: int, column: Column) -> str:
-        return f"CAST({name(at)} AS string)" if column.type in ("float", "double") else name(at)
-
-    parts = "".join(f", IF({name(at)} IS NULL, NULL, {at}), {text(at, column)}" for at, column in payload)
+    parts = ""
+    for at, column in enumerate(columns):
+        if column.name not in keys and not column.dropped:
+            name = position_name(at)
+            value = f"CAST({name} AS string)" if column.type in ("float", "double") else name
+            parts += f", IF({name} IS NULL, NULL, {at}), {value}"
     return f"xxhash64(1{parts})", f"xxhash64(2{parts})"
 
 
@@ -279,23 +268,16 @@ def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by
     `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive, the
     result has the values of the row, otherwise only its key and hashes.
     """
-    # Name columns by position, so that the names cannot clash with the names below.
-    payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
-    key = key_names(keys)
-    events = feed.select(
-        *(F.col(quote(name)).alias(part) for name, part in zip(keys, key, strict=True)),
-        *(to_landing(column).alias(_value(at)) for at, column in payload),
-        *by,
-        F.expr(f"{_LIVE} AS __live__"),
-    )
-    hashes = zip(payload_hashes(payload, _value), _HASH, strict=True)
+    key = key_positions(columns, keys)
+    events = with_positions(feed, columns, *by, F.expr(f"{_LIVE} AS __live__"))
+    values = [name for name in map(position_name, range(len(columns))) if name not in key]
     events = events.selectExpr(
         *key,
         *by,
-        *(f"{hash_} AS {name}" for hash_, name in hashes),
+        *(f"{hash_} AS {name}" for hash_, name in zip(payload_hashes(columns, keys), _HASH, strict=True)),
         "__live__",
         # Shuffle only the hash of a removed row.
-        *(f"IF(__live__, {_value(at)}, NULL) AS {_value(at)}" for at, _ in payload),
+        *(f"IF(__live__, {name}, NULL) AS {name}" for name in values),
     )
     # One exchange by key is enough for all later steps. Windows that end at the current row buffer no rows.
     same = f"PARTITION BY {', '.join([*key, *by, *_HASH])} ORDER BY __live__"
@@ -308,28 +290,11 @@ def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by
 
 
 def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    key = key_names(keys)
-    problem = (
-        f"CASE WHEN {_null(key)} THEN {Problem.NULL_KEY.value}"
-        f" WHEN __gained__ > 1 THEN {Problem.DUPLICATE_KEY.value} END"
+    key, live = key_positions(columns, keys), f"__marker__ <> {Marker.DELETE.value}"
+    names = [position_name(at) for at in range(len(columns))]
+    values = [name if name in key else f"IF({live}, {name}, NULL)" for name in names]
+    return rows.selectExpr(
+        *(f"{value} AS {quote(column.name)}" for value, column in zip(values, columns, strict=True)),
+        f"__marker__ AS {MARKER}",
+        f"{key_problem(key, '__gained__ > 1')} AS {PROBLEM}",
     )
-    key_of, live = dict(zip(keys, key, strict=True)), f"__marker__ <> {Marker.DELETE.value}"
-
-    def value(at: int, column: Column) -> SparkColumn:
-        if column.dropped or column.name in key_of:
-            return to_landing(column, None if column.dropped else F.expr(key_of[column.name]))
-        return F.expr(f"IF({live}, {_value(at)}, NULL)").alias(column.name)
-
-    return rows.select(
-        *(value(at, column) for at, column in enumerate(columns)),
-        F.expr("__marker__").alias(MARKER),
-        F.expr(problem).alias(PROBLEM),
-    )
-
-
-def _null(key: Sequence[str]) -> str:
-    return f"({' OR '.join(f'{part} IS NULL' for part in key)})"
-
-
-def _value(at: int) -> str:
-    return f"__value_{at}__"

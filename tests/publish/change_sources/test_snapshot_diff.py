@@ -25,10 +25,10 @@ from mirrorfeed.publish.row_diff import (
     HASH,
     differences,
     differing_rows,
-    key_positions,
     one_per_key,
     with_hashes,
 )
+from mirrorfeed.publish.rows_and_markers import key_positions
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import Range

@@ -199,7 +199,7 @@ class DeltaFeed:
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
-        key, names_before = row_diff.key_positions(job.columns, job.keys), set(before.columns)
+        key, names_before = rows_and_markers.key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in names_before else replace(column, dropped=True) for column in job.columns]
         hashes = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
         compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), hashes, key)

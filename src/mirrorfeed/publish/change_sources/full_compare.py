@@ -37,9 +37,9 @@ from mirrorfeed.publish.row_diff import (
     ROW_PROBLEM,
     differences,
     differing_rows,
-    key_positions,
     with_hashes,
 )
+from mirrorfeed.publish.rows_and_markers import key_positions
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
