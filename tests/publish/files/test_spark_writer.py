@@ -78,7 +78,7 @@ def test_nonconforming_file_is_rewritten_with_equal_values(
     assert not check_file(sent, job(store)).needs_rewrite
 
 
-def test_rows_per_marker_are_counted_from_statistics_or_the_column(tmp_path: Path) -> None:
+def test_rows_per_marker_are_counted_in_all_row_groups(tmp_path: Path) -> None:
     store = MemoryStore()
     for options in ({}, {"write_statistics": False}, {"row_group_size": 2}):
         with open(written(tmp_path, **options), "rb") as file:

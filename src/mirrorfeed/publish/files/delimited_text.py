@@ -103,7 +103,8 @@ class TextForm:
         self._sink.write(self._encoder.encode(self._header(schema)))
 
     def write(self, group: pa.Table) -> None:
-        """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value."""
+        """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value.
+        Nearly all bytes are written to the file before the method returns, so that its size is known."""
         for batch in group.combine_chunks().to_batches():
             text = self._rows(batch)
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,9 @@ from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema, count_markers, row_text
 from mirrorfeed.storage.request_retries import NewFile
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.files.delimited_text import TextForm
 
 ROW_GROUP_BYTES = 32 * 2**20
 _MIN_PIECE_BYTES = 2**10
@@ -31,9 +34,8 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File
         for batch in batches:
             files.write(batch)
         files.close()
-    except BaseException:
+    finally:
         files.close_early()
-        raise
     return files.written
 
 
@@ -53,21 +55,8 @@ class UnwritableValue(Exception):
         self.reason, self.column, self.row, self.shown = reason, column, row, shown
 
 
-class Form(Protocol):
-    """Writer of one file in a file format, such as Parquet or delimited text."""
-
-    def write(self, group: pa.Table) -> None:
-        """Append rows. Raises `UnwritableValue` if the format cannot store a value.
-        Nearly all bytes are written to the file before the method returns, so that its size is known."""
-        ...
-
-    def close(self) -> None:
-        """Complete the content of the file, without closing the file itself."""
-        ...
-
-
 class ParquetForm:
-    """Writer of a Parquet file. Each call of `write` writes one row group with statistics."""
+    """Writer of the content of a Parquet file. Each call of `write` writes one row group with statistics."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
         # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
@@ -94,7 +83,7 @@ class _Files:
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
         self._file: NewFile | None = None
-        self._form: Form | None = None
+        self._form: ParquetForm | TextForm | None = None
         self._has_marker = job.with_marker
         """True if the open file has a marker column."""
         self._memory_bytes, self._memory_per_file_byte = 0, 1.0
@@ -116,7 +105,7 @@ class _Files:
 
     def open(self) -> None:
         output = self._job.output
-        self._file = self._job.open()
+        self._file = NewFile(self._job.store, self._job.new_path)
         schema = arrow_schema(self._job.columns, with_marker=self._has_marker)
         if output.delimited is None:
             self._form = ParquetForm(self._file, schema, output.compression)
@@ -131,7 +120,7 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """Close the open file after a failure, without adding it to `written`."""
+        """Close the file that is open after a failure, if any, without adding it to `written`."""
         if self._file is not None:
             self._file.close()
 
@@ -144,7 +133,10 @@ class _Files:
         if not self._buffer:
             return
         group = pa.Table.from_batches(self._buffer, self._schema)
-        marked = self._needs_marker(group)
+        # If rows without a marker are upserts, a group of only upserts needs no marker column.
+        marked = self._job.with_marker
+        if marked and self._job.output.upserts_by_default:
+            marked = not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
         if marked and not self._has_marker:
             self._close_file()
         if self._form is None:
@@ -157,24 +149,15 @@ class _Files:
         try:
             self._form.write(group)
         except UnwritableValue as error:
-            raise BadRows(self._bad_row(group, error)) from error
+            key = row_text(group.select(self._job.keys), error.row)
+            where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
+            raise BadRows(BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")) from error
         self._rows.update(self._job.by_marker(count_markers(group)))
         self._memory_bytes += self._buffered_bytes
         self._memory_per_file_byte = self._memory_bytes / max(1, self._file.bytes)
         self._buffer, self._buffered_bytes = [], 0
         if self._file.bytes >= self._job.output.target_file_size * _NEARLY_FULL:
             self._close_file()
-
-    def _needs_marker(self, group: pa.Table) -> bool:
-        """Return whether rows need a marker column. With `upserts_by_default`, a group of only upserts needs none."""
-        if not (self._job.with_marker and self._job.output.upserts_by_default):
-            return self._job.with_marker
-        return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
-
-    def _bad_row(self, group: pa.Table, error: UnwritableValue) -> BadRow:
-        key = row_text(group.select(self._job.keys), error.row)
-        where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
-        return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
 
     def _close_file(self) -> None:
         if self._form is None or self._file is None:

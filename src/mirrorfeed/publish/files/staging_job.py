@@ -16,7 +16,6 @@ from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.schema import DECIMAL, MARKER, Column, Marker, Problem
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.request_retries import NewFile
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -146,10 +145,6 @@ class StagingJob:
         """Return the path of a new staged file, with a random name.
         A path is never reused, because a repeated task or a delayed request may still create the file."""
         return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.extension)}"
-
-    def open(self) -> NewFile:
-        """Create a staged file with a new name, and return its writer."""
-        return NewFile(self.store, self.new_path)
 
     @property
     def log_id(self) -> str:
