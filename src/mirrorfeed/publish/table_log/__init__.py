@@ -19,7 +19,7 @@ from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish import errors
 from mirrorfeed.publish.table_log import metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import discard
-from mirrorfeed.publish.table_log.view import View, check, published_names
+from mirrorfeed.publish.table_log.view import View, check
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import NewFile, retry_new, try_write
@@ -60,8 +60,8 @@ class TableLog:
         """
         if data:
             entries = self.store.list(self.folder)
-            processed = () if view.newest else self._processed(entries)
-            view = replace(view, data=published_names(entries), processed=processed)
+            published = [entry.name for entry in entries if not names.is_ignored(entry.name)]
+            view = replace(view, data=(*published, *(() if view.newest else self._processed(entries))))
         # Use the staged files of the second listing: at that time, the log was certainly valid.
         entries = self.entries(view.log_id)
         if _etags(entries) != view.records or self.current_id() != view.log_id:
@@ -120,9 +120,7 @@ class TableLog:
             return
         if lost := self._find_lost_log():
             raise errors.LogIdMissing(folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time)
-        data = tuple(path for path, _ in files if "/" not in path)
-        processed = tuple(path for path, _ in files if "/" in path)
-        check(View("", data=data, processed=processed), self._address())
+        check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
         """Compare the files in a confirmed view with the log. Returns None if all files match.
@@ -171,11 +169,17 @@ class TableLog:
         the log has no record with this number afterwards, raises the error of the write or, without one,
         `ConcurrentChanges`.
         """
-        if len(new.to_json()) > READ_LIMIT:
+        content = new.to_json()
+        if len(content) > READ_LIMIT:
             discard(self, view, new.batch)
             raise errors.TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{names.log_folder(view.log_id)}/{names.record_name(new.number)}"
-        failure = try_write(self._create_record, view.log_id, path, new)
+
+        def create() -> None:
+            if etag := self.store.create(path, content):
+                self._known[view.log_id, new.number, etag] = new  # so that the record is not read again
+
+        failure = try_write(create)
         # The log id was read before the request. `confirm` reads the id again.
         latest = self._view(view.log_id)
         after = self.confirm(replace(latest, data=view.data), data=False) if latest else None
@@ -245,11 +249,6 @@ class TableLog:
             except NotThere:
                 return None
         return View(log_id, newest, etags, is_linked, _staged(entries), start_markers)
-
-    def _create_record(self, log_id: str, path: str, new: Record) -> None:
-        """Create the record, and add it to the cache so that it is not read again."""
-        if etag := self.store.create(path, new.to_json()):
-            self._known[log_id, new.number, etag] = new
 
     def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], start_markers: Collection[str]) -> bool:
         before = newest.follows

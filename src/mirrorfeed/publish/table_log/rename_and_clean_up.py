@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.table_log import TableLog
     from mirrorfeed.publish.table_log.view import View
 
+_MIN_RECORDS = 2
+"""Minimum number of records to keep. So if the second newest record is missing, it was not deleted as an old record."""
+
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
     """Rename the staged files of the newest record. Returns a view with no file left to rename, or None without a log.
@@ -50,10 +53,10 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
 
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
-    """Delete all records except the newest `log_retention_records`, and staged files that can never be published.
-    With `others`, also deletes logs with other ids. Returns the first error instead of raising it, or None."""
-    old_records = map(names.record_name, view.old_records(log_retention_records))
-    failure = _remove(log, view.log_id, [*view.leftovers(), *old_records])
+    """Delete old records, and staged files that can never be published. Returns the first error, or None.
+    Keeps the newest `log_retention_records`, and at least two. With `others`, also deletes logs with other ids."""
+    old_records = list(view.records)[: -max(_MIN_RECORDS, log_retention_records)]
+    failure = _remove(log, view.log_id, [*view.leftovers(), *map(names.record_name, old_records)])
     try:
         if others:
             _remove_other_logs(log, view.log_id)

@@ -8,10 +8,6 @@ from dataclasses import dataclass, field
 from mirrorfeed.landing import names
 from mirrorfeed.landing.log_record import File, PreviousRecord, Record, last_renamed
 from mirrorfeed.publish import errors
-from mirrorfeed.storage import Entry
-
-_MIN_RECORDS = 2
-"""Minimum number of records to keep. So if the second newest record is missing, it was not deleted as an old record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +27,8 @@ class View:
     confirmed: bool = False
     """True if `TableLog.confirm` returned this view."""
     data: tuple[str, ...] = ()
-    """Names in the table's folder that Fabric does not ignore, listed before the second listing of the log."""
-    processed: tuple[str, ...] = ()
-    """Paths of data files that Fabric has moved after processing. Listed only for a log without records."""
+    """Names in the table's folder that Fabric does not ignore, listed before the second listing of the log.
+    If the log has no records, also the paths of data files that Fabric has moved to a subfolder after processing."""
 
     @property
     def unfinished(self) -> tuple[File, ...]:
@@ -97,15 +92,6 @@ class View:
         staged = [name for name in self.staged if (names.staged_record_number(name) or self.number + 1) <= self.number]
         return [name for name in (*staged, *self.start_markers) if name not in needed]
 
-    def old_records(self, keep: int) -> list[int]:
-        """Return the numbers of all records except the newest `keep`. The newest two records are never returned."""
-        return list(self.records)[: -max(_MIN_RECORDS, keep)]
-
-
-def published_names(entries: list[Entry]) -> tuple[str, ...]:
-    """Return the names of the files and folders that Fabric does not ignore."""
-    return tuple(entry.name for entry in entries if not names.is_ignored(entry.name))
-
 
 def check(view: View, address: str) -> None:
     """Check that the files in a view match its log. `address` is the table's folder, for messages.
@@ -119,14 +105,12 @@ def check(view: View, address: str) -> None:
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
         )
     for name in view.data:
-        number = names.data_number(name, view.extension)
+        # Fabric would skip new files with the numbers of processed files.
+        number = names.data_number(name.rpartition("/")[2], view.extension)
         if number is None:
             raise errors.ForeignFile(address=f"{address}/{name}")
         if number >= view.next_file_number:
             raise errors.FileNumberConflict(address=f"{address}/{name}", expected=view.next_file_number)
-    # Fabric would skip new files with these numbers, because it has consumed these numbers.
-    for path in view.processed:
-        raise errors.FileNumberConflict(address=f"{address}/{path}", expected=view.next_file_number)
     for file in view.unfinished:
         staged = f"{address}/{names.log_folder(view.log_id)}/{file.staged}"
         final = names.published_name(file.number, file.staged)
