@@ -245,7 +245,7 @@ class _Run:
                 names = [file.staged for file in staged.files]
                 self.log.check_times(view, names, names[len(names) - staged.corrections :])
             if not described:
-                metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
+                metadata_files.ensure(self.log.store, folder, wanted)
             if not source.is_unchanged(facts):
                 discard(self.log, view, job.batch)
                 return None

@@ -471,7 +471,7 @@ def test_metadata_is_written_once() -> None:
 
 def test_first_metadata_is_created_without_a_read() -> None:
     counting = FaultyStore(MemoryStore())
-    metadata_files.ensure(counting, T, metadata_content(("id",), {}), first=True)
+    metadata_files.ensure(counting, T, metadata_content(("id",), {}))
     assert counting.verbs == ["create"]
 
 
@@ -479,8 +479,8 @@ def test_first_metadata_is_created_without_a_read() -> None:
 def test_metadata_exists_after_any_result_of_its_creation(mode: Mode) -> None:
     store = MemoryStore()
     with suppress(StoreUnavailable):
-        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, metadata_content(("id",), {}), first=True)
-    metadata_files.ensure(store, T, metadata_content(("id",), {}), first=True)
+        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, metadata_content(("id",), {}))
+    metadata_files.ensure(store, T, metadata_content(("id",), {}))
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
 
@@ -488,7 +488,7 @@ def test_existing_metadata_is_compared_on_first_publication() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
     with pytest.raises(KeysChanged):
-        metadata_files.ensure(store, T, metadata_content(("id",), {}), first=True)
+        metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
 
 def test_keys_are_added_to_a_table_without_keys() -> None:

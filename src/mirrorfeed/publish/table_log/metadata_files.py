@@ -19,27 +19,22 @@ from mirrorfeed.storage.request_retries import try_write
 _ATTEMPTS = 20
 
 
-def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool = False) -> None:
+def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
     """Create `_metadata.json` with the content `wanted`, or add the keys to an existing file that has none.
-
-    With `first`, tries to create the file before reading it, because it is probably missing. Raises `KeysChanged` or
-    `SettingChanged` if the file has other keys or settings.
-    """
+    Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings."""
     path = f"{folder}/{METADATA}"
-    error: Exception | None = None
-    if first:
-        error = try_write(store.create, path, output_format.to_json(dict(wanted)))
-        if error is None:
-            return
+    current: dict[str, Any] | None = None
     for _ in range(_ATTEMPTS):
+        # Replace the file instead of deleting and creating it: a delayed deletion would delete the new file.
+        write = store.create if current is None else store.replace
+        error = try_write(write, path, output_format.to_json({**(current or {}), **wanted}))
+        if error is None and current is None:
+            return
         current = _read(store, folder)
         if current is not None and output_format.is_up_to_date(current, wanted, store.address(path)):
             return
         if isinstance(error, StoreUnavailable):
             raise error
-        # Replace the file instead of deleting and creating it: a delayed deletion would delete the new file.
-        write = store.create if current is None else store.replace
-        error = try_write(write, path, output_format.to_json({**(current or {}), **wanted}))
     raise ConcurrentChanges(address=store.address(path))
 
 
