@@ -39,14 +39,7 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
-from mirrorfeed.source.snapshot_or_range import (
-    Commit,
-    Decision,
-    Facts,
-    NothingNew,
-    Range,
-    Repair,
-)
+from mirrorfeed.source.snapshot_or_range import Commit, Decision, Facts, NothingNew, Range, Repair
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.request_retries import retry_counter
@@ -67,7 +60,6 @@ def publish(
     on_step: Callable[[TableResult], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    clock: Callable[[], float] = time.monotonic,
     repair_keys: Any = None,
 ) -> TableResult:
     """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
@@ -81,9 +73,9 @@ def publish(
     repair adds a record at the published version, with the row that each key has in the source at that version.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
-    run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
+    run, view, repairs = _Run(source, log, table, result, on_step, now), None, repair_keys is not None
     while True:
-        view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
+        view = run.finish(view or log.read_latest())
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
         # A repair without `lag_versions` belongs to an earlier run. This run only finished its renames.
@@ -91,12 +83,9 @@ def publish(
             return result
         if stop():
             return result
-        facts: Facts
-        decision: Decision | Repair
-        if repairs:
-            facts, decision = decide_repair(source, table, view, repair_keys)
-        else:
-            facts, decision = decide_next(source, table, view)
+        step: tuple[Facts, Decision | Repair]
+        step = decide_repair(source, table, view, repair_keys) if repairs else decide_next(source, table, view)
+        facts, decision = step
         result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
         result.decision = str(decision)
         if isinstance(decision, NothingNew | Repair):
@@ -138,20 +127,19 @@ class _Run:
     result: TableResult
     on_step: Callable[[TableResult], None]
     now: Callable[[], datetime]
-    clock: Callable[[], float]
 
     def commit(self, view: View, record: Record) -> View | None:
         """Add a record to the log. Returns a view from a read after the write, or None if there is no log any more."""
-        started = self.clock()
+        started = time.monotonic()
         self.result.sent[record.batch] = view.log_id, record
         after = self.log.add_record(view, record)
-        self.result.measured[record.batch]["record_seconds"] = self.clock() - started
+        self.result.measured[record.batch]["record_seconds"] = time.monotonic() - started
         return after
 
     def finish(self, view: View | None) -> View | None:
         """Rename the remaining files of the newest record, and delete old records and files that are not needed.
         Adds records that the log contains to the result. Returns the view after the renames, or None without a log."""
-        earlier, started, first_view = len(self.result.records), self.clock(), view
+        earlier, started, first_view = len(self.result.records), time.monotonic(), view
         if view:
             self._report_sent(view)
             view = finish_publication(self.log, view)
@@ -163,7 +151,7 @@ class _Run:
         if finished and finished not in self.result.records:  # added by a run that ended before reporting the record
             add_record(self.result, finished)
         for record in self.result.records[-1:]:
-            self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", self.clock() - started)
+            self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", time.monotonic() - started)
         # Publishers that were writing when this log was created may have left folders of other logs. Search for these
         # folders after the records 1, 2, 4, 8 and so on: frequently at first, rarely later.
         others = len(self.result.records) > earlier and view.number & (view.number - 1) == 0
@@ -186,13 +174,11 @@ class _Run:
 
     def check_unchanged(self, view: View | None) -> None:
         """Check that the configuration fits the newest record, if any. Raises `KeysChanged` or `SelectionChanged`."""
-        if view is None or view.newest is None:
-            return
-        keys, wanted = view.newest.keys, self.table.target_keys
-        if keys and keys != wanted:
-            address = self.log.store.address(f"{self.log.folder}/{METADATA}")
-            raise KeysChanged(address=address, published=keys, wanted=wanted)
-        deselected_columns(self.table, view.newest)
+        if newest := view and view.newest:
+            if newest.keys and newest.keys != (wanted := self.table.target_keys):
+                address = self.log.store.address(f"{self.log.folder}/{METADATA}")
+                raise KeysChanged(address=address, published=newest.keys, wanted=wanted)
+            deselected_columns(self.table, newest)
 
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
@@ -205,7 +191,7 @@ class _Run:
         """
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.
-        started, table, source, version = self.clock(), self.table, self.source, last_version(what)
+        started, table, source, version = time.monotonic(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
         if isinstance(what, Repair):
@@ -253,7 +239,7 @@ class _Run:
             discard(self.log, view, job.batch)
             raise
         retries = retry_counter().of_thread - retries_before + staged.retries
-        first, seconds = view.next_file_number, self.clock() - started
+        first, seconds = view.next_file_number, time.monotonic() - started
         files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
         record = Record(
             number=job.record_number,

@@ -77,17 +77,13 @@ class TableResult(Row):
     def __post_init__(self) -> None:
         latest, published = self.latest, self.published_version
         self.lag_versions = None if latest is None or published is None else latest - published
-        self.what = self._summary()
-
-    def _summary(self) -> str:
         first, last = self.from_version_exclusive, self.to_version_inclusive
-        if last is not None:
-            if first is None:
-                return f"snapshot to {last}"
-            return str(last) if first + 1 == last else f"{first + 1} to {last}"
-        if self.error or self.stopped:
-            return "failed" if self.error else "stopped"
-        return f"nothing new at {self.published_version}"
+        if last is None:
+            self.what = "failed" if self.error else "stopped" if self.stopped else f"nothing new at {published}"
+        elif first is None:
+            self.what = f"snapshot to {last}"
+        else:
+            self.what = str(last) if first + 1 == last else f"{first + 1} to {last}"
 
     @property
     def rows(self) -> dict[str, int]:
