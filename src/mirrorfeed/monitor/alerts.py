@@ -9,10 +9,9 @@ can be sent twice, but is never lost.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -261,7 +260,7 @@ def _record(
 
 
 def to_json(alerts: tuple[SentAlert, ...]) -> bytes:
-    return json.dumps(asdict(_File(alerts)), ensure_ascii=False, indent=1, default=datetime.isoformat).encode()
+    return _FILE.dump_json(_File(alerts), indent=1)
 
 
 def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
