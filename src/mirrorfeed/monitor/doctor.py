@@ -14,15 +14,7 @@ from mirrorfeed.errors import first_line, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
-from mirrorfeed.monitor.problem_rules import (
-    ALERT_RULES,
-    DOCTOR_RULES,
-    NOTHING,
-    SAFE,
-    TABLE_RULES,
-    database_findings,
-    table_findings,
-)
+from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
@@ -50,10 +42,10 @@ def diagnose(
     findings = [*database_findings(database), *_ledger_findings(spark, config)]
     tables = config.select(names)
     for table, facts in zip(tables, collector.collect(tables), strict=True):
-        found = table_findings(facts, DOCTOR_RULES)
+        found = table_findings(facts)
         if fix and any(each.name in SAFE for each in found):
             notes.append(_fix(store, table))
-            found = table_findings(collector.collect([table])[0], DOCTOR_RULES)
+            found = table_findings(collector.collect([table])[0])
         findings += found
     return tuple(findings), tuple(notes), counted(len(findings), "finding") if findings else NOTHING
 
@@ -127,9 +119,9 @@ def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Aler
             unknown.add((facts.table, ""))
         if facts.paused:
             continue
-        for rule, step in zip(ALERT_RULES, LAG_STEPS, strict=True):
+        for step in LAG_STEPS:
             if facts.freshness is None or step in facts.freshness.unknown:
-                unknown.add((facts.table, rule.name))
+                unknown.add((facts.table, f"LAG_{step.name}"))
         findings += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
     problems = {each.key: each for each in findings if not each.ok}
     unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}

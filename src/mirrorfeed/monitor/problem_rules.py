@@ -133,7 +133,9 @@ def _stopped(facts: TableFacts) -> Values | None:
     return {"status": service.status}
 
 
-def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
+def _lag_rule(code: str, step: Step, problem: str, fix: str) -> Rule[TableFacts]:
+    """Return the rule: changes wait for `step` longer than `alerts.max_lag_minutes` or the table's freshness target."""
+
     def test(facts: TableFacts) -> Values | None:
         limit, freshness = facts.limits.get(step), facts.freshness
         waited = freshness.lag(step, facts.at) if freshness else None
@@ -141,7 +143,8 @@ def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
             return None
         return {"since": freshness.since[step].astimezone(UTC), "waited": waited}
 
-    return test
+    text = f"{problem} for {{waited:duration}}, since {{since:%Y-%m-%d %H:%M:%S}} UTC."
+    return Rule(code, f"LAG_{step.name}", test, text, fix)
 
 
 _REBUILD = "mirrorfeed rebuild {table:argument}"
@@ -266,29 +269,19 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "Fabric still does not have the table, {age:duration} after the newest file was published.",
         "mirrorfeed fabric stop && mirrorfeed fabric start",
     ),
+    _lag_rule("MF835", Step.CONSUMED, "Fabric has not consumed published files", "mirrorfeed fabric status"),
 )
-ALERT_RULES = tuple(
-    Rule(
-        code,
-        f"LAG_{step.name}",
-        _lags(step),
-        f"{problem} for {{waited:duration}}, since {{since:%Y-%m-%d %H:%M:%S}} UTC.",
-        fix,
-    )
-    for code, step, problem, fix in (
-        ("MF834", Step.PUBLISHED, "Commits have not been published", "mirrorfeed doctor {table:argument}"),
-        ("MF835", Step.CONSUMED, "Fabric has not consumed published files", "mirrorfeed fabric status"),
-        ("MF836", Step.MIRRORED, "Published changes have not reached the mirror", "mirrorfeed fabric status"),
-        (
-            "MF837",
-            Step.QUERYABLE,
-            "The SQL endpoint has not shown changes of the mirror",
-            "mirrorfeed status {table:argument} --fabric",
-        ),
-    )
+ALERT_RULES: tuple[Rule[TableFacts], ...] = (
+    _lag_rule("MF834", Step.PUBLISHED, "Commits have not been published", "mirrorfeed doctor {table:argument}"),
+    _lag_rule("MF836", Step.MIRRORED, "Published changes have not reached the mirror", "mirrorfeed fabric status"),
+    _lag_rule(
+        "MF837",
+        Step.QUERYABLE,
+        "The SQL endpoint has not shown changes of the mirror",
+        "mirrorfeed status {table:argument} --fabric",
+    ),
 )
-"""Rules for changes that wait longer than `alerts.max_lag_minutes` or the table's freshness target."""
-DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
+"""Rules that only alerts check, in addition to `TABLE_RULES`."""
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.fix == _FIX)
 """Names of the problems that `doctor --fix` can fix. Every run of `publish` also fixes them."""
