@@ -24,9 +24,8 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor import alert_channels
 from mirrorfeed.monitor.alert_channels import (
+    ChannelRefused,
     ChannelUnavailable,
-    MailRefused,
-    WebhookRefused,
     channels_of,
     post,
     send_mail,
@@ -156,14 +155,14 @@ def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> No
 )
 def test_percent_decoded_webhook_address_is_redacted_too(hook: Hook, part: str, response: str) -> None:
     hook.answers = [(404, {}, response.encode())]
-    assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), WebhookRefused)
+    assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), ChannelRefused)
 
 
 @pytest.mark.parametrize(
     "address", ["https://a..b", "https://[::1", "https://.", "https://a:b", "https://user:word@host", "http://host"]
 )
 def test_invalid_webhook_address_is_refused(address: str) -> None:
-    assert "(its address is not an https address)" in refusal(address, WebhookRefused)
+    assert "(its address is not an https address)" in refusal(address, ChannelRefused)
 
 
 def test_invalid_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +190,7 @@ def test_unreachable_webhook_is_reported_without_its_address() -> None:
 def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, response: bytes, shown: str) -> None:
     hook.answers = [(status, {"Location": f"{hook.url}/other"}, response)]
     assert f"Alerts could not be sent: the webhook ops does not accept them ({shown})." in refusal(
-        hook.url, WebhookRefused
+        hook.url, ChannelRefused
     )
     assert len(hook.requests) == 1
 
@@ -200,13 +199,13 @@ def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, re
     "url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}", f"https://[{HIDDEN}"]
 )
 def test_webhook_without_https_gets_no_alert(url: str) -> None:
-    assert "(its address is not an https address)" in refusal(url, WebhookRefused)
+    assert "(its address is not an https address)" in refusal(url, ChannelRefused)
 
 
 def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
     webhook = Webhook.model_validate({"name": "ops", "kind": "slack", "url": {"env": "HOOK"}})
     with pytest.raises(
-        WebhookRefused, match="its address cannot be read from the environment variable HOOK: it is not"
+        ChannelRefused, match="its address cannot be read from the environment variable HOOK: it is not"
     ):
         post(webhook, NEW)
 
@@ -316,11 +315,11 @@ def test_one_mail_is_sent_to_all_recipients(mail_server: MailServer, tls_: str) 
 @pytest.mark.parametrize(
     ("responses", "kind", "words"),
     [
-        ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "rejected it (535 (not shown))"),
-        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "rejected it (535 (not shown))"),
+        ({"AUTH": f"535 {HIDDEN} is wrong"}, ChannelRefused, "does not accept them (535 (not shown))"),
+        ({"AUTH": f"535 {AS_SENT} is wrong"}, ChannelRefused, "does not accept them (535 (not shown))"),
         ({"MAIL": "451 later"}, ChannelUnavailable, "is not available (451 later)"),
-        ({"DATA": "554 no"}, MailRefused, "rejected it (554 no)."),
-        ({"RCPT": "550 unknown"}, MailRefused, "(it accepts none of a@example.com, b@example.com)."),
+        ({"DATA": "554 no"}, ChannelRefused, "does not accept them (554 no)."),
+        ({"RCPT": "550 unknown"}, ChannelRefused, "(it accepts none of a@example.com, b@example.com)."),
     ],
 )
 def test_mail_server_refusal_is_reported_without_the_password(
@@ -335,7 +334,7 @@ def test_mail_server_refusal_is_reported_without_the_password(
 
 
 def test_password_that_is_not_ascii_is_reported_without_it(mail_server: MailServer) -> None:
-    with pytest.raises(MailRefused, match="user and password can contain only ASCII characters") as caught:
+    with pytest.raises(ChannelRefused, match="user and password can contain only ASCII characters") as caught:
         mail_to(mail_server, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
     assert caught.value.__suppress_context__
@@ -377,5 +376,5 @@ def test_channels_are_created_from_the_configuration(tmp_path: Path) -> None:
     config = load(tmp_path / "mirrorfeed.yml")
     assert list(channels_of(config)) == ["team", "ops", "mail"]
     assert config.alerts.state_path == str(tmp_path / "told")
-    assert issubclass(WebhookRefused, Terminal)
+    assert issubclass(ChannelRefused, Terminal)
     assert issubclass(ChannelUnavailable, Transient)

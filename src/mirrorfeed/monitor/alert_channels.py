@@ -42,19 +42,14 @@ class ChannelUnavailable(Transient):
     fix = "The next run of `mirrorfeed check-alerts` sends them again."
 
 
-class WebhookRefused(Terminal):
+class ChannelRefused(Terminal):
     code = "MF8104"
-    what = "Alerts could not be sent: the webhook {name} does not accept them ({response})."
+    what = "Alerts could not be sent: the {channel} does not accept them ({response})."
     fix = (
-        "Create a new webhook: in Teams a workflow that posts when a webhook request is received, in Slack an incoming"
-        " webhook. Store its address where `url` of the webhook refers to. The next run sends the alerts again."
+        "Correct the settings of this channel in `alerts` of the configuration, or the secret that they refer to. If a"
+        " webhook was deleted, create it again: in Teams a workflow that posts when a webhook request is received, in"
+        " Slack an incoming webhook. The next run sends the alerts again."
     )
-
-
-class MailRefused(Terminal):
-    code = "MF8106"
-    what = "An alert could not be sent: the mail server {server} rejected it ({response})."
-    fix = "Correct `mail` of `alerts` in the configuration: server, port, tls, sender, recipients, user or password."
 
 
 def channels_of(config: Config) -> dict[str, Send]:
@@ -112,20 +107,21 @@ def slack(alert: Alert) -> dict[str, Any]:
 
 
 def post(webhook: Webhook, alert: Alert) -> None:
-    """Send an alert to a webhook. Raises `BadProxy`, `WebhookRefused`, or `ChannelUnavailable` if a later attempt may
+    """Send an alert to a webhook. Raises `BadProxy`, `ChannelRefused`, or `ChannelUnavailable` if a later attempt may
     succeed."""
+    channel = f"webhook {webhook.name}"
     try:
         address = read_secret(webhook.url).strip()
     except SecretUnreachable as error:
         reason = f"its address cannot be read from {error.secret}: {error.reason}"
-        raise WebhookRefused(name=webhook.name, response=reason) from None
+        raise ChannelRefused(channel=channel, response=reason) from None
     remember(address)
     if not _is_https(address):
-        raise WebhookRefused(name=webhook.name, response="its address is not an https address")
+        raise ChannelRefused(channel=channel, response="its address is not an https address")
     check_proxy()
     from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
 
-    unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
+    unavailable = partial(ChannelUnavailable, channel=channel)
     message = teams(alert) if webhook.kind == "teams" else slack(alert)
     client = HttpClient(RETRY_LIMITS)
     response = client.send("POST", address, message, lambda reason: unavailable(response=reason))
@@ -134,7 +130,7 @@ def post(webhook: Webhook, alert: Alert) -> None:
         shown = f"{response.status_code} {content}"
         if response.status_code in RETRYABLE_STATUS:
             raise unavailable(response=shown)
-        raise WebhookRefused(name=webhook.name, response=shown)
+        raise ChannelRefused(channel=channel, response=shown)
 
 
 def _is_https(address: str) -> bool:
@@ -148,15 +144,14 @@ def _is_https(address: str) -> bool:
 
 
 def send_mail(mail: Mail, alert: Alert) -> None:
-    """Send an alert by mail to all recipients. Raises `MailRefused`, or `ChannelUnavailable` if a later attempt may
+    """Send an alert by mail to all recipients. Raises `ChannelRefused`, or `ChannelUnavailable` if a later attempt may
     succeed."""
-    server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
-    channel = f"mail server {server}"
+    channel, seconds = f"mail server {mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     try:
         password = read_secret(mail.password) if mail.password else None
     except SecretUnreachable as error:
         response = f"its password cannot be read from {error.secret}: {error.reason}"
-        raise MailRefused(server=server, response=response) from None
+        raise ChannelRefused(channel=channel, response=response) from None
     # A login sends the password as text or in one of two forms in Base64.
     forms = (password, f"\0{mail.user}\0{password}") if password else ()
     sent = [*forms[:1], *(base64.b64encode(form.encode()).decode() for form in forms)]
@@ -176,21 +171,21 @@ def send_mail(mail: Mail, alert: Alert) -> None:
         reason = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
         response = f"{error.smtp_code} {first_line(redact_answer(reason, *sent))}"
         if error.smtp_code >= 500:
-            raise MailRefused(server=server, response=response) from None
+            raise ChannelRefused(channel=channel, response=response) from None
         raise ChannelUnavailable(channel=channel, response=response) from None
     except smtplib.SMTPRecipientsRefused as error:
         recipients = ", ".join(sorted(error.recipients))
-        raise MailRefused(server=server, response=f"it accepts none of {recipients}") from None
+        raise ChannelRefused(channel=channel, response=f"it accepts none of {recipients}") from None
     except smtplib.SMTPNotSupportedError as error:
-        raise MailRefused(server=server, response=first_line(str(error))) from None
+        raise ChannelRefused(channel=channel, response=first_line(str(error))) from None
     except UnicodeEncodeError:
-        raise MailRefused(server=server, response="user and password can contain only ASCII characters") from None
+        raise ChannelRefused(channel=channel, response="user and password can contain only ASCII characters") from None
     except (OSError, smtplib.SMTPException) as error:
         response = f"{type(error).__name__}: {first_line(str(error))}"
         raise ChannelUnavailable(channel=channel, response=response) from None
     if refused:
-        response = f"it does not accept {', '.join(sorted(refused))}; the mail was sent to the other recipients"
-        raise MailRefused(server=server, response=response)
+        response = f"not for {', '.join(sorted(refused))}; the mail was sent to the other recipients"
+        raise ChannelRefused(channel=channel, response=response)
 
 
 def _message(mail: Mail, alert: Alert) -> EmailMessage:
