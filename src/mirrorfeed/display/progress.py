@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
@@ -94,13 +94,9 @@ def progress_shown() -> Iterator[None]:
             clear_progress(end=True)
 
 
-@contextmanager
-def _copy_of_standard_error() -> Iterator[TextIO]:
-    """Context manager that yields a copy of standard error, because the original is redirected while Spark starts."""
+def _copy_of_standard_error() -> AbstractContextManager[TextIO]:
+    """Return a copy of standard error, because the original is redirected while Spark starts."""
     try:
-        copy = os.dup(sys.stderr.fileno())
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
     except (OSError, ValueError):  # standard error is not a file
-        yield sys.stderr
-        return
-    with os.fdopen(copy, "w", encoding="utf-8", errors="replace") as file:
-        yield file
+        return nullcontext(sys.stderr)
