@@ -37,7 +37,8 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
             return ""
 
     folder = folder_of_notebook(dbutils)
-    settings = deployment_settings(folder)
+    deployment = folder / DEPLOYED
+    settings: dict[str, Any] = json.loads(deployment.read_text(encoding="utf-8")) if deployment.is_file() else {}
     mirror, archive_tables = settings.pop("mirror", ""), settings.pop("archive_tables", ())
     overrides = {name: field(name) or value for name, value in {"landing_zone": None, **settings}.items()}
     config = loader.load(os.path.normpath(folder / field("config")), **overrides)
@@ -52,12 +53,3 @@ def folder_of_notebook(dbutils: Any) -> Path:
     path = Path(context.notebookPath().get())
     folder = Path("/Workspace") / path.parent.relative_to("/")
     return folder if folder.is_dir() else path.parent
-
-
-def deployment_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings that the bundle wrote for the notebooks in `folder`. Empty if there are none."""
-    try:
-        settings: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return settings
