@@ -207,7 +207,7 @@ def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> No
     with pytest.raises(TargetsMeet) as caught:
         select_matches(loaded, [found_tables("main.crm.Orders", ORDERS)])
     assert caught.value.path == loaded.path
-    assert caught.value.pairs == "main.crm.Orders and main.sales.orders in all.orders"
+    assert caught.value.conflicts == ["main.crm.Orders and main.sales.orders in all.orders"]
     entry = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
         select_matches(written(entry, SALES), [found_tables(ORDERS)])
@@ -217,7 +217,7 @@ def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> Non
     loaded = written({"sources": "main.*.*"}, history="main.kept")
     with pytest.raises(HistoriesMeet) as caught:
         select_matches(loaded, [found_tables("main.a.b_c", "main.a_b.c")])
-    assert (caught.value.path, caught.value.pairs) == (loaded.path, "a.b_c and a_b.c in main.kept.a_b_c")
+    assert (caught.value.path, caught.value.conflicts) == (loaded.path, ["a.b_c and a_b.c in main.kept.a_b_c"])
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written
     with pytest.raises(SeveralLandingZones) as caught:
         written(*entries, landing_zone=HOME)
     file = caught.value.path
-    assert (caught.value.zones, caught.value.count) == ((CRM, HOME), 2)
+    assert (caught.value.zones, len(caught.value.zones)) == ((CRM, HOME), 2)
     found = [found_tables("main.crm.a", "main.crm.b"), found_tables(ORDERS)]
     crm = select_matches(loader.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
     assert (crm.config.landing_zone, [str(each.target) for each in crm.config.tables]) == (CRM, ["crm.b"])

@@ -87,41 +87,26 @@ class NothingMatches(Terminal):
 
 class TargetsMeet(Terminal):
     code = "MF1112"
-    what = "Sources in {path} have the same target, regardless of case: {pairs}."
+    what = "Sources in {path} have the same target, regardless of case: {conflicts:few}."
     fix = (
         "Use another `target`, such as {{schema}}_{{table}}, leave out a source with `exclude`, or give a source a"
         " separate entry. Nothing was done."
     )
-    conflicts: tuple[tuple[str, str, str], ...]
-
-    @property
-    def pairs(self) -> str:
-        return first_names([f"{one} and {other} in {target}" for one, other, target in self.conflicts])
 
 
 class SeveralLandingZones(Terminal):
     code = "MF1113"
-    what = "{path} has {count} landing zones: {zones:list}."
+    what = "{path} has several landing zones: {zones:list}."
     fix = (
         "Choose one landing zone with `mirrorfeed --landing-zone PLACE publish`, or in Python with `landing_zone`. Use"
         " a separate schedule or deployment for each landing zone."
     )
-    zones: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.zones)
 
 
 class HistoriesMeet(Terminal):
     code = "MF1114"
-    what = "Tables in {path} have the same history: {pairs}."
+    what = "Tables in {path} have the same history: {conflicts:few}."
     fix = "Set another `history` for one of the tables, or turn its history off with the value false. Nothing was done."
-    conflicts: tuple[tuple[str, str, str], ...]
-
-    @property
-    def pairs(self) -> str:
-        return first_names([f"{one} and {other} in {history}" for one, other, history in self.conflicts])
 
 
 class DatabaseNotNamed(Terminal):

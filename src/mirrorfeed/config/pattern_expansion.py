@@ -76,10 +76,10 @@ def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> E
         candidates += [each for each in of_entry if each.why != _OWN_ENTRY]
     tables = [each.table for each in candidates if each.table]
     pairs = _find_repeated(tables, lambda table: table.target.fold())
-    if conflicts := tuple((str(a.source), str(b.source), str(b.target)) for a, b in pairs):
+    if conflicts := [f"{a.source} and {b.source} in {b.target}" for a, b in pairs]:
         raise TargetsMeet(conflicts=conflicts, path=config.path)
     pairs = _find_repeated(tables, lambda table: table.history and table.history.table.fold())
-    if conflicts := tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in pairs if b.history):
+    if conflicts := [f"{a.target} and {b.target} in {b.history.table}" for a, b in pairs if b.history]:
         raise HistoriesMeet(conflicts=conflicts, path=config.path)
     for position, each in enumerate(candidates):
         if each.table and each.table.landing_zone:  # another landing zone than the one in use

@@ -13,7 +13,6 @@ class JavaUnusable(Terminal):
     what = "Spark needs Java 17 or 21, but {reason}."
     fix = "Install JDK 17 or 21 (for example openjdk-17-jdk). Then add it to PATH, or set JAVA_HOME."
     meaning = "Java is missing, or Spark does not support its version."
-    reason: str
 
 
 class SparkDidNotStart(Terminal):
@@ -61,7 +60,6 @@ class CredentialRefused(Terminal):
     }
     meaning = "The login service refuses the credential, or no method of login works in this process."
     credential: Any
-    reason: str
     entra_code: str = ""
 
     @property

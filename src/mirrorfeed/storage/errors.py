@@ -11,7 +11,6 @@ class NotThere(Terminal):
     code = "MF4001"
     what = "{address} does not exist."
     fix = "Check the address, and whether another process deleted the file or folder."
-    address: str
 
 
 class AlreadyThere(Terminal):
