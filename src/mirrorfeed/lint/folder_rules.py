@@ -236,10 +236,6 @@ def check_leftovers(table: Table) -> Iterator[Finding]:
         return
     for name in log.others:
         yield OLD_LOG.finding(f"{table.folder}/{LOG}/{name}")
-    if log.finding:
-        yield log.finding
-    if log.id is None or log.finding:
-        return
     published = {file.staged for file in log.newest.files} if log.newest else set()
     for name in log.staged:
         path = f"{table.folder}/{log_folder(log.id)}/{name}"

@@ -60,12 +60,9 @@ class DataFile:
 class Log:
     """The log of mirrorfeed in the folder `_mirrorfeed` of a table."""
 
-    id: str | None
-    """Id in `log.json`. None if the table has no readable `log.json`."""
-    finding: Finding | None = None
-    """Finding if `log.json` or the newest record cannot be read."""
+    id: str
     newest: Record | None = None
-    """Newest record. None if there is no record, or if it cannot be read."""
+    """Newest record. None if there is no record."""
     staged: tuple[str, ...] = ()
     """Names of staged files, listed after the newest record was read."""
     others: tuple[str, ...] = ()
@@ -86,12 +83,13 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """File names in a second listing, made between reading `log` and `processed`. Empty if no record is readable."""
+    """File names in a second listing, made between reading `log` and `processed`. Empty without a record."""
     processed: Mapping[str, str] = field(default_factory=dict)
     """Files that Fabric has consumed: name of the subfolder, by file name."""
     scratch: tuple[str, ...] = ()
     """Names of the files in the subfolder `_scratchPad`."""
     log: Log | None = None
+    """None if the table has no log, or if `log.json` or the newest record cannot be read."""
     are_keys_checked: bool = True
     """False if duplicate keys were not searched, because the table is large and `--check-keys` is not set."""
 

@@ -9,7 +9,6 @@ from itertools import chain
 from mirrorfeed.display.rows import counted, first_names, size
 from mirrorfeed.landing import log_record as records
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
-from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -117,7 +116,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     settings, findings = _read_settings(store, folder, metadata_name)
     visible = [entry for entry in entries if not is_ignored(entry.name)]
     data = [entry for entry in visible if not entry.is_folder and entry.name != metadata_name]
-    log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
+    log = _read_log(store, folder, findings) if any(entry.name == LOG for entry in entries) else None
     # List after the log and before the processed files, to find files that are renamed or consumed in the meantime.
     in_place = _names(store, folder) if log and log.newest else ()
     are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
@@ -190,44 +189,35 @@ def _read_file(
     return DataFile(entry.name, entry.size, content)
 
 
-def _read_log(store: Store, folder: str) -> Log:
+def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
+    """Return the log of a table, or None if there is no readable log. Adds a finding if the log cannot be read."""
     entries, path = _entries(store, f"{folder}/{LOG}"), f"{folder}/{LOG_ID}"
-    folders = tuple(entry.name for entry in entries if entry.is_folder)
+    folders = [entry.name for entry in entries if entry.is_folder]
     try:
         data = _read(store, path)
         if data is None:
             if not folders:
-                return Log(None)
+                return None
             raise ValueError("it is missing")
         log_id = load_object(data).get("log_id")
         if not isinstance(log_id, str) or not is_log_id(log_id):
             raise ValueError("it has no id of a log")
-        path = f"{folder}/{log_folder(log_id)}"
+        path = log = f"{folder}/{log_folder(log_id)}"
         if log_id not in folders and any(entry.name == log_id for entry in entries):
             raise ValueError("it is not a folder")
+        numbers = filter(None, map(record_number, _names(store, log)))
+        path = f"{log}/{record_name(max(numbers, default=1))}"
+        data = _read(store, path)
+        newest = None if data is None else records.parse(data, path)
+        staged = tuple(name for name in _names(store, log) if staged_record_number(name))
+        return Log(log_id, newest, staged, tuple(name for name in folders if name != log_id))
     except ValueError as error:
-        return Log(None, folder_rules.LOG_FAULT.finding(path, reason=error))
-    newest, finding = _newest_record(store, path)
-    staged = tuple(name for name in _names(store, path) if staged_record_number(name))
-    return Log(log_id, finding, newest, staged, tuple(name for name in folders if name != log_id))
-
-
-def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | None]:
-    """Return the newest record of the log in `folder`, or the finding if the record cannot be read.
-
-    Returns (None, None) if the log has no records.
-    """
-    numbers = [number for name in _names(store, folder) if (number := record_number(name))]
-    path = f"{folder}/{record_name(max(numbers, default=0))}"
-    data = _read(store, path) if numbers else None
-    if data is None:
-        return None, None
-    try:
-        return records.parse(data, path), None
-    except DamagedFile as fault:
-        return None, folder_rules.LOG_FAULT.finding(path, reason=fault.reason)
-    except RecordTooNew as newer:
-        return None, folder_rules.TOO_NEW.finding(path, format=newer.found)
+        findings.append(folder_rules.LOG_FAULT.finding(path, reason=error))
+    except DamagedFile as error:
+        findings.append(folder_rules.LOG_FAULT.finding(path, reason=error.reason))
+    except RecordTooNew as error:
+        findings.append(folder_rules.TOO_NEW.finding(path, format=error.found))
+    return None
 
 
 def _names(store: Store, folder: str) -> tuple[str, ...]:
