@@ -22,6 +22,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, SessionLost
+from mirrorfeed.orchestration import table_task
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
@@ -61,12 +62,11 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
         stop=world.stop,
         work=world.work,
         on_problem=lambda _: None,
-        renew=lambda spark: spark,
         follows=True,
         world=world,
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LedgerWriter, "begin", lambda _: None)
+        patched.setattr(table_task, "renew_session", lambda spark: spark)
         patched.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
         return publish_tables(context)
 
@@ -347,7 +347,9 @@ def test_new_commits_are_published_through_spark_with_one_ledger_row_each(spark:
     assert len(read_ledger(spark, Source(path=str(tmp_path / "ledger")))) == 3
 
 
-def test_failure_renews_the_session_and_reopens_the_landing_zone(spark: SparkSession, tmp_path: Path) -> None:
+def test_failure_renews_the_session_and_reopens_the_landing_zone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     DeltaTable(spark, tmp_path / "t").insert(1)
     config = configured(tmp_path)
     (tmp_path / "landing").write_text("in the way", encoding="utf-8")
@@ -366,8 +368,8 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(spark: SparkSes
         clock=clock.clock,
         stop=lambda: clock.now > 400,
         follows=True,
-        renew=renew,
     )
+    monkeypatch.setattr(table_task, "renew_session", renew)
     (newest,) = publish_tables(run)
     assert sessions == [spark]
     assert [bool(outcome.error) for outcome in seen] == [True, False]

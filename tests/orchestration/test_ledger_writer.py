@@ -73,7 +73,8 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
         return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
     monkeypatch.setattr(LedgerWriter, "write", write)
-    writer = LedgerWriter(NO_SPARK, Source(("ledger",)), MemoryStore, NO_SPARK, lambda: now[0])
+    context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), clock=lambda: now[0])
+    writer = LedgerWriter(context, Source(("ledger",)), NO_SPARK)
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
         writer.add(TableResult(table) for table in tables)
     assert written_tables == [["a", "b"]]
@@ -124,9 +125,8 @@ class World:
     def writer(self) -> LedgerWriter:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
-        return LedgerWriter(
-            lambda: NO_SPARK, Source.parse("ledger"), lambda: self.zone, lambda _: table, run_started=self.now()
-        )
+        context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), store=self.zone)
+        return LedgerWriter(context, Source.parse("ledger"), lambda _: table, run_started=self.now())
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:
         """Insert a row and publish it, or publish the rows of a stopped run."""

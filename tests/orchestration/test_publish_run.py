@@ -16,6 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.orchestration import table_reload, table_task
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
@@ -38,8 +39,8 @@ def test_failure_of_one_table_does_not_stop_the_others(
     DeltaTable(spark, tmp_path / "d").sql("INSERT INTO {} VALUES (NULL, 'x')")
     seen: list[str] = []
 
-    def on_step(result: TableResult) -> None:
-        seen.append(result.table)
+    def on_step(table: str, _: str) -> None:
+        seen.append(table)
 
     outcomes = publish_tables(RunContext(spark, configured("a", "b", "c", "d"), on_step=on_step, sleep=never))
     assert [outcome.table for outcome in outcomes] == ["a", "b", "c", "d"]
@@ -54,7 +55,9 @@ def test_failure_of_one_table_does_not_stop_the_others(
     assert "b" not in seen  # no work was started for it
 
 
-def test_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_workspace_is_opened_once_for_all_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ("main.sales.a", "main.sales.b", "main.sales.c")
     tables = "".join(f"  - {{source: {name}, target: {name[-1]}}}\n" for name in names)
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nmax_parallel_tables: 1\ntables:\n{tables}")
@@ -64,7 +67,8 @@ def test_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: 
         opened.append(RecordingWorkspace(dict.fromkeys(names, NotFound("It is not there."))))
         return opened[-1]
 
-    outcomes = publish_tables(RunContext(spark, config, workspace=workspace, sleep=never))
+    monkeypatch.setattr(table_task, "default_workspace", workspace)
+    outcomes = publish_tables(RunContext(spark, config, sleep=never))
     assert [type(outcome.error) for outcome in outcomes] == [CatalogRefused] * 3
     assert len(opened) == 1
 
@@ -137,13 +141,15 @@ class Reloading:
         dropped: list[str] = []
 
         @contextmanager
-        def dropping(table: Table) -> Iterator[None]:
+        def dropping(_: RunContext, table: Table) -> Iterator[None]:
             yield
             assert not (self.zone / table.target.folder).exists()
             dropped.append(str(table.target))
 
         config = self.configured("a", more=f"{option}\n")
-        (outcome,) = publish_tables(RunContext(self.table.spark, config, sleep=never, dropped_by=dropping))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(table_reload, "dropping", dropping)
+            (outcome,) = publish_tables(RunContext(self.table.spark, config, sleep=never))
         return outcome, dropped
 
     def check(self, option: str, finding: type[Exception], change: Callable[[DeltaTable], None]) -> None:
@@ -201,7 +207,7 @@ class Waiting(Transient):
 
 
 def test_failed_reload_is_not_reported_and_has_as_many_attempts_as_a_publication(
-    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "a")
     config = configured("a", more="on_gap: reseed\n")
@@ -211,19 +217,21 @@ def test_failed_reload_is_not_reported_and_has_as_many_attempts_as_a_publication
     before, requests = everything(tmp_path / "zone"), list[str]()
 
     @contextmanager
-    def refusing(_table: Table) -> Iterator[None]:
+    def refusing(*_: object) -> Iterator[None]:
         raise NoRoom
         yield
 
     @contextmanager
-    def busy(table: Table) -> Iterator[None]:
+    def busy(_: RunContext, table: Table) -> Iterator[None]:
         requests.append(str(table.target))
         if len(requests) < 4:
             raise Waiting
         yield
 
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=never, dropped_by=refusing))
+    monkeypatch.setattr(table_reload, "dropping", refusing)
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=never))
     assert (str(outcome.error), outcome.reseeded) == ("No.", None)
     assert everything(tmp_path / "zone") == before
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, dropped_by=busy))
+    monkeypatch.setattr(table_reload, "dropping", busy)
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None))
     assert (outcome.error, type(outcome.reseeded), outcome.tries, len(requests)) == (None, Gap, 5, 4)

@@ -147,7 +147,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
         failed = BLOCKED if isinstance(result.error, Finding) else FAILED
         for outcome, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
-                new.append(_state_row(result, outcome, now, str(error), type(error).__name__))
+                new.append(state_row(result, outcome, now, str(error), type(error).__name__))
     return new
 
 
@@ -179,7 +179,7 @@ def archive_row(share: Share, now: datetime) -> Row:
     )
 
 
-def _state_row(result: TableResult, outcome: str, now: datetime, message: str, error: str | None = None) -> Row:
+def state_row(result: TableResult, outcome: str, now: datetime, message: str, error: str | None = None) -> Row:
     return Row(
         now,
         result.table,
@@ -190,10 +190,6 @@ def _state_row(result: TableResult, outcome: str, now: datetime, message: str, e
         error=error,
         message=message,
     )
-
-
-def recovered_row(result: TableResult, now: datetime) -> Row:
-    return _state_row(result, RECOVERED, now, "The problem is solved, and nothing is new.")
 
 
 def _publication_row(result: TableResult, record: Record) -> Row:
@@ -278,13 +274,11 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
     """Return the same as `known` for all tables of a ledger in a local folder, but only `limit` publications for each.
 
-    Returns None if only Spark can read the ledger, or if columns are missing.
+    Returns None if only Spark can read the ledger.
     """
     names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
         if (table := open_local_table(ledger)) is None:
-            return None
-        if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
             return None
         import pyarrow as pa
         from deltalake import QueryBuilder

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line, wrap_error
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
-from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
+from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, PublicationKey, Row
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage import Store
+
+if TYPE_CHECKING:
+    from mirrorfeed.orchestration.table_task import RunContext
 
 _INTERVAL = 60.0
 """Seconds between two commits to the ledger. One commit for each publication would create too many files."""
@@ -31,13 +31,10 @@ class LedgerWriter:
     If writing fails, the results are written together with the next results.
     """
 
-    session: Callable[[], SparkSession]
+    context: RunContext
     location: Source
-    zone: Callable[[], Store]
-    """Function that returns the landing zone, which contains the logs of the tables."""
     table: Callable[[str], Table]
     """Function that returns a configured table by its name."""
-    clock: Callable[[], float] = time.monotonic
     run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloaded_tables: set[str] = field(default_factory=set, init=False)
     """Names of tables that were loaded from the start in this run, and had earlier publications in the ledger."""
@@ -45,23 +42,17 @@ class LedgerWriter:
     _is_prepared: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._written_at = self.clock()
-
-    def begin(self) -> None:
-        """Create the ledger, or add missing columns. Ignores errors, because `write` returns them."""
-        self._is_prepared = True
-        with suppress(MirrorfeedError):
-            ledger.prepare(self.session(), self.location)
+        self._written_at = self.context.clock()
 
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
-        if self.clock() - self._written_at >= _INTERVAL:
+        if self.context.clock() - self._written_at >= _INTERVAL:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
         """Write all pending results. Returns an error instead of raising it, and then the results stay pending."""
         error = self.write(self._pending) if self._pending else None
-        self._written_at = self.clock()
+        self._written_at = self.context.clock()
         if error is None:
             self._pending = []
         return error
@@ -75,11 +66,13 @@ class LedgerWriter:
         if known is not None and not self.rows(results, known, now):
             return None
         try:
-            spark = self.session()
+            spark = self.context.session
         except Exception as error:
             return LedgerNotWritten(ledger=str(self.location), reason=first_line(str(error)))
         if not self._is_prepared:
-            self.begin()
+            self._is_prepared = True
+            with suppress(MirrorfeedError):  # `append` returns the error
+                ledger.prepare(spark, self.location)
         try:
             known = ledger.known(spark, self.location, names, limit, min((row.time for row in new), default=now))
         except Exception as error:
@@ -103,7 +96,7 @@ class LedgerWriter:
             rows += [*missing, *own]
             earlier.publications += [*(row.key for row in missing), *new]
             if earlier.stopped and result.is_idle:
-                rows.append(ledger.recovered_row(result, now))
+                rows.append(ledger.state_row(result, RECOVERED, now, "The problem is solved, and nothing is new."))
                 earlier.stopped = False
         return rows
 
@@ -115,7 +108,7 @@ class LedgerWriter:
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
         try:
-            log = TableLog(self.zone(), table.target.folder)
+            log = TableLog(self.context.zone, table.target.folder)
             view = log.read_view()
             # Records have a precision of milliseconds.
             start = self.run_started.replace(microsecond=self.run_started.microsecond // 1_000 * 1_000)

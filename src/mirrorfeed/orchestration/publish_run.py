@@ -138,7 +138,7 @@ def run_context(
     return RunContext(
         spark,
         config,
-        on_step=(lambda result: on_step(result.table, result.step)) if on_step else lambda _: None,
+        on_step=on_step or (lambda *_: None),
         on_problem=problems.append,
         on_done=on_done or (lambda _: None),
         sleep=partial(sleep_unless, stop),
@@ -184,8 +184,6 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     tasks = [task for name, task in run.tasks.items() if name not in run.newest]
     if tasks and not context.stop():
         _ = context.session  # starts in this thread, and fails for all tables
-        if run.ledger:
-            run.ledger.begin()
     # If all tables start at once, their order does not matter.
     ordered = publishes and not follows and len(tasks) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), tasks)
@@ -222,13 +220,7 @@ class _Run:
         if location := context.config.ledger:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
-            self.ledger = LedgerWriter(
-                lambda: context.session,
-                location,
-                lambda: context.zone,
-                lambda name: self.tasks[name].table,
-                context.clock,
-            )
+            self.ledger = LedgerWriter(context, location, lambda name: self.tasks[name].table)
         self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
         self.expanded_at = context.clock()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
 from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
-from mirrorfeed.orchestration.table_task import Dropping, RunContext, Stop
+from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.change_sources import ChangeSource, source_for
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_area import clear_staging
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
-_DROP_TIMEOUT = 600.0
 
 
 def rebuild(
@@ -51,7 +50,7 @@ def rebuild(
             folder = zone_of(config).address(table.target.folder)
             confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
     context = run_context(spark(), config, problems, on_step, on_done, stop)
-    context.dropped_by, context.skips_paused = dropping_by(config, on_step or (lambda *_: None), drop_timeout), False
+    context.drop_timeout, context.skips_paused = drop_timeout, False
     rows: list[TableResult] = []
     for table in tables:
         if not context.stop():
@@ -69,36 +68,26 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 
     Raises an error, and deletes nothing, if no snapshot of the source can be published.
     """
-    dropping = context.dropped_by or dropping_by(context.config)
-    with dropping(table):
+    with dropping(context, table):
         clear(source, context.zone, table)
         clear_staging(context.config.staging_path, context.zone, context.zone.address(table.target.folder))
 
 
-def dropping_by(
-    config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
-) -> Dropping:
-    """Return a function that creates a context manager for deleting a table's folder.
-
-    On exit, if the landing zone is in OneLake, the context waits at most `seconds` for Fabric to drop the table.
-    """
-
-    @contextmanager
-    def dropping(table: Table) -> Iterator[None]:
-        if config.onelake is None:
-            yield
-            return
-        from mirrorfeed.mirror.fabric import database_of  # slow to import, and not needed for folders
-
-        def on_wait(state: str) -> None:
-            on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")
-
-        database = database_of(config)
-        database.status()  # report an error before anything is deleted
+@contextmanager
+def dropping(context: RunContext, table: Table) -> Iterator[None]:
+    """Context manager for deleting a table's folder. On exit, in OneLake, waits until Fabric has dropped the table."""
+    if context.config.onelake is None:
         yield
-        database.wait_until_dropped(table.target, on_wait, seconds)
+        return
+    from mirrorfeed.mirror.fabric import database_of  # slow to import, and not needed for folders
 
-    return dropping
+    def on_wait(state: str) -> None:
+        context.on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")
+
+    database = database_of(context.config)
+    database.status()  # report an error before anything is deleted
+    yield
+    database.wait_until_dropped(table.target, on_wait, context.drop_timeout)
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -7,7 +7,6 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
 """Function for one attempt, such as `publish`. Its parameters include the result to update and a callback for steps."""
-Dropping = Callable[[Table], AbstractContextManager[None]]
-"""Returns a context for deleting a table's folder. On exit, the context waits until Fabric has dropped the table."""
 _log = logging.getLogger(__name__)
 
 
@@ -59,12 +56,12 @@ class RunContext:
     spark: SparkSession | Callable[[], SparkSession]
     """Spark session, or a function that starts one when it is needed."""
     config: Config
-    on_step: Callable[[TableResult], None] = lambda _: None
+    on_step: Callable[[str, str], None] = lambda *_: None
+    """Function that is called with the name and the current step of a table, from several threads."""
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
-    dropped_by: Dropping | None = None
-    """Returns a context for deleting a table's folder. None means `dropping_by` with the configuration."""
-    workspace: Callable[[], WorkspaceClient] = default_workspace
+    drop_timeout: float = 600.0
+    """Maximum number of seconds to wait until Fabric has dropped a table whose folder was deleted."""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
@@ -78,7 +75,6 @@ class RunContext:
     """True to publish tables continuously until `stop` returns True."""
     written: Config | None = None
     """Configuration with patterns, which continuous publishing expands again. None if there are no patterns."""
-    renew: Callable[[SparkSession], SparkSession] = renew_session
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
 
@@ -98,13 +94,13 @@ class RunContext:
     @cached_property
     def client(self) -> WorkspaceClient:
         """Databricks client that all tables share. Raises `ValueError` if no workspace is configured."""
-        return self.workspace()
+        return default_workspace()
 
     def reconnect(self) -> None:
         """Replace an expired Spark session, and let `zone` open the landing zone again. May raise `SessionLost`."""
         with self._lock:
             self.store = None
-            self.spark = self.renew(self.session)
+            self.spark = renew_session(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
         """Return the size of the commits after version `published`, or None if they cannot be read."""
@@ -254,7 +250,7 @@ class TableTask:
 
     def _on_step(self, result: TableResult) -> None:
         _log.info("%s: %s", result.table, result.step)
-        self.context.on_step(result)
+        self.context.on_step(result.table, result.step)
 
     def _is_due(self) -> bool:
         table, published, now = self.table, self.result.published_version, self.context.clock()
