@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
 from mirrorfeed.orchestration.errors import TooManyToRepair
-from mirrorfeed.orchestration.verify_and_repair import DifferingKeys, count_repairable
+from mirrorfeed.orchestration.verify_and_repair import count_repairable
 from tests.delta import DeltaTable
 from tests.json_output import run_json
 
@@ -26,20 +26,20 @@ from tests.json_output import run_json
 @pytest.mark.parametrize(
     ("wrong", "by_time", "max_keys", "keys", "remaining"),
     [
-        (DifferingKeys(3), False, None, 3, ""),
-        (DifferingKeys(3), False, 3, 3, ""),
-        (DifferingKeys(0), False, 0, 0, ""),
-        (DifferingKeys(3, duplicated=2), False, None, 3, ""),
+        ((3,), False, None, 3, ""),
+        ((3,), False, 3, 3, ""),
+        ((0,), False, 0, 0, ""),
+        ((3, 2), False, None, 3, ""),
         (
-            DifferingKeys(3, duplicated=2),
+            (3, 2),
             True,
             None,
             1,
             "the mirror has duplicates of 2 keys, and the order of its files does",
         ),
-        (DifferingKeys(3, duplicated=0), True, None, 3, ""),
+        ((3, 0), True, None, 3, ""),
         (
-            DifferingKeys(1, null_keys=1),
+            (1, 0, 1),
             False,
             None,
             1,
@@ -48,15 +48,15 @@ from tests.json_output import run_json
     ],
 )
 def test_repairable_keys_depend_on_differing_keys(
-    wrong: DifferingKeys, by_time: bool, max_keys: int | None, keys: int, remaining: str
+    wrong: tuple[int, ...], by_time: bool, max_keys: int | None, keys: int, remaining: str
 ) -> None:
-    count, unrepaired = count_repairable("s.t", wrong, by_time=by_time, max_keys=max_keys)
+    count, unrepaired = count_repairable("s.t", *wrong, by_time=by_time, max_keys=max_keys)
     assert (count, bool(unrepaired)) == (keys, bool(remaining))
     assert remaining in str(unrepaired)
 
 
 def test_repair_above_the_key_limit_is_refused() -> None:
-    count, refused = count_repairable("s.t", DifferingKeys(4), max_keys=3)
+    count, refused = count_repairable("s.t", 4, max_keys=3)
     assert count == 0
     assert isinstance(refused, TooManyToRepair)
     assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import or_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed import archive
@@ -166,37 +166,32 @@ def _row(name: str, published: int, waiting: int, result: row_comparison.Compari
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DifferingKeys:
-    """Number of keys whose rows differ."""
-
-    keys: int
-    """Number of keys without NULL."""
-    duplicated: int = 0
-    """Number of these keys that the mirror contains more than once. A repair deletes their rows first."""
-    null_keys: int = 0
-    """Number of rows with NULL in a key column. No delete or upsert can change these rows."""
-
-
 def count_repairable(
-    table: str, differing: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
+    table: str,
+    differing: int,
+    duplicated: int = 0,
+    null_keys: int = 0,
+    *,
+    by_time: bool = False,
+    max_keys: int | None = None,
 ) -> tuple[int, MirrorfeedError | None]:
     """Return the number of keys to publish again, and an error if some rows are not repaired.
 
-    With more than `max_keys` keys, no key is repaired. With `by_time`, keys that need a delete and an upsert are not
-    repaired: Fabric reads files in order of modification time, and the two files could have the same time.
+    `differing` is the number of keys whose rows differ. The mirror contains `duplicated` of them more than once, and
+    has `null_keys` rows with NULL in the key, which no delete or upsert can change.
+
+    With more than `max_keys` keys, no key is repaired. With `by_time`, duplicated keys are not repaired, because they
+    need a delete before the upsert: Fabric reads files in order of modification time, and both could have the same.
     """
-    skipped = differing.duplicated if by_time else 0
-    keys, reasons = differing.keys - skipped, []
+    skipped = duplicated if by_time else 0
+    keys, reasons = differing - skipped, []
     if skipped:
         reasons.append(
             f"the mirror has duplicates of {counted(skipped, 'key')}, and the order of its files does not put a delete"
             " first"
         )
-    if differing.null_keys:
-        reasons.append(
-            f"{counted(differing.null_keys, 'row')} of the mirror cannot be replaced, because the key contains NULL"
-        )
+    if null_keys:
+        reasons.append(f"{counted(null_keys, 'row')} of the mirror cannot be replaced, because the key contains NULL")
     if max_keys is not None and keys > max_keys:
         return 0, TooManyToRepair(table=table, keys=keys, at_most=max_keys)
     return keys, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None
@@ -233,14 +228,19 @@ def repair_table(
                 raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
             if comparison is not None and comparison.equal:
                 return Repair(name, f"nothing to repair, {comparison}", published_version=newest.to_version_inclusive)
-        differing = _count_keys(keys, newest.keys)
+        is_null = reduce(or_, (F.col(quote(column)).isNull() for column in newest.keys))
+        counts = keys.agg(
+            F.count_if(~is_null),
+            F.count_if(~is_null & (F.col(IN_MIRROR) > 1)),
+            F.sum(F.when(is_null, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
+        ).collect()[0]
     by_time = table.file_order == "modified_time"
-    count, unrepaired = count_repairable(name, differing, by_time=by_time, max_keys=max_keys)
+    count, unrepaired = count_repairable(name, *(n or 0 for n in counts), by_time=by_time, max_keys=max_keys)
     if count == 0:
         what = "" if unrepaired else "nothing to repair"
         return Repair(name, what, published_version=newest.to_version_inclusive, error=unrepaired)
     columns = [F.col(quote(column)) for column in newest.keys]
-    repairable = keys.where(~_has_null(newest.keys)).select(*columns, (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
+    repairable = keys.where(~is_null).select(*columns, (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
     if by_time:
         repairable = repairable.where(f"NOT {DELETE_FIRST}")
     work = partial(publish, repair_keys=repairable)
@@ -287,18 +287,3 @@ def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: st
         raise ConditionUnreadable(
             table=str(table.source), condition=where or "", reason=first_line(str(error))
         ) from error
-
-
-def _count_keys(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
-    null_keys = _has_null(names)
-    counts = keys.agg(
-        F.count_if(~null_keys),
-        F.count_if(~null_keys & (F.col(IN_MIRROR) > 1)),
-        F.sum(F.when(null_keys, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
-    ).first()
-    assert counts is not None
-    return DifferingKeys(*(int(value or 0) for value in counts))
-
-
-def _has_null(names: tuple[str, ...]) -> Column:
-    return reduce(or_, (F.col(quote(name)).isNull() for name in names))
