@@ -62,17 +62,22 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
 
     Another read may return other rows, because no version is set. Raises `SourceMissing` or `NothingToRead`.
     """
-    if source.path is not None:
-        return without_collations(_read_folder(spark, source.path))
+    path = source.path
     try:
-        spark.sql(f"REFRESH TABLE {source.sql}")  # otherwise Spark reads the files from its cache
-        rows = spark.read.table(source.sql)
-        _ = rows.schema  # Spark Connect looks up the table only here
+        if path is None:
+            spark.sql(f"REFRESH TABLE {source.sql}")  # otherwise Spark reads the files from its cache
+        return without_collations(spark.read.table(source.sql))
     except Exception as error:
-        if find_condition(error, spark_errors.NOT_IN_CATALOG):
+        if path is None and find_condition(error, spark_errors.NOT_IN_CATALOG):
             raise errors.SourceMissing(table=str(source)) from error
+        if path is None or not find_condition(error, _NOT_DELTA):
+            raise
+    try:
+        return without_collations(spark.read.parquet(path))
+    except Exception as error:
+        if find_condition(error, _NO_FILES):
+            raise errors.NothingToRead(path=path) from error
         raise
-    return without_collations(rows)
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
@@ -136,24 +141,6 @@ def count_cores(spark: SparkSession) -> int | None:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # Spark Connect, for example on serverless compute, does not report cores
         return None
-
-
-def _read_folder(spark: SparkSession, path: str) -> DataFrame:
-    try:
-        rows = spark.read.table(f"delta.{quote(path)}")
-        _ = rows.schema
-        return rows
-    except Exception as error:
-        if not find_condition(error, _NOT_DELTA):
-            raise
-    try:
-        rows = spark.read.parquet(path)
-        _ = rows.schema
-    except Exception as error:
-        if find_condition(error, _NO_FILES):
-            raise errors.NothingToRead(path=path) from error
-        raise
-    return rows
 
 
 def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
