@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, RowsProtected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
+from mirrorfeed.source.table_info import open_local_table
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -148,17 +149,14 @@ def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSess
         for folder in folders:
             for each in folder.iterdir():
                 if matches(last, each.name) and (each / "_delta_log").is_dir():
-                    yield FoundTable(Source(path=str(each)), columns=_columns_at(str(each), spark) if columns else ())
+                    source = Source(path=str(each))
+                    yield FoundTable(source, columns=_columns_of(source, spark) if columns else ())
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}"
         raise CatalogRefused(name=f"The list of tables {pattern}", reason=reason) from error
 
 
-def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]:
-    try:
-        from deltalake import DeltaTable
-
-        schema: Any = DeltaTable(path).schema()
-        return tuple(field.name for field in schema.fields)
-    except Exception:  # deltalake is not installed, or does not support the table
-        return tuple(spark().read.format("delta").load(path).columns)
+def _columns_of(source: Source, spark: Callable[[], SparkSession]) -> tuple[str, ...]:
+    if table := open_local_table(source):
+        return tuple(field.name for field in table.schema().fields)
+    return tuple(spark().read.table(source.sql).columns)

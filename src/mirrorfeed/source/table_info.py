@@ -136,8 +136,7 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return id, properties and features of a local table, or None if delta-rs cannot read them. `files` and `bytes`
-    are 0 unless `counted` is True."""
+    """Return the same as `read_table_info`, or None if delta-rs cannot read it."""
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
