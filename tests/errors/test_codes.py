@@ -47,7 +47,7 @@ def test_examples_are_messages_as_errors_show_them() -> None:
     assert known["MF5005"].example == str(
         NoSuchColumn(table="sales.orders", column="amont", columns=["order_id", "amount"])
     )
-    assert known["MF2007"].remarks()[-1] == f"Example: {known['MF2007'].example}"
+    assert known["MF2005"].remarks()[-1] == f"Example: {known['MF2005'].example}"
     assert [each.code for each in known.values() if "<" in each.means and not each.example] == []
 
 

@@ -89,12 +89,6 @@ class VersionExpired(Terminal):
     )
 
 
-class NoVersions(Terminal):
-    code = "MF2007"
-    what = "The history of {table} is empty."
-    fix = "Check the _delta_log folder of the table. If the table is new, write to the table, then publish again."
-
-
 class NothingToRead(Terminal):
     code = "MF2008"
     what = "There is no Delta table and there are no Parquet files at {path}."

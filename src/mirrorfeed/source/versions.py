@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, find_parameter
-from mirrorfeed.source.errors import GapReason, LogDamaged, NoVersions, VersionExpired
+from mirrorfeed.source.errors import GapReason, LogDamaged, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
 from mirrorfeed.source.table_info import (
@@ -77,11 +77,11 @@ def read_commits(spark: SparkSession, source: Source, after: int | None = None) 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
     """Return the newest `limit` commits, or all, as rows of DESCRIBE HISTORY in ascending order, with times in UTC.
 
-    If possible, reads a table in a local folder without Spark. Raises `NoVersions` if there are no commits.
+    If possible, reads a table in a local folder without Spark. Raises `LogDamaged` if there are no commits.
     """
     rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
     if not rows:
-        raise NoVersions(table=str(source))
+        raise LogDamaged(table=str(source))
     return sorted(rows, key=lambda row: int(row["version"]))
 
 
@@ -90,18 +90,20 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
 
     Returns "another table" if the history does not contain the name.
     """
-    with table_errors(source):
-        clones = spark.sql(f"DESCRIBE HISTORY {source.sql}").where("operation = 'CLONE'")
-        first = clones.orderBy("version").select("operationParameters").first()
-    return (first["operationParameters"] or {}).get("source") or "another table" if first else None
+    parameters = _first_parameters(spark, source, "operation = 'CLONE'")
+    return None if parameters is None else parameters.get("source") or "another table"
 
 
 def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
     """Return the `operationParameters` of a version in the history, or an empty mapping if there are none."""
+    return _first_parameters(spark, source, f"version = {version}") or {}
+
+
+def _first_parameters(spark: SparkSession, source: Source, condition: str) -> Mapping[str, str] | None:
     with table_errors(source):
-        history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(f"version = {int(version)}")
-        commit = history.select("operationParameters").first()
-    return (commit["operationParameters"] or {}) if commit else {}
+        history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(condition).orderBy("version")
+        first = history.select("operationParameters").first()
+    return (first["operationParameters"] or {}) if first else None
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
@@ -109,18 +111,27 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 
     Without `measured`, rows and bytes are 0, and several commits may be counted as one.
     """
+    commits: Sequence[Mapping[str, Any]]
     log = os.path.join(source.path or "", "_delta_log")
     if source.path is not None and not URI.match(source.path) and os.path.isdir(log):
         versions = list_versions(log)
+        newest = max(versions, default=after)
         new = [version for version in versions if version > after][: _MAX_MEASURED if measured else 0]
-        commit_infos = [read_commit_info(os.path.join(log, commit_name(version))) for version in new]
-        return _pending(max(versions, default=after) - after, commit_infos, measured=measured)
-    newest = newest_version(spark, source, after)
-    if newest == after or not measured:
-        return PendingCommits(abs(newest - after))
-    history = read_history(spark, source, _MAX_MEASURED)
-    new_rows = [row for row in history if row["version"] > after]
-    return _pending(history[-1]["version"] - after, new_rows, measured=measured)
+        commits = [read_commit_info(os.path.join(log, commit_name(version))) for version in new]
+    else:
+        newest = newest_version(spark, source, after)
+        if newest == after or not measured:
+            return PendingCommits(abs(newest - after))
+        history = read_history(spark, source, _MAX_MEASURED)
+        newest, commits = history[-1]["version"], [row for row in history if row["version"] > after]
+    count = abs(newest - after)  # the source may be restored to an older version
+    if not measured or not count:
+        return PendingCommits(count)
+    sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commits]
+    if len(sizes) != newest - after:
+        return PendingCommits(count, None, None)
+    rows, size = (None if None in each else sum(filter(None, each)) for each in zip(*sizes, strict=True))
+    return PendingCommits(count, rows, size)
 
 
 def read_schema(
@@ -175,20 +186,6 @@ def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether every column of `before` is in `now` with the same type and nullability."""
     types = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
     return all(types.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
-
-
-def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:
-    """Return number and size of the commits. `versions` is negative if the source was restored or replaced."""
-    if not measured or versions == 0:
-        return PendingCommits(abs(versions))
-    sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commit_infos]
-    rows, size = ([each[i] for each in sizes] for i in (0, 1))
-    is_complete = len(sizes) == versions
-    return PendingCommits(abs(versions), _sum(rows) if is_complete else None, _sum(size) if is_complete else None)
-
-
-def _sum(values: list[int | None]) -> int | None:
-    return None if None in values else sum(value or 0 for value in values)
 
 
 def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any]]:
