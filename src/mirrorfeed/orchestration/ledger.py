@@ -10,8 +10,8 @@ from dataclasses import MISSING, astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import SparkSession, Window
-from pyspark.sql.functions import col, expr, row_number
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, expr
 
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import MARKERS
@@ -251,14 +251,18 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
     """Return `Known` by table, with the newest `limit` publications and all publications since the time `since`."""
-    state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
-    newest_first = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
-    newest = state_rows.withColumn("nth", row_number().over(newest_first)).where(
-        (col("nth") <= limit) | (col("time") >= since)
-    )
-    return _group_known(
-        newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist()
-    )
+    query = _state_query(ledger.sql, f"nth <= {limit} OR time >= TIMESTAMP '{since.isoformat()}'")
+    return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
+
+
+def _state_query(ledger: str, condition: str) -> str:
+    """Return a SQL query for rows about publishing, oldest first. In `condition`, `nth` is 1 for the newest row."""
+    outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
+    return f"""
+        SELECT `table`, outcome, {", ".join(PublicationKey._fields)} FROM (
+            SELECT *, row_number() OVER (PARTITION BY `table`, outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
+            FROM {ledger} WHERE outcome IN ({outcomes}))
+        WHERE {condition} ORDER BY time"""
 
 
 def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
@@ -276,23 +280,14 @@ def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
 
     Returns None if only Spark can read the ledger.
     """
-    names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
         if (table := open_local_table(ledger)) is None:
             return None
         import pyarrow as pa
         from deltalake import QueryBuilder
 
-        rows = (
-            QueryBuilder()
-            .register("ledger", table)
-            .execute(f"""
-            SELECT "table", outcome, {names} FROM (
-                SELECT *, row_number() OVER (PARTITION BY "table", outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
-                FROM ledger WHERE outcome IN ({outcomes}))
-            WHERE nth <= {limit} ORDER BY time""")
-            .read_all()
-        )
+        query = _state_query("ledger", f"nth <= {limit}")
+        rows = QueryBuilder().register("ledger", table).execute(query).read_all()
         return _group_known(pa.table(rows).to_pylist())
     except Exception:  # Spark reports the error
         return None
