@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
-from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
+from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
@@ -114,18 +114,16 @@ class RunContext:
         """Evaluate the patterns of the configuration again. Return the tables `names`, or all tables if it is empty.
 
         Returns no tables if the configuration has no patterns or they cannot be evaluated. Passes the error, and a
-        warning about targets that no pattern selects any more, to `on_problem`.
+        warning about orphaned targets if a table is no longer selected, to `on_problem`.
         """
         if not (self.written and self.written.patterns):
             return ()
-        from mirrorfeed.orchestration.orphaned_targets import find_orphans  # imported late: only patterns need it
+        from mirrorfeed.orchestration.orphaned_targets import orphans_problem  # imported late: only patterns need it
 
         before = {str(table.target) for table in self.config.select(names)}
         try:
             config = expand_patterns(self.written, lambda: self.session).config
             tables = config.select(names)
-            removed = before - {str(table.target) for table in tables}
-            orphans = [name for name in map(str, find_orphans(self.zone, config)) if name in removed] if removed else []
         except Exception as caught:
             error = wrap_error("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:
@@ -133,8 +131,9 @@ class RunContext:
             self._expansion_error = str(error)
             return ()
         self._expansion_error, self.config = "", config
-        if orphans:
-            self.on_problem(OrphanedTables(targets=orphans, path=config.path))
+        removed = before - {str(table.target) for table in tables}
+        if removed and (orphans := orphans_problem(self.zone, config)):
+            self.on_problem(orphans)
         return tables
 
 
