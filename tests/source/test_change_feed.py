@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +17,6 @@ from mirrorfeed.source.change_feed import (
     FeedKind,
     enable_feed,
     feed_kind,
-    find_feed_start,
     first_version_with_feed,
     is_feed_on,
     read_facts,
@@ -29,6 +29,7 @@ from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import read_commits
 from tests.delta import DeltaTable
 
+NO_SPARK: Any = None
 ROW_TRACKING = {"delta.enableRowTracking": "true"}
 
 
@@ -180,19 +181,25 @@ def test_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None
     ids=["from the first on", "switched on later", "off in between", "off"],
 )
 def test_feed_starts_after_the_last_version_without_it(
-    operations: list[str], on: list[int], expected: int | None
+    operations: list[str], on: list[int], expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = [Commit(n, datetime(2026, 1, 1, tzinfo=UTC), operation) for n, operation in enumerate(operations)]
     requests: list[int] = []
 
-    def on_at(version: int) -> bool:
+    def on_at(_: object, __: object, version: int) -> bool:
         requests.append(version)
         return version in on
 
-    assert find_feed_start(known, on_at) == expected
+    def start(history: list[Commit]) -> int | None:
+        monkeypatch.setattr(change_feed, "read_commits", lambda *_: history)
+        return first_version_with_feed(NO_SPARK, Source.parse("t"))
+
+    monkeypatch.setattr(change_feed, "is_feed_on", on_at)
+    assert start(known) == expected
     assert 1 not in requests or operations[2:3] != ["WRITE"]  # a write changes no setting
     holed = [known[0], *(replace(each, version=each.version + 5) for each in known[1:])]
-    assert find_feed_start(holed, lambda _: True) == 6
+    monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: True)
+    assert start(holed) == 6
 
 
 def test_newly_enabled_feed_is_empty(spark: SparkSession, tmp_path: Path) -> None:

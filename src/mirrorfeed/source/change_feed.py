@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
@@ -36,8 +35,9 @@ from mirrorfeed.source.versions import (
 
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
 """Spark configuration that enables the change data feed for every new table."""
-_CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS"}
-_KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
+_KEEPS_FEED = KEEPS_SCHEMA | {
+    *("WRITE", "STREAMING UPDATE", "MERGE", "ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS")
+}
 """Operations that never turn the feed on or off. After any other operation, a query checks the feed."""
 _MAX_CANDIDATES = 16
 """If more than this many commits may change the schema, first exclude those that do not change metadata in the log."""
@@ -91,19 +91,11 @@ def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
 
 def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
     """Return the first version from which the feed contains all changes, or None if the feed is off."""
-    return find_feed_start(read_commits(spark, source), partial(is_feed_on, spark, source))
-
-
-def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
-    """Return the first version from which the feed contains all changes, or None if the feed is off.
-
-    `history` has all commits in ascending order. `is_on` returns whether the feed is on at a version.
-    """
     first: Commit | None = None
-    for commit in reversed(history):
+    for commit in reversed(read_commits(spark, source)):
         if first and first.version != commit.version + 1:
             break
-        if (first is None or first.operation not in _KEEPS_FEED) and not is_on(commit.version):
+        if (first is None or first.operation not in _KEEPS_FEED) and not is_feed_on(spark, source, commit.version):
             break
         first = commit
     return first.version if first else None
@@ -115,23 +107,19 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
 
-class SparkRequired(Exception):
-    """Raised by `read_facts` if it needs Spark but has no session. Callers catch it and continue with Spark."""
-
-
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
     """Return the facts about a table from which `decide` chooses the next publication.
 
     `after` is the published version, or None before the first publication. The next `limit` versions are checked for
     schema changes and for a feed that is off.
 
-    Raises `SparkRequired` if `spark` is None, unless the table is in a local folder and has no new version.
+    Raises `ValueError` if `spark` is None, unless the table is in a local folder and has no new version.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):
         return Facts(info.table_id, after, (), properties=info.properties, partitions=info.partition_columns)
     if spark is None:
-        raise SparkRequired
+        raise ValueError("a Spark session is required")
     schemas: dict[int, dict[str, Any]] = {}
     schema = partial(read_schema, spark, source, schemas=schemas)
 

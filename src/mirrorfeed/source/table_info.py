@@ -270,7 +270,6 @@ _KNOWN_FEATURES = _EXTERNAL_COMMITS | {
 
 
 def commit_name(version: int) -> str:
-    """Return the file name of a commit in the log."""
     return f"{version:020d}.json"
 
 

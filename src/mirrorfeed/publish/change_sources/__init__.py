@@ -57,7 +57,7 @@ class ChangeSource(Protocol):
 
 
 NO_SPARK: Any = None
-"""Placeholder for a Spark session. With it, `ChangeSource.facts` raises `SparkRequired` if Spark is needed."""
+"""Placeholder for a Spark session. With it, `ChangeSource.facts` raises `ValueError` if Spark is needed."""
 
 
 def needs_no_spark(table: Table) -> bool:
