@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.source import versions as history
-from mirrorfeed.source.change_preview import changes_between, parse_bound, resolve_range, time_parser
+from mirrorfeed.source.change_preview import changes_between, parse_bound, resolve_range
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {
@@ -219,7 +219,7 @@ def test_timestamps_resolve_to_the_same_versions_as_in_delta(backwards: DeltaTab
     known = history.read_commits(backwards.spark, backwards.source)
     for seconds in (0, 100, 150, 200, 201, 300):
         moment, versions = versions_of_delta(backwards, bound, seconds)
-        at = parse_bound(moment, time_parser(backwards.spark))
+        at = parse_bound(backwards.spark, moment)
         resolved = resolve_range("t", *((at, None) if bound == "start" else (0, at)), known, "error")
         # Version 0 has no rows.
         first = max(1, resolved.from_version_exclusive + 1)

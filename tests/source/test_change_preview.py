@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +17,14 @@ from mirrorfeed.source.snapshot_or_range import Commit, Range
 from tests.delta import DeltaTable
 
 
-def in_utc(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+def in_utc(statement: str) -> Any:
+    """Return the result of a query for the time in the statement, in a session whose time zone is UTC."""
+    found = datetime.fromisoformat(statement.split("'")[1])
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return SimpleNamespace(collect=lambda: [[(found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)]])
+
+
+SESSION: Any = SimpleNamespace(sql=in_utc)
 
 
 def at(hour: int) -> datetime:
@@ -42,13 +49,13 @@ HISTORY = [Commit(version, at(hour), "WRITE") for version, hour in ((3, 6), (4, 
     ],
 )
 def test_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
-    assert parse_bound(text, in_utc) == bound
+    assert parse_bound(SESSION, text) == bound
 
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30", "2026-03-01 08:30", "٣"])
 def test_invalid_bounds_are_rejected(text: str) -> None:
     with pytest.raises(BadBound, match=r"is neither a version nor a time"):
-        parse_bound(text, in_utc)
+        parse_bound(SESSION, text)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
 from mirrorfeed.history.history_record import HistoryRecord, find_record, find_segment
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.source.change_preview import parse_bound, time_parser
+from mirrorfeed.source.change_preview import parse_bound
 from mirrorfeed.source.identifier import Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
@@ -51,7 +51,7 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
     if view is None or view.newest is None:
         raise HistoryEmpty(history=str(history))
     records = table.read_records(view)
-    version = resolve(str(history), records, parse_bound(at, time_parser(spark)))
+    version = resolve(str(history), records, parse_bound(spark, at))
     segment = find_segment(records, version)
     assert segment is not None
     record = find_record(segment, version)

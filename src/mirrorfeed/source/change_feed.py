@@ -148,7 +148,9 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
         if len(candidates) > _MAX_CANDIDATES:
             changed = find_metadata_changes(spark, info.location, [commit.version for commit in candidates])
             candidates = [commit for commit in candidates if changed is None or commit.version in changed]
-        breaks, unreadable = find_schema_breaks(schema, after, checked[:1], candidates)
+        if checked:
+            may_break = sorted({commit.version for commit in (checked[0], *candidates)})
+            breaks, unreadable = find_schema_breaks(schema, after, may_break)
         readable = [commit for commit in candidates if commit.version < min(unreadable, default=math.inf)]
         maybe_off = [commit for commit in readable if commit.operation not in _KEEPS_FEED]
     off = next((commit.version for commit in maybe_off if not is_feed_on(spark, source, commit.version)), None)

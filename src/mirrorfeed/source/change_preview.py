@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal
@@ -58,9 +58,9 @@ def changes_between(
     `BoundsCrossed` if `start` is after `end`, `OutsideHistory` if a bound is not in the history, and `RangeUnreadable`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
-    history, parse_time = read_commits(spark, source), time_parser(spark)
-    last = None if end is None else parse_bound(end, parse_time)
-    range_ = resolve_range(str(source), parse_bound(start, parse_time), last, history, past_end)
+    history = read_commits(spark, source)
+    last = None if end is None else parse_bound(spark, end)
+    range_ = resolve_range(str(source), parse_bound(spark, start), last, history, past_end)
     before, to = range_.from_version_exclusive, range_.to_version_inclusive
     if not range_.versions:
         newest = Range(history[-1].version - 1, history[-1].version)
@@ -87,18 +87,8 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
         raise RangeUnreadable(cause=error) from error
 
 
-def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
-    """Return a function that converts text to a time. The default time zone is that of the Spark session."""
-
-    def parse_time(text: str) -> datetime:
-        (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
-        return utc_time(row[0])
-
-    return parse_time
-
-
-def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
-    """Return the version number or time in a text. Raises `BadBound`. `parse_time` converts the text of a time."""
+def parse_bound(spark: SparkSession, text: str | int) -> Bound:
+    """Return the version number or time in a text. The default time zone is that of the session. Raises `BadBound`."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -107,7 +97,8 @@ def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound
         if not _TIME.fullmatch(text):
             raise ValueError(text)
         datetime.fromisoformat(text)
-        return parse_time(text)
+        (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
+        return utc_time(row[0])
     except (ValueError, OverflowError) as error:
         raise BadBound(text=text) from error
 

@@ -154,22 +154,19 @@ def read_schema(
 
 
 def find_schema_breaks(
-    schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], candidates: list[Commit]
+    schema: Callable[[int], dict[str, Any]], after: int, versions: Sequence[int]
 ) -> tuple[tuple[int, ...], dict[int, GapReason]]:
     """Return the versions with schema changes other than added columns, and the first unreadable version with a reason.
 
-    `schema` returns the schema at a version. `first` has only the first commit after version `after`, or is empty.
-    `candidates` are the commits that may change the schema.
-
-    If the schema at `after` cannot be read, the first commit counts as a schema change.
+    `schema` returns the schema at a version. `versions` are the first version after `after`, and those that may change
+    the schema. If the schema at `after` cannot be read, the first one counts as a schema change.
     """
-    versions = sorted({commit.version for commit in (*first, *candidates)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
-        schemas = {version: pool.submit(schema, version) for version in (after, *versions) if first}
+        schemas = {version: pool.submit(schema, version) for version in (after, *versions)}
     breaks: list[int] = []
     before: dict[str, Any] | None = None
     with suppress(Exception):  # the log may start later, or have a gap
-        before = schemas[after].result() if first else None
+        before = schemas[after].result()
     for version in versions:
         try:
             now = schemas[version].result()
