@@ -144,8 +144,8 @@ class Pattern:
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:
-        parts, other = _parts(self), _parts(source)
-        return len(parts) == len(other) and _all_match(parts, other, source)
+        parts = _parts(self)
+        return len(parts) == len(_parts(source)) and matches_end(source, parts)
 
     def __str__(self) -> str:
         plain = ".".join(part if "*" in part else join_name((part,)) for part in self.parts)
@@ -154,8 +154,9 @@ class Pattern:
 
 def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
     """Return whether the last parts of the source's name match `ending`. The parts of `ending` may contain `*`."""
-    parts = _parts(source)
-    return len(ending) <= len(parts) and _all_match(ending, parts[len(parts) - len(ending) :], source)
+    parts, form = _parts(source), fold if source.path is None else str
+    pairs = zip(reversed(ending), reversed(parts), strict=False)
+    return len(ending) <= len(parts) and all(matches(form(pattern), form(name)) for pattern, name in pairs)
 
 
 def parts_by_name(source: Source) -> dict[str, str]:
@@ -180,8 +181,3 @@ def _fault(parts: tuple[str, ...], path: str | None = None) -> str | None:
 
 def _parts(of: Pattern | Source) -> tuple[str, ...]:
     return of.parts if of.path is None else PurePath(of.path).parts
-
-
-def _all_match(patterns: tuple[str, ...], names: tuple[str, ...], source: Source) -> bool:
-    form = fold if source.path is None else str
-    return all(matches(form(pattern), form(name)) for pattern, name in zip(patterns, names, strict=True))
