@@ -168,7 +168,7 @@ def test_changed_partition_columns_are_named() -> None:
     ],
 )
 def test_first_missing_version_is_found(after: int, to: int, versions: list[int], expected: int | None) -> None:
-    assert first_missing(after, to, versions) == expected
+    assert first_missing(after, to, list(map(commit, versions))) == expected
 
 
 @pytest.mark.parametrize("breaks", [(), (3,), (1, 2, 10), (4, 9), (0, 99)])

@@ -141,7 +141,7 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
     if after is None:  # later commits are checked at their own versions
         maybe_off = [] if info.records_changes else new
     else:
-        missing = first_missing(after, latest, [commit.version for commit in new])
+        missing = first_missing(after, latest, new)
         end = min(after + limit, latest if missing is None else missing - 1)
         checked = [commit for commit in new if commit.version <= end]
         candidates = [commit for commit in checked if commit.operation not in KEEPS_SCHEMA]

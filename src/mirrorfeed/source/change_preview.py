@@ -66,7 +66,7 @@ def changes_between(
         newest = Range(history[-1].version - 1, history[-1].version)
         return range_, read_changes(spark, source, newest).limit(0)
     with preview_errors(str(source), range_):
-        if (hole := first_missing(before, to, [commit.version for commit in history])) is not None:
+        if (hole := first_missing(before, to, history)) is not None:
             raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
         feed = read_changes(spark, source, range_)
         names = [field["name"] for field in read_schema(spark, source, to, {})["fields"]]

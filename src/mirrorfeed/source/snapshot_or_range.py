@@ -173,8 +173,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
             table=table, published=published.version, before=published.partitions, now=facts.partitions
         )
     obstacles = dict(facts.unreadable)
-    missing = first_missing(published.version, latest, [commit.version for commit in facts.commits])
-    if missing is not None:
+    if (missing := first_missing(published.version, latest, facts.commits)) is not None:
         obstacles[missing] = GapReason.NO_COMMIT
     obstacle = min(obstacles, default=latest + 1)
     readable_to = obstacle - 1
@@ -197,9 +196,9 @@ def find_recreation(table: str, published: PublishedVersion, table_id: str, late
     )
 
 
-def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
-    """Return the first of the versions `after + 1` to `to` that is not in `versions`, or None if all are."""
-    existing = set(versions)
+def first_missing(after: int, to: int, commits: Sequence[Commit]) -> int | None:
+    """Return the first of the versions `after + 1` to `to` that is not in `commits`, or None if all are."""
+    existing = {commit.version for commit in commits}
     return next((version for version in range(after + 1, to + 1) if version not in existing), None)
 
 
