@@ -105,17 +105,15 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
         finish_publication(TableLog(store, folder))
     parent, _, name = folder.rpartition("/")
     error: StoreUnavailable | None = None
-    for attempt in range(_DELETE_ATTEMPTS + 1):
-        if all(entry.name != name for entry in store.list(parent)):
-            return
-        if attempt == _DELETE_ATTEMPTS:
-            break
+    for attempt in range(_DELETE_ATTEMPTS):
         if attempt:
             sleep(_DELETE_PAUSE)
         try:
             store.remove_folder(folder)
         except StoreUnavailable as caught:  # for example while Fabric reads the folder
             error = caught
+        if all(entry.name != name for entry in store.list(parent)):
+            return
     raise error or ConcurrentChanges(address=store.address(folder))
 
 
