@@ -125,18 +125,18 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     with KeyIndex(settings.upserts) as index:
         index_to_fill = index if settings.keys and are_keys_checked else None
         for entry in sorted(data, key=lambda each: (each.modified if settings.by_time else None, each.name)):
-            number = number_of(entry.name) or 0
+            path, number = f"{folder}/{entry.name}", number_of(entry.name) or 0
             if not settings.by_time and number != last + 1:
                 index.end("", None)  # a missing file may delete keys
             last = number
-            file = _read_file(store, folder, entry, settings, parquet, required or frozenset(), index_to_fill)
-            content = file.content
+            to_check = required or frozenset()
+            content = _read_content(store, path, entry.size, settings, parquet, to_check, index_to_fill)
             if required is None and isinstance(content, Contents):  # the first file creates the table
                 not_null = frozenset(column.name for column in content.columns if not column.nullable)
                 required = not_null - {*settings.keys, MARKER}
             rows = content.rows if isinstance(content, Contents) and not content.faults else None
-            index.end(f"{folder}/{entry.name}", rows)
-            files.append(file)
+            index.end(path, rows)
+            files.append(DataFile(entry.name, entry.size, content))
         findings += index.findings()
     return Table(
         folder,
@@ -162,31 +162,29 @@ def _read_settings(store: Store, folder: str, name: str) -> tuple[Settings, list
     return settings, [*misnamed, *(deviation.finding for deviation in deviations)]
 
 
-def _read_file(
+def _read_content(
     store: Store,
-    folder: str,
-    entry: Entry,
+    path: str,
+    size: int,
     settings: Settings,
     parquet: IsolatedParquetReader,
     required: frozenset[str],
     index: KeyIndex | None,
-) -> DataFile:
-    content: Contents | Unreadable | None = None
-    path, form = f"{folder}/{entry.name}", form_of(entry.name, settings)
-    if entry.size and form:
-        try:
-            with store.open_read(path) as file:
-                if form == PARQUET:
-                    content = parquet.read(file, entry.size, settings.keys, required, index)
-                else:
-                    from mirrorfeed.lint.file_contents import read_text  # slow to import
+) -> Contents | Unreadable | None:
+    form = form_of(path.rpartition("/")[2], settings)
+    if not size or not form:
+        return None
+    try:
+        with store.open_read(path) as file:
+            if form == PARQUET:
+                return parquet.read(file, size, settings.keys, required, index)
+            from mirrorfeed.lint.file_contents import read_text  # slow to import
 
-                    content = read_text(file, path, settings, index)
-        except NotThere:
-            pass  # Fabric consumed the file after it was listed
-        except (UnreadableFile, SymbolicLink) as error:
-            content = Unreadable(UNSAFE, error.reason)
-    return DataFile(entry.name, entry.size, content)
+            return read_text(file, path, settings, index)
+    except NotThere:
+        return None  # Fabric consumed the file after it was listed
+    except (UnreadableFile, SymbolicLink) as error:
+        return Unreadable(UNSAFE, error.reason)
 
 
 def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
