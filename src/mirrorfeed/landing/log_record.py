@@ -23,7 +23,6 @@ from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, i
 FORMAT = 1
 
 _Number = Annotated[int, Field(ge=1)]
-_Batch = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
 _Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 
 
@@ -65,7 +64,7 @@ class Record:
 
     __pydantic_config__: ClassVar = CONFIG
     number: _Number
-    batch: _Batch
+    batch: Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
     """Random id of the publication attempt. With this id, a publisher recognizes its own record."""
     time: TimeText
     source: str
