@@ -54,11 +54,6 @@ class OptionInvalid(Terminal):
     code = "MF1104"
     what = "The option --{option} {reason}."
     fix = f"Correct the option {_RETRY}"
-    name: str
-
-    @property
-    def option(self) -> str:
-        return self.name.replace("_", "-")
 
 
 class BadAddress(Terminal):

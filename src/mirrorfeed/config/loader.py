@@ -53,7 +53,7 @@ def load(
     config = validate(Config, data, file, faults, secret_scope=secret_scope)
     for name in overrides:
         if reason := faults.get((name,)):
-            raise OptionInvalid(name=name, reason=reason)
+            raise OptionInvalid(option=name.replace("_", "-"), reason=reason)
     mistakes = [document.mistake(place, reason) for place, reason in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _find_shared_targets(document)
@@ -99,7 +99,7 @@ def _select_landing_zone(document: Document, config: Config, is_overridden: bool
         raise SeveralLandingZones(path=config.path, zones=distinct)
     if selected not in distinct:
         reason = f"{selected!r} is not a landing zone of {config.path}, which has {', '.join(distinct)}"
-        raise OptionInvalid(name="landing_zone", reason=reason)
+        raise OptionInvalid(option="landing-zone", reason=reason)
     entries = [
         entry.model_copy(update={"landing_zone": None if zone == selected else zone})
         for entry, zone in zip(config.entries, zones, strict=True)

@@ -18,15 +18,10 @@ class JavaUnusable(Terminal):
 class SparkDidNotStart(Terminal):
     code = "MF1207"
     what = "Spark did not start on this machine: {last_words}."
-    fix = {
-        True: "The first start downloads the JARs of Delta. Check that Maven Central can be reached. See {log}.",
-        False: "See {log} for the full output.",
-    }
-    resolving: bool
-
-    @property
-    def case(self) -> bool:
-        return self.resolving
+    fix = (
+        "See {log} for the full output. The first start downloads the JARs of Delta. If it failed, check that Maven"
+        " Central can be reached."
+    )
 
 
 class CacheUnusable(Terminal):

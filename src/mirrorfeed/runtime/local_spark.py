@@ -126,24 +126,24 @@ def start_local(options: Mapping[str, str]) -> SparkSession:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not download into one folder at the same time
         if jars := cached_jars(folder):
-            return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
+            return _start(builder.config("spark.jars", ",".join(map(str, jars))), log)
         from delta import configure_spark_with_delta_pip
 
         print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
         builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
         builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _SPARK_INCLUDES))
-        session = _start(builder, log, resolving=True)
+        session = _start(builder, log)
         record_jars(folder)
         return session
 
 
-def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
+def _start(builder: Any, log: Path) -> SparkSession:
     try:
         with _output_to(log):
             session: SparkSession = builder.getOrCreate()
             return session
     except Exception as error:
-        raise SparkDidNotStart(log=str(log), last_words=_first_error(log), resolving=resolving) from error
+        raise SparkDidNotStart(log=str(log), last_words=_first_error(log)) from error
 
 
 @contextmanager
