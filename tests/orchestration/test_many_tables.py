@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.scheduler import max_tables_for
+from mirrorfeed.orchestration.scheduler import default_max_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.change_sources import feed_gap
 from mirrorfeed.publish.table_result import TableResult
@@ -183,8 +184,12 @@ def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configur
 @pytest.mark.parametrize(
     ("cores", "gib", "max_parallel_tables"), [(1, 8, 2), (2, 8, 4), (8, 64, 16), (64, 512, 32), (8, 2, 4), (4, 0.5, 2)]
 )
-def test_default_parallelism_depends_on_cores_and_memory(cores: int, gib: float, max_parallel_tables: int) -> None:
-    assert max_tables_for(cores, gib) == max_parallel_tables
+def test_default_parallelism_depends_on_cores_and_memory(
+    monkeypatch: pytest.MonkeyPatch, cores: int, gib: float, max_parallel_tables: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores), raising=False)
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 2**29, "SC_PHYS_PAGES": 2 * gib}.__getitem__)
+    assert default_max_tables() == max_parallel_tables
 
 
 @pytest.mark.parametrize("bridged", [True, False])

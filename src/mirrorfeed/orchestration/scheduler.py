@@ -134,13 +134,9 @@ def default_max_tables() -> int:
     """Return the default number of parallel tables: two per CPU core, but at most two per GiB of memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+        gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     except (AttributeError, ValueError, OSError):  # unknown on this operating system
-        memory = _MIN_TABLES
-    return max_tables_for(cores, memory)
-
-
-def max_tables_for(cores: int, gib: float) -> int:
+        gib = _MIN_TABLES
     # Tables mostly wait for Spark and storage.
     return max(_MIN_TABLES, min(2 * cores, int(2 * gib), _MAX_TABLES))
 
