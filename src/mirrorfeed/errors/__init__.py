@@ -67,7 +67,6 @@ _FORMATTER = _Formatter()
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Return a template with its fields replaced by values."""
     return _FORMATTER.vformat(template, (), values)
 
 
