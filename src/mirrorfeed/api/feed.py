@@ -8,22 +8,27 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from mirrorfeed.api.errors import Misused, NoArchiveNamed, NothingToMirror, ReplicaMissing
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
-from mirrorfeed.config import FILE
+from mirrorfeed.config import FILE, loader
+from mirrorfeed.config.errors import UnknownTable
+from mirrorfeed.config.model import Config, Table, without_files, zone_of
+from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
+from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.output_format import PARTNER_EVENTS
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage.prices import Prices, load_prices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorfeed.api import results
     from mirrorfeed.api.archive_table import ArchiveAwareTable
-    from mirrorfeed.config.model import Config, Table
     from mirrorfeed.display.html import Chart
     from mirrorfeed.mirror.fabric import MirroredDatabase
-    from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
-    from mirrorfeed.storage.prices import Prices
 
 
 def load(
@@ -42,8 +47,6 @@ def load(
     Databricks secret scope of the secrets for which the file has only a key. Raises `MirrorfeedError` with all mistakes
     in the file and their lines.
     """
-    from mirrorfeed.config import loader
-
     config = loader.load(
         path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path, secret_scope=secret_scope
     )
@@ -90,7 +93,6 @@ class Feed:
         Unity Catalog and in local folders are checked. Raises `MirrorfeedError` if a pattern selects no table, or if
         two tables have the same target or history.
         """
-        from mirrorfeed.config.pattern_expansion import expand_patterns
         from mirrorfeed.orchestration.dry_run import list_configured_tables
 
         session = None if callable(self._session) else self._session
@@ -204,7 +206,6 @@ class Feed:
 
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
-        from mirrorfeed.api.errors import Misused
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.publish_run import run_context
         from mirrorfeed.orchestration.verify_and_repair import repair_table
@@ -252,7 +253,6 @@ class Feed:
         row has an `error`. Changes nothing, and needs no Spark. If nothing was published, raises `MirrorfeedError` for
         a table that is not configured, unless the configuration has patterns.
         """
-        from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.table_log.audit import audit_log
 
         target = Target.parse(table)
@@ -289,8 +289,6 @@ class Feed:
         True. `on_pass` is called with the result of each pass. Returns a row for each table, from the last pass. Raises
         `MirrorfeedError` if a required Python package is not installed.
         """
-        from mirrorfeed.api.errors import ReplicaMissing
-
         try:
             from mirrorfeed.mirror import local_replica
         except ModuleNotFoundError as error:
@@ -324,7 +322,6 @@ class Feed:
         and delete them. Raises `MirrorfeedError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
-            from mirrorfeed.api.errors import Misused
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
             if tables or fix:
@@ -415,7 +412,6 @@ class Feed:
         """
         from mirrorfeed.history.replay import replay
         from mirrorfeed.orchestration.histories import select_tables
-        from mirrorfeed.source.identifier import Source
 
         (configured,) = select_tables(self._current_config, [table])
         assert configured.history is not None
@@ -431,7 +427,6 @@ class Feed:
         written. Returns no row if the configuration does not set `partner`. If the file exists with other content, it
         is overwritten with `force`. Without `force`, the method raises `MirrorfeedError`.
         """
-        from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 
         if self._config.partner is None:
@@ -481,9 +476,6 @@ class Feed:
         Raises `MirrorfeedError` if mirroring is not running in time or, without `force`, if a table has no file in the
         landing zone yet.
         """
-        from mirrorfeed.api.errors import NothingToMirror
-        from mirrorfeed.config.model import without_files
-
         database = self._database  # report an error in the address first
         if not force and (tables := without_files(self._current_config)):
             raise NothingToMirror(tables=tables)
@@ -545,7 +537,6 @@ class Feed:
         `MirrorfeedError` if no table is set.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
-        from mirrorfeed.api.errors import NoArchiveNamed
 
         name = table or self._archived_table
         if name is None:
@@ -623,30 +614,21 @@ class Feed:
 
     def _source(self, table: str) -> Source:
         """Return the source of the configured table `table`, or else the source with this name or path."""
-        from mirrorfeed.config.errors import UnknownTable
-        from mirrorfeed.source.identifier import Source
-
         try:
             return self._current_config.select([table])[0].source
         except UnknownTable:
             return Source.parse_argument(table)
 
     def _prices(self, prices: str | Prices | None) -> Prices | None:
-        from mirrorfeed.storage.prices import load_prices
-
         return load_prices(prices, self._config.archive.prices if self._config.archive else None)
 
     @property
     def _current_config(self) -> Config:
         """Configuration with the tables that match its patterns now. Every access lists the catalog or folder again."""
-        from mirrorfeed.config.pattern_expansion import expand_patterns
-
         return expand_patterns(self._config, self._spark).config
 
     @property
     def _zone(self) -> Store:
-        from mirrorfeed.config.model import zone_of
-
         return zone_of(self._config)
 
     @property
