@@ -84,7 +84,7 @@ def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api:
     onelake.fabric.fails_with = "No more items fit"
     with pytest.raises(RequestFailed) as failed:
         create(api, "orders")
-    assert (failed.value.action, failed.value.response) == ("create 'orders'", "No more items fit")
+    assert (failed.value.action, failed.value.response) == ("create 'orders'", "UnknownError: No more items fit")
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])

@@ -156,7 +156,7 @@ class MirroredDatabase:
         the status is not in `goals` after `seconds`.
         """
         is_sent, reported = False, ""
-        for is_last in self.client.attempts(seconds):
+        for _ in self.client.attempts(seconds):
             status = self.status()
             if status in ready and not is_sent:
                 on_status(status)
@@ -168,8 +168,7 @@ class MirroredDatabase:
             reported = status
             if status in goals:
                 return
-            if is_last:
-                raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
+        raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
         """Wait until Fabric has dropped the table of `target`. Call `on_wait` with each new status of the table.
@@ -178,15 +177,14 @@ class MirroredDatabase:
         `NotDropped` if Fabric still has the table after `seconds`.
         """
         reported = ""
-        for is_last in self.client.attempts(seconds):
+        for _ in self.client.attempts(seconds):
             state = next((table for table in self.tables() if table.is_of(target)), None)
             if state is None or self.is_stopped():
                 return
             if state.in_words != reported:
                 on_wait(state.in_words)
             reported = state.in_words
-            if is_last:
-                raise errors.NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
+        raise errors.NotDropped(table=str(target), item=str(self.item), state=reported, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
         """Refresh the SQL endpoint, and return the result for each table. A refresh uses Fabric capacity.

@@ -91,13 +91,13 @@ class FabricClient:
             seen.add(token)
             query = f"?{urlencode({'continuationToken': token})}"
 
-    def attempts(self, seconds: float) -> Iterator[bool]:
-        """Yield once per attempt, with pauses: False until `seconds` have passed, then True for one last attempt."""
+    def attempts(self, seconds: float) -> Iterator[None]:
+        """Yield once per attempt, with pauses, until `seconds` have passed, and then for one last attempt."""
         deadline = self.clock() + seconds
         while self.clock() < deadline:
-            yield False
+            yield
             self.sleep(_POLL_SECONDS)
-        yield True
+        yield
 
     def _address(self, path: str) -> str:
         return f"{self.endpoint}/v1/workspaces/{self.item.workspace}/{path}"
@@ -120,8 +120,8 @@ class FabricClient:
             if state.get("status") == "Succeeded":
                 return operation
             if state.get("status") == "Failed":
-                error = parse_error(response.status_code, "", state.get("error"))
-                raise errors.RequestFailed(action=action, item=str(self.item), response=error.message or error.code)
+                reason = error_text(state.get("error")) or "Fabric gives no reason"
+                raise errors.RequestFailed(action=action, item=str(self.item), response=reason)
         reason = f"the operation {operation} is not finished after 10 minutes"
         raise errors.FabricUnavailable(action=action, item=str(self.item), reason=reason)
 
