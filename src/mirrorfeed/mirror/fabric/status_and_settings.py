@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -174,7 +173,7 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
         current, wanted = target.get(name), getattr(options, field)
         if field == "change_data_feed":
             current = None if current is None else str(current).lower() == "true"
-        if wanted is not None and current != wanted and (wanted is not False or current is not None):
+        if wanted is not None and (current or False) != wanted:
             changes = stopped or field != "default_schema"
             note = NOTES.get(field, "") if wanted is not False and not (field == "default_schema" and stopped) else ""
             settings.append(Setting(field, current, wanted, changes, note))
@@ -183,11 +182,10 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
     """Copy `definition`, the content of `mirroring.json`, and apply the `settings` whose `changes` is True."""
-    content = copy.deepcopy(dict(definition))
     changed = {FIELDS[each.field]: each.wanted for each in settings if each.changes}
-    target = content["properties"].get("target") or {}
-    content["properties"]["target"] = target | {"typeProperties": {**target_settings(content), **changed}}
-    return content
+    target = definition["properties"].get("target") or {}
+    target = {**target, "typeProperties": {**target_settings(definition), **changed}}
+    return {**definition, "properties": {**definition["properties"], "target": target}}
 
 
 def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
