@@ -14,7 +14,9 @@ from mirrorfeed.storage.request_retries import RetryLimits
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    return Time().replace_in_retries(monkeypatch)
+    time = Time().replace_in_retries(monkeypatch)
+    monkeypatch.setattr("mirrorfeed.mirror.fabric.client.time", time)
+    return time
 
 
 @pytest.fixture
@@ -27,8 +29,6 @@ def api(onelake: OneLake, time: Time) -> FabricClient:
         f"https://{onelake.address}",
         str(onelake.ca_bundle),
         retry_limits,
-        time.monotonic,
-        time.sleep,
     )
 
 

@@ -64,7 +64,7 @@ def call_api(name: str, body: bytes) -> object:
         case "tables":
             return [str(each) for each in MirroredDatabase(api).tables()]
         case "databases":
-            return create(api, "other", seconds=0.0)
+            return create(api, "other", FabricOptions(), seconds=0.0)
         case "endpoint":
             return MirroredDatabase(api).refresh()
     return find_differences(MirroredDatabase(api).definition().content, FabricOptions())

@@ -11,6 +11,7 @@ from fixtures.clock import Time
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
+from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import (
     DatabaseMissing,
@@ -50,14 +51,14 @@ def ignore_status(_: str) -> None: ...
 
 
 def test_database_is_created_once(onelake: OneLake, api: FabricClient, requests: Requests) -> None:
-    found = create(api, "orders")
+    found = create(api, "orders", FabricOptions())
     assert found.created
     assert requests() == ["list", "create", "list"]
     created = found.landing_zone.rpartition("/")[2]
     assert onelake.fabric.databases[created].source == "GenericMirror"
     assert onelake.store(item=created).list("") == []
 
-    assert create(api, "Orders") == CreatedDatabase("Orders", False, found.landing_zone)
+    assert create(api, "Orders", FabricOptions()) == CreatedDatabase("Orders", False, found.landing_zone)
     assert requests()[3:] == ["list", "getDefinition"]
 
 
@@ -66,7 +67,7 @@ def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricCl
         onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
     onelake.fabric.page_size = 2
 
-    assert create(api, "orders 4") == CreatedDatabase("orders 4", False, f"onelake://{WORKSPACE}/id 4")
+    assert create(api, "orders 4", FabricOptions()) == CreatedDatabase("orders 4", False, f"onelake://{WORKSPACE}/id 4")
     assert requests() == ["list"] * 4 + ["getDefinition"]
 
 
@@ -75,7 +76,7 @@ def test_slow_creation_is_polled_by_its_operation_id(
 ) -> None:
     onelake.fabric.slow_looks = 3
 
-    assert create(api, "orders").created
+    assert create(api, "orders", FabricOptions()).created
     assert requests() == ["list", "create", *["operation"] * 3, "list"]
     assert time.pauses == [20, 20, 20]
 
@@ -83,14 +84,14 @@ def test_slow_creation_is_polled_by_its_operation_id(
 def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
     with pytest.raises(RequestFailed) as failed:
-        create(api, "orders")
+        create(api, "orders", FabricOptions())
     assert (failed.value.action, failed.value.response) == ("create 'orders'", "UnknownError: No more items fit")
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake, api: FabricClient, how: How) -> None:
     fail(onelake, "create", how)
-    created = create(api, "orders").landing_zone.rpartition("/")[2]
+    created = create(api, "orders", FabricOptions()).landing_zone.rpartition("/")[2]
 
     assert [each.name for each in onelake.fabric.databases.values()].count("orders") == 1
     assert onelake.fabric.databases[created].name == "orders"
@@ -98,7 +99,7 @@ def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake
 
 def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> None:
     with pytest.raises(OtherMirror) as caught:
-        create(api, "crm")
+        create(api, "crm", FabricOptions())
     assert (caught.value.name, caught.value.kind) == ("crm", "AzureSqlDatabase")
     assert caught.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
 
@@ -106,13 +107,13 @@ def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> N
 def test_name_used_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:
     fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
     with pytest.raises(NameTaken):
-        create(api, "orders")
+        create(api, "orders", FabricOptions())
 
 
 def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.lists_new = False
     with pytest.raises(NotListed) as error:
-        create(api, "orders")
+        create(api, "orders", FabricOptions())
     assert error.value.name == "orders"
 
 
@@ -333,7 +334,7 @@ def test_ids_without_a_mirrored_database_are_reported(
 
 def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Requests) -> None:
     with pytest.raises(WorkspaceMissing):
-        create(replace(api, item=FabricItem(OTHER)), "orders")
+        create(replace(api, item=FabricItem(OTHER)), "orders", FabricOptions())
     assert requests() == ["list"]
 
 

@@ -32,7 +32,6 @@ from mirrorfeed.mirror.fabric.status_and_settings import (
 )
 from mirrorfeed.runtime.login import token_credential
 
-_DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
@@ -150,11 +149,7 @@ class MirroredDatabase:
         on_status: Callable[[str], None],
         seconds: float,
     ) -> None:
-        """Wait until the status of mirroring is in `goals`. Call `on_status` with each new status.
-
-        Sends one POST request `verb`, such as `startMirroring`, when the status is in `ready`. Raises `NotReached` if
-        the status is not in `goals` after `seconds`.
-        """
+        """Send the request `verb` once, when the status is in `ready`, and wait until the status is in `goals`."""
         is_sent, reported = False, ""
         for _ in self.client.attempts(seconds):
             status = self.status()
@@ -263,9 +258,7 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
     return {"path": _MIRRORING, "payload": payload, "payloadType": "InlineBase64"}
 
 
-def create(
-    client: FabricClient, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
-) -> CreatedDatabase:
+def create(client: FabricClient, name: str, options: FabricOptions, seconds: float = 120.0) -> CreatedDatabase:
     """Create an open mirrored database in the workspace of `client` unless it exists, and return it.
 
     Names are case-insensitive. `options` are the settings of a new database. Raises `OtherMirror` if a database of

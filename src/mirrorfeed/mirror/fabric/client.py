@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -51,8 +51,6 @@ class FabricClient:
     endpoint: str = ENDPOINT
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def call(self, action: str, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
@@ -93,10 +91,10 @@ class FabricClient:
 
     def attempts(self, seconds: float) -> Iterator[None]:
         """Yield once per attempt, with pauses, until `seconds` have passed, and then for one last attempt."""
-        deadline = self.clock() + seconds
-        while self.clock() < deadline:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
             yield
-            self.sleep(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
         yield
 
     def _address(self, path: str) -> str:
@@ -105,16 +103,15 @@ class FabricClient:
     def _wait_for_operation(self, action: str, accepted: HttpResponse) -> str:
         """Wait for the operation that `accepted` started. Return its id, or an empty string if `accepted` has no id.
 
-        Raises `RequestFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
         Ignores the address in the response, because another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
         if not operation:
             return ""
-        response, deadline = accepted, self.clock() + _OPERATION_SECONDS
-        while self.clock() < deadline:
-            self.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
+        response, deadline = accepted, time.monotonic() + _OPERATION_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
             response = self._send(action, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
