@@ -111,23 +111,15 @@ class TableCycle:
             applied = mirror.applied() if mirror else 0
             queue = landing_zone.queue_by_number(files, applied, self._zone.address(self._folder.path))
         done = list(queue.done)
-        failure: MirrorfeedError | None = None
-        for file in queue.ready:
-            try:
+        try:
+            for file in queue.ready:
                 mirror = self._apply(mirror, place, file, settings)
-            except MirrorfeedError as error:
-                failure = error
-                break
-            done.append(file)
-        # Files that were applied before a failure are moved as usual. If moving also fails, the first error is raised.
-        with suppress(*([MirrorfeedError] if failure else [])):
-            if mirror is not None:
-                self._confirm_folder()
-                for name in landing_zone.move_processed(self._zone, self._folder.path, done):
-                    self._notes.append(f"{name} was already applied, so it was not read again.")
-                landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
-        if failure is not None:
-            raise failure
+                done.append(file)
+        except MirrorfeedError:
+            with suppress(MirrorfeedError):  # report the error of the file, even if moving the others also fails
+                self._move_done(mirror, done, now)
+            raise
+        self._move_done(mirror, done, now)
         if queue.waiting:
             return State.WAITING, queue.waiting
         return State.REPLICATING, "" if done else "No file is published yet."
@@ -172,6 +164,14 @@ class TableCycle:
         self._files += 1
         self._rows.update(content.counts())
         return mirror
+
+    def _move_done(self, mirror: Mirror | None, done: Sequence[Entry], now: datetime) -> None:
+        if mirror is None:
+            return
+        self._confirm_folder()
+        for name in landing_zone.move_processed(self._zone, self._folder.path, done):
+            self._notes.append(f"{name} was already applied, so it was not read again.")
+        landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
 
     def _confirm_folder(self) -> None:
         """Check that the folder is still the same. Raises `FolderReplaced` if it was deleted or created again."""
