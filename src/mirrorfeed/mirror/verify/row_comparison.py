@@ -77,14 +77,14 @@ def compare_rows(
 
     The mirror must have all columns of `expected`. Collects the differences of at most `shown` keys or rows.
     """
-    names, rows = _both_sides(expected, actual)
+    names, rows = expected.columns, _both_sides(expected, actual)
     table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
     # A second pass is needed only if there are differences to show.
     counts = table.agg(F.sum(IN_SOURCE), F.sum(IN_MIRROR), F.count_if("__differs__")).first()
     assert counts is not None
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
-    values = [name for name in names if name not in keys]
-    first = _first_differences(table, values, keys or names, shown) if differing else ()
+    columns = [name for name in names if name not in keys] if keys else []
+    first = _first_differences(table, keys or names, columns, shown) if differing else ()
     return Comparison(version, source_rows, mirror_rows, differing, first)
 
 
@@ -94,15 +94,15 @@ def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], 
     Each key column has the type that a mirror should have, and NULL for text in the mirror that cannot be parsed. The
     other columns are `IN_SOURCE` and `IN_MIRROR`. The mirror must have all columns of `expected`.
     """
-    _, rows = _both_sides(expected, actual, keys, where)
+    rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
     return compared.where("__differs__" if where is None else "__wanted__").select("__key__.*", IN_SOURCE, IN_MIRROR)
 
 
 def _both_sides(
     expected: DataFrame, actual: DataFrame, keys: Sequence[str] = (), where: str | None = None
-) -> tuple[list[str], DataFrame]:
-    """Return the names of the compared columns, and the rows of source and mirror in one DataFrame.
+) -> DataFrame:
+    """Return the rows of source and mirror in one DataFrame.
 
     `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. `__key__` has the
     values of `key_columns` for `keys`. `__wanted__` is true in rows that match `where`.
@@ -118,7 +118,7 @@ def _both_sides(
         )
         return rows.select(row.alias("__row__"), key.alias("__key__"), F.lit(1 - index).alias("__side__"), matches)
 
-    return list(columns), side(expected, 0).unionAll(side(actual, 1))
+    return side(expected, 0).unionAll(side(actual, 1))
 
 
 def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
@@ -153,18 +153,18 @@ def _row_field(name: str) -> Column:
 
 
 def _first_differences(
-    table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int
+    table: DataFrame, keys: Sequence[str], columns: Sequence[str], shown: int
 ) -> tuple[Difference, ...]:
+    """Return differences of whole rows, or in `columns` if a key occurs once in the source and once in the mirror."""
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
-    is_by_key = "__s__" in table.columns
-    for i, name in enumerate(columns if is_by_key else ()):
+    for i, name in enumerate(columns):
         source, mirror = (F.col(f"__{side}__.{quote(name)}") for side in "sm")
         texts += [_text_and_bytes(table, source).alias(f"s{i}"), _text_and_bytes(table, mirror).alias(f"m{i}")]
         texts.append((~source.eqNullSafe(mirror)).alias(f"d{i}"))
     differences: list[Difference] = []
     for each in table.where("__differs__").select(*texts).orderBy("key").limit(shown).collect():
-        if not is_by_key or each[IN_SOURCE] != 1 or each[IN_MIRROR] != 1:
+        if each[IN_SOURCE] != 1 or each[IN_MIRROR] != 1:
             differences.append(Difference(each["key"], "", _times(each[IN_SOURCE]), _times(each[IN_MIRROR])))
             continue
         differences += [
