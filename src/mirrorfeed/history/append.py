@@ -77,8 +77,6 @@ class AppendProgress:
 
 @dataclass(frozen=True)
 class _Step:
-    """Versions to append next, with their columns and rows."""
-
     facts: Facts
     what: Range | int | None
     """Range, version of a snapshot, or None if there are no new versions."""

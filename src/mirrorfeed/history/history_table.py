@@ -49,7 +49,6 @@ _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
 """Value of `txnAppId`. With this value, Delta accepts each record number only once, from any writer."""
 _MAPPING = "delta.columnMapping.mode"
-_SECONDS_PER_DAY = 86_400
 _MARGIN = 16
 """Number of commits to read at once. The newest record is usually among them."""
 _CHANGES_ROWS = (
@@ -120,7 +119,6 @@ class HistoryTable:
         )
 
     def map_columns(self) -> None:
-        """Turn on column mapping, so that columns can have names that Delta otherwise rejects."""
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
@@ -249,7 +247,7 @@ def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapp
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:
     """Return rows of a change data feed with the columns in which a history stores them."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
-    day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / _SECONDS_PER_DAY).cast("int"))
+    day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / 86_400).cast("int"))
     values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
     return feed.select(day.alias("_commit_date"), "_change_type", version.alias("_commit_version"), at, *values)
 
@@ -282,7 +280,6 @@ def _timestamp(at: datetime) -> Column:
 
 
 def _as_type(value: Column, column: HistoryColumn) -> Column:
-    """Cast a value to the type of its column, if the type may have been widened."""
     return value.cast(json.loads(column.type)) if may_widen(column.type) else value
 
 

@@ -233,10 +233,7 @@ class Replica:
         return sorted(reports, key=lambda report: report.table)
 
     def _drop(self, place: Path) -> TableReport | None:
-        """Drop a mirrored table whose folder was deleted.
-
-        Return its report, or None if it is not a table of the replica.
-        """
+        """Drop a table whose folder was deleted. Return its report, or None if it is not a table of the replica."""
         table = f"{place.parent.name}.{place.name}"
         try:
             mirror = mirrored_table.open_mirror(place)

@@ -98,7 +98,6 @@ def parse_settings(content: bytes, address: str) -> Settings:
 
 
 def data_files(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the files of a table folder that Fabric does not ignore."""
     return [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
 
 

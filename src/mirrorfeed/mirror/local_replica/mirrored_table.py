@@ -90,7 +90,6 @@ def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
-_DEFAULT_SCHEMA = "dbo"
 _ENCODES_PATHS = tuple(int(number) for number in deltalake.__version__.split(".")[:2]) < (1, 3)
 """True for deltalake before 1.3, which writes the data of a table `a b` to a folder `a%20b`."""
 _ENCODED = re.compile(r"[^A-Za-z0-9_./+=,@:~()-]")
@@ -99,7 +98,7 @@ _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, dat
 
 def mirror_path(target: str, folder: TableFolder) -> Path:
     """Return the path of the mirror of a table folder: `<target>/<schema>/<table>`. The default schema is `dbo`."""
-    return Path(target, folder.schema or _DEFAULT_SCHEMA, folder.name)
+    return Path(target, folder.schema or "dbo", folder.name)
 
 
 def find_delta_tables(target: str) -> list[Path]:
@@ -148,7 +147,6 @@ class Mirror:
 
     @property
     def folder(self) -> str:
-        """Path of the table's folder in the landing zone."""
         return self._properties[_FOLDER]
 
     @property
@@ -181,7 +179,6 @@ class Mirror:
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the file names in `names` that were already applied."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(

@@ -81,7 +81,6 @@ def column_faults(expected: T.StructType, mirror: T.StructType, *, as_text: bool
 
 
 def _mirror_type(type_: T.DataType) -> T.DataType:
-    """Return the type that a source column of type `type_` has in the mirror."""
     if isinstance(type_, (*NESTED, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)):
         return T.StringType()
     return T.BinaryType() if _is_geo_type(type_) else type_
