@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from mirrorfeed.errors import first_line
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
@@ -269,6 +270,4 @@ def _delta_errors(place: Path) -> Iterator[None]:
         is_of_engine = isinstance(error, DeltaError | pa.ArrowException | OSError)
         if not is_of_engine and type(error) is not Exception:  # deltalake 1.1 raises plain exceptions
             raise
-        # The other lines can be a stack trace of the engine.
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise MirrorUnavailable(place=str(place), reason=reason) from error
+        raise MirrorUnavailable(place=str(place), reason=first_line(str(error))) from error

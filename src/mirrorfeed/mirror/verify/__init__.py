@@ -222,14 +222,9 @@ def _read_both(
     except AnalysisException as error:
         raise errors.MirrorMissing(table=str(source), path=str(mirror)) from error
     except Exception as error:  # file systems and sessions raise many classes of errors
-        raise errors.MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
+        reason = first_line(str(error))
+        raise errors.MirrorUnreadable(table=str(source), path=str(mirror), reason=reason) from error
     expected = expected.select(*typed)
     if faults := column_faults(expected.schema, actual.schema, as_text=as_text):
         raise errors.MirrorColumns(table=str(source), path=str(mirror), faults=faults)
     return expected, actual
-
-
-def _cause(error: Exception) -> str:
-    """Return the cause of a Spark error in one line: the line that starts with a colon, or else the first line."""
-    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
-    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]
