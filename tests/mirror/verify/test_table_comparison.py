@@ -10,6 +10,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import ByteType, ShortType, StructField
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
@@ -30,6 +31,7 @@ from mirrorfeed.mirror.verify import (
     verify_at,
     version_gone_errors,
 )
+from mirrorfeed.mirror.verify.expected_rows import key_columns
 from mirrorfeed.mirror.verify.row_comparison import Comparison
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
@@ -149,6 +151,11 @@ def test_similar_looking_texts_are_shown_with_their_bytes(spark: SparkSession, t
     by_text = compare(spark, source, 0, mirror, ("v",), shown=2 * len(LOOKALIKES))
     assert "v = a\ufffdb (bytes 61FF62): once in the source, missing in the mirror" in map(str, by_text.first)
     assert "v = a\ufffdb: missing in the source, once in the mirror" in map(str, by_text.first)
+
+
+def test_key_that_does_not_fit_the_type_of_the_source_is_null(spark: SparkSession) -> None:
+    _, key = key_columns(StructField("k", ByteType()), ShortType())
+    assert spark.sql("SELECT 300S AS k").select(key).first() == (None,)
 
 
 def test_duplicate_row_without_keys_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:

@@ -108,7 +108,7 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
     if mirror_type == expected:
         return source, value
     if mirror_type == T.StringType():  # text that cannot be parsed is compared unchanged, so it differs
-        return _as_text(source, expected), F.coalesce(_as_text(_from_text(value, expected), expected), value)
+        return _as_text(source, expected), F.coalesce(_as_text(_converted(value, expected), expected), value)
     # The mirror has shorts for bytes, or timestamps in UTC without a zone.
     return (source, _instant(value)) if isinstance(expected, T.TimestampType) else (source.cast(mirror_type), value)
 
@@ -117,15 +117,10 @@ def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, 
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
     Both have the type that the column has in a mirror published as Parquet. `mirror_type` is its type in this mirror.
-    Text in the mirror that cannot be parsed becomes NULL. `field` must not be nested.
+    A value in the mirror that does not have the first type becomes NULL. `field` must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
-    source = _plain(value, field.dataType)
-    if mirror_type == expected:
-        return source, value
-    if mirror_type == T.StringType():
-        return source, _from_text(value, expected)
-    return source, (_instant(value) if isinstance(expected, T.TimestampType) else value).cast(expected)
+    return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
 
 
 def _as_text(value: Column, type_: T.DataType) -> Column:
@@ -134,10 +129,11 @@ def _as_text(value: Column, type_: T.DataType) -> Column:
     return F.hex(value) if isinstance(type_, T.BinaryType) else value.cast("string")
 
 
-def _from_text(text: Column, type_: T.DataType) -> Column:
+def _converted(value: Column, type_: T.DataType) -> Column:
+    """Return a value of a mirror of text files with the type `type_`, or NULL if it does not have this type."""
     if isinstance(type_, T.TimestampType):
-        return _instant(text)
-    return F.try_to_binary(text, F.lit("base64")) if isinstance(type_, T.BinaryType) else text.try_cast(type_)
+        return _instant(value)
+    return F.try_to_binary(value, F.lit("base64")) if isinstance(type_, T.BinaryType) else value.try_cast(type_)
 
 
 def _instant(in_utc: Column) -> Column:
