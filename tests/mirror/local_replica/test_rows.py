@@ -262,7 +262,8 @@ def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
         (
             json.dumps({"keyColumns": "id"}).encode(),
             "MF206",
-            'keyColumns is the text "id", not a list. Set a list of column names, each name once:',
+            'keyColumns is the text "id", not a list. Set a list of column names, each name once:'
+            ' `"keyColumns": ["C1", "C2"]`',
         ),
     ],
 )
