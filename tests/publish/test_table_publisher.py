@@ -10,7 +10,6 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
-from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
@@ -32,11 +31,8 @@ class Exchanged:
     def is_unchanged(self, facts: Facts) -> bool:
         return self.table.id == facts.table_id
 
-    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        return self.table.versions[version].columns
-
-    def source_columns(self, version: int, facts: Facts) -> dict[str, str]:
-        return {}
+    def schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        return TableFeed(self.table).schema(version, facts)
 
     def bad_keys(self, version: int, table: ConfigTable) -> list[BadRow]:
         return []

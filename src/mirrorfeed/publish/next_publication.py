@@ -13,8 +13,15 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import check_output, metadata_content
-from mirrorfeed.landing.schema import Column, check_keys, evolve
-from mirrorfeed.landing.selection import check_names, check_source_columns, target_keys, unselected_columns
+from mirrorfeed.landing.schema import Column, check_keys, columns_of, evolve
+from mirrorfeed.landing.selection import (
+    check_names,
+    check_source_columns,
+    selected_schema,
+    source_types,
+    target_keys,
+    unselected_columns,
+)
 from mirrorfeed.publish.errors import KeysRequired, NothingPublished
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
@@ -80,16 +87,16 @@ def next_columns(
     """
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
-        check_names(name, selection, source.source_columns(facts.latest, facts))
-    columns = source.columns(version, facts)
+        check_names(name, selection, source_types(source.schema(facts.latest, facts)))
+    schema = source.schema(version, facts)
+    columns = columns_of(name, selected_schema(name, selection, schema))
     if newest is not None:
         before = newest.columns
         deselected = deselected_columns(table, newest)
         # A change that breaks the schema is a separate range. In a comparison, a missing column counts as dropped.
         drops = facts.is_comparison or facts.commits[0].operation == "DROP COLUMNS"
         if newest.source_columns and selection:
-            now = source.source_columns(version, facts)
-            check_source_columns(name, version, selection, newest.source_columns, now, drops=drops)
+            check_source_columns(name, version, selection, newest.source_columns, source_types(schema), drops=drops)
         if (drops or deselected) and table.on_dropped_column != "keep":
             names = {column.name for column in columns}
             if dropped := [each.name for each in before if not (each.dropped or each.name in names)]:

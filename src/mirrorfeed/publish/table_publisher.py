@@ -20,7 +20,7 @@ from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.landing.errors import BadCondition, KeysChanged
 from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.selection import Selection, source_types
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.next_publication import (
@@ -258,7 +258,7 @@ class _Run:
             follows=view.reference,
             build=this_build(),
             selection=table.selection,
-            source_columns=source.source_columns(version, facts) if table.selection else None,
+            source_columns=source_types(source.schema(version, facts)) if table.selection else None,
             read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
         )
         self.result.measured[record.batch] = measured = {

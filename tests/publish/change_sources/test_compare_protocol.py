@@ -148,8 +148,8 @@ class ModelSource:
     def is_unchanged(self, facts: Facts) -> bool:
         return True
 
-    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        return COLUMNS
+    def schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        return {"fields": [{"name": column.name, "type": column.type} for column in COLUMNS]}
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
-from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
@@ -30,12 +29,8 @@ class ChangeSource(Protocol):
         """Return whether the source is still the same table as in `facts`, and was not replaced by another table."""
         ...
 
-    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        """Return the selected columns at a version. Raises an error if a column cannot be published."""
-        ...
-
-    def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        """Return name and type of each column at a version, before the selection. Called only with a selection."""
+    def schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        """Return the schema of a version, before the selection, as the JSON of a Spark `StructType`."""
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:

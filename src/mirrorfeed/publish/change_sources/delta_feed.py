@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
-from mirrorfeed.landing.selection import Selection, selected_schema, source_types
+from mirrorfeed.landing.selection import Selection, selected_schema
 from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
@@ -60,13 +60,8 @@ class DeltaFeed:
     def is_unchanged(self, facts: Facts) -> bool:
         return is_same_table(facts, self.spark, self.source)
 
-    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        return columns_of(
-            str(self.source), selected_schema(str(self.source), self.selection, self._schema(version, facts))
-        )
-
-    def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        return source_types(self._schema(version, facts))
+    def schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        return read_schema(self.spark, self.source, version, facts.schemas)
 
     def check(self, what: Range | int, facts: Facts) -> None:
         with reader.read_errors(str(self.source), what):
@@ -74,9 +69,11 @@ class DeltaFeed:
             if isinstance(what, int) and self.selection:
                 self._rows_at(what)
             if isinstance(what, Range) and (self.selection or what.to_version_inclusive < facts.latest):
+                schema = self.schema(what.to_version_inclusive, facts)
+                columns = columns_of(str(self.source), selected_schema(str(self.source), self.selection, schema))
                 try:
                     with reader.read_errors(str(self.source), what):
-                        self._feed(what, self.columns(what.to_version_inclusive, facts), facts)
+                        self._feed(what, columns, facts)
                 except Finding as error:
                     if not reader.is_only_feed_unreadable(error):
                         raise
@@ -101,9 +98,6 @@ class DeltaFeed:
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
             return row_staging.bad_keys(self._rows_at(version), table.target_keys)
-
-    def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
-        return read_schema(self.spark, self.source, version, facts.schemas)
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
         area = staging_area_for(self.spark, self.staging_path, job.store)

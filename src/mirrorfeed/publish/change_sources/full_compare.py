@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
-from mirrorfeed.landing.selection import source_types
 from mirrorfeed.publish.change_sources import errors
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.files import row_staging
@@ -240,11 +239,8 @@ class FullCompare:
         info = self.hashes.info()
         return info is not None and info.properties[_ID] == facts.table_id
 
-    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        return self._columns(read_full(self.spark, self.source))
-
-    def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        return source_types(json.loads(read_full(self.spark, self.source).schema.json()))
+    def schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        return dict(json.loads(read_full(self.spark, self.source).schema.json()))
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if isinstance(what, Range):
@@ -294,7 +290,8 @@ class FullCompare:
         another process made a commit.
         """
         now = read_full(self.spark, self.source)
-        if lost_columns(job.columns, self._columns(now)):  # `job.columns` are from an earlier read
+        columns = columns_of(str(self.source), json.loads(now.schema.json()))
+        if lost_columns(job.columns, columns):  # `job.columns` are from an earlier read
             raise errors.ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
@@ -306,9 +303,6 @@ class FullCompare:
         if compacts and compared.where(DIFFERS).isEmpty():  # without differences, do not rewrite all hashes
             return None
         return self.hashes.write(compared, facts, key, all_hashes=all_hashes)
-
-    def _columns(self, rows: DataFrame) -> tuple[Column, ...]:
-        return columns_of(str(self.source), json.loads(rows.schema.json()))
 
 
 def hash_table_of(config: Config, table: Table) -> Source:
