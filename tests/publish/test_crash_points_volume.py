@@ -143,8 +143,8 @@ class SparkWriter(TableFeed):
             pq.write_table(table, place / f"part-{number:05d}-c000.parquet")
             rows.update(job.by_marker(count_markers(table)))
         try:
-            names = sorted(each.name for each in place.iterdir())
-            return upload_files(job, SparkFiles(area, area.folder(job), cast(Any, None), names, dict(rows)))
+            paths = sorted(f"{area.folder(job)}/{each.name}" for each in place.iterdir())
+            return upload_files(job, SparkFiles(area, area.folder(job), cast(Any, None), paths, dict(rows)))
         finally:
             area.remove(area.folder(job))
             area.clear(job)

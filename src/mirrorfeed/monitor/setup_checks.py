@@ -174,8 +174,8 @@ def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
     with write_with_spark(rows, area, job) as files:
-        for name in files.names:
-            with area.open(f"{files.folder}/{name}") as file:
+        for path in files.paths:
+            with area.open(path) as file:
                 return check_file(file, job).differs
     return "no file"
 

@@ -81,5 +81,5 @@ def test_executor_errors_are_raised_on_the_driver(tmp_path: Path, transient: boo
     written: Any = SimpleNamespace(sparkSession=SimpleNamespace(range=lambda _end, numPartitions: numbers))
     job = StagingJob(FolderStore(str(tmp_path)), "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False)
     with pytest.raises(expected) as caught:
-        upload_from_executors(job, SparkFiles(StagingArea(str(tmp_path)), "folder", written, ["part"], {}, 0))
+        upload_from_executors(job, SparkFiles(StagingArea(str(tmp_path)), "folder", written, ["folder/part"], {}, 0))
     assert caught.value.reason == "It is busy."

@@ -271,11 +271,11 @@ def test_lost_or_changed_staging_files_publish_nothing_until_the_next_run(
             shutil.rmtree(files.folder, ignore_errors=True)
             shutil.copytree(tmp_path / "written", files.folder)
             meddle(Path(files.folder))
-            names = files.names
+            paths = files.paths
             if meddle is one_is_added:
-                names = files.area.file_names(files.folder, again(spark, files))
+                paths = files.area.file_paths(files.folder, again(spark, files))
             with pytest.raises(StagingFilesLost, match=words) as lost:
-                sent(job, replace(files, names=names))
+                sent(job, replace(files, paths=paths))
             assert isinstance(lost.value, Transient)
         raise lost.value
 
@@ -295,7 +295,7 @@ def again(spark: SparkSession, files: SparkFiles) -> DataFrame:
 def test_file_of_another_publication_is_named(tmp_path: Path) -> None:
     written: Any = SimpleNamespace(inputFiles=lambda: ["dbfs:/Volumes/a/b/c/notes%20of%20others.parquet"])
     with pytest.raises(StagingFilesLost, match=r"notes of others\.parquet in it does not belong to this publication"):
-        StagingArea(str(tmp_path)).file_names("/Volumes/a/b/c", written)
+        StagingArea(str(tmp_path)).file_paths("/Volumes/a/b/c", written)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,8 @@ def test_file_of_another_publication_is_named(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_files_are_ordered_by_partition_and_file_number(uris: list[str], names: list[str]) -> None:
-    assert StagingArea("/a").file_names("/a", SimpleNamespace(inputFiles=lambda: uris)) == names  # type: ignore[arg-type]
+    written: Any = SimpleNamespace(inputFiles=lambda: uris)
+    assert StagingArea("/a").file_paths("/a", written) == [f"/a/{name}" for name in names]
 
 
 def test_leftovers_of_failed_tasks_are_not_uploaded(

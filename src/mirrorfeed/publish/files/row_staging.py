@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -131,7 +131,13 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
     The limits are `SMALL_BATCH_ROWS`, `_WIDE_ROW_BYTES` and `spark.driver.maxResultSize`."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     if texts:
-        rows = rows.selectExpr(*_without_wide_texts(rows.columns, texts))
+        # Measuring the sizes with an Observation would take a noticeable part of the time of a small publication.
+        sizes = (f"coalesce(octet_length({quote(name)}), 0)" for name in texts)
+        is_wide = f"{' + '.join(sizes)} > {_WIDE_ROW_BYTES}"
+        values = {name: quote(name) for name in rows.columns}
+        values |= {name: f"IF({is_wide}, NULL, {quote(name)})" for name in texts}
+        columns = (f"{value} AS {quote(name)}" for name, value in values.items())
+        rows = rows.selectExpr(*columns, f"{is_wide} AS {_IS_WIDE}")
     try:
         batch = rows.limit(SMALL_BATCH_ROWS + 1).toArrow()  # Spark sorts before it takes the first rows
     except Exception as error:
@@ -162,15 +168,6 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
     together = np.concatenate([chunk.to_numpy(zero_copy_only=True) for chunk in numbers.chunks])
     together.sort()
     return bool((together[1:] == together[:-1]).any())
-
-
-def _without_wide_texts(columns: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
-    # Measuring the sizes with an Observation would take a noticeable part of the time of a small publication.
-    sizes = (f"coalesce(octet_length({quote(name)}), 0)" for name in texts)
-    is_wide = f"{' + '.join(sizes)} > {_WIDE_ROW_BYTES}"
-    for name in columns:
-        yield f"IF({is_wide}, NULL, {quote(name)}) AS {quote(name)}" if name in texts else quote(name)
-    yield f"{is_wide} AS {_IS_WIDE}"
 
 
 @dataclass(frozen=True)
@@ -254,7 +251,7 @@ def _duplicates_in_batch(batch: pa.Table, keys: Sequence[str]) -> list[BadRow]:
 
 
 def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
-    if not (keys and files.names):
+    if not (keys and files.paths):
         return []
     if sum(files.rows.values()) <= MAX_DRIVER_KEYS:
         numbers = _integer_keys(files, job, keys)

@@ -74,16 +74,12 @@ class SparkFiles:
     folder: str
     written: DataFrame
     """DataFrame that reads the files."""
-    names: Sequence[str]
-    """Names of the files, in the order in which Fabric must apply them."""
+    paths: Sequence[str]
+    """Paths of the files, in the order in which Fabric must apply them."""
     rows: dict[str, int]
     """Rows by marker, counted during the write."""
     replaced: int = 0
     """Number of rows with text in which the change feed may have replaced invalid bytes."""
-
-    @property
-    def paths(self) -> list[str]:
-        return [f"{self.folder}/{name}" for name in self.names]
 
 
 @contextmanager
@@ -128,13 +124,13 @@ def _written_files(
     replaced = counts.pop("replaced")
     try:
         written = area.read(rows.sparkSession, folder, finished.schema)
-        names = area.file_names(folder, written)
+        paths = area.file_paths(folder, written)
     except StagingFilesLost:
         raise
     except Exception as error:
         raise StagingFilesLost(place=folder, reason=innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
-    return SparkFiles(area, folder, written, names, job.by_marker(by_marker), replaced)
+    return SparkFiles(area, folder, written, paths, job.by_marker(by_marker), replaced)
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:
@@ -295,9 +291,9 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     `ExecutorUploadFailed` for a transient error of a task, and `ExecutorUploadImpossible` for any other error of a
     task.
     """
-    if not files.names:
+    if not files.paths:
         return Staged(())
-    numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
+    numbers = files.written.sparkSession.range(len(files.paths), numPartitions=len(files.paths))
     # Pickle by value, because executors may not have this package, for example if a notebook imports it from files.
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
@@ -316,7 +312,7 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     return staged
 
 
-def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
+def upload_task(job: StagingJob, area: StagingArea, paths: Sequence[str]) -> Callable[[_Batches], _Batches]:
     """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`, and each output
     row is JSON with the staged files or an error, because of a raised error Spark passes on only the text."""
 

@@ -62,8 +62,8 @@ class StagingArea:
         """Check that neither `folder` nor a parent in the staging area is a symbolic link. Raises `SymbolicLink`."""
         resolve("write", *self._below(folder))
 
-    def file_names(self, folder: str, written: DataFrame) -> list[str]:
-        """Return the names of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
+    def file_paths(self, folder: str, written: DataFrame) -> list[str]:
+        """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
 
         `written` must be the result of `read`. Raises `StagingFilesLost` if `written` reads any other file.
         """
@@ -74,7 +74,7 @@ class StagingArea:
             if not (part := _PART.fullmatch(name)):
                 raise errors.StagingFilesLost(place=folder, reason=f"{name} in it does not belong to this publication")
             parts.append((int(part[1]), int(part[2] or 0), name))
-        return [name for *_, name in sorted(parts)]
+        return [f"{folder}/{name}" for *_, name in sorted(parts)]
 
     def read(self, spark: SparkSession, folder: str, schema: Any) -> DataFrame:
         """Return a DataFrame that reads the files in a folder of the staging area."""
