@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
-
-    Raises `RowsProtected` if the source has a row filter or column mask (not with `changes: compare`), `KeysRequired`
-    for `changes: compare` without keys, and the workspace's error if keys are not configured and cannot be read.
-    """
+    Raises an error if the keys cannot be read, or if the source has a row filter or a column mask."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
         from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
@@ -81,10 +78,7 @@ def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
     """Return the columns of the data files of the next publication, which ends at `version`.
-
-    `newest` is the newest record, or None before the first publication. Raises an error if the columns of the source do
-    not fit the published columns (`IncompatibleSchema`, `ColumnsDropped`), the selection, the keys or the file format.
-    """
+    Raises an error if the source's columns do not fit the published columns, the selection, the keys or the format."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
@@ -110,10 +104,7 @@ def next_columns(
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the columns of the newest record. Columns that are no longer selected are marked as dropped.
-
-    Raises `ColumnsDropped` if there are such columns without `on_dropped_column: keep`, and `SelectionChanged` if the
-    new selection affects rows that are already published.
-    """
+    Raises `ColumnsDropped` if there are such columns without `on_dropped_column: keep`, and `SelectionChanged`."""
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -161,11 +152,8 @@ def last_version(what: Range | int | Repair) -> int:
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit, or of the last publication if that commit cannot be read.
-
-    The commit can be read only if the source is in a local folder. Returns None if the table was never published, or if
-    its log in the landing zone cannot be read.
-    """
+    """Return the time of the first unpublished commit or, if the source is not in a local folder, of the last
+    publication. Returns None if the table was never published, or if its log cannot be read."""
     try:
         view = TableLog(store, table.target.folder).read_latest()
     except Exception:  # the run reports the error

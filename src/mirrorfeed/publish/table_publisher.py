@@ -185,9 +185,8 @@ class _Run:
     ) -> tuple[View, Record] | NothingNew | None:
         """Stage the files of a publication. Returns the view of the log, and the record to add to the log.
 
-        An int in `what` is the version of a snapshot. Without a view, creates the log. Returns `NothingNew` if a
-        comparison found no difference, and None if another publisher was first or another table replaced the source. If
-        no record is returned or an error is raised, the staged files are deleted.
+        Without a view, creates the log. Returns `NothingNew` if a comparison found no difference, and None if another
+        publisher was first or another table replaced the source.
         """
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.
@@ -277,11 +276,7 @@ class _Run:
 def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Context manager for publishing a range or the version of a snapshot. Converts errors to `MirrorfeedError`.
-
-    Raises `RowsRefused` for `BadRows`, `BadCondition` for values that the condition of `selection` does not accept, and
-    `Unexpected`, with the operations of the range, for unknown errors.
-    """
+    """Context manager for publishing a range or the version of a snapshot. Converts errors to `MirrorfeedError`."""
     try:
         yield
     except MirrorfeedError:

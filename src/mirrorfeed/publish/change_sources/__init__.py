@@ -21,7 +21,7 @@ class ChangeSource(Protocol):
         """Read the identity of the table, its newest version, and the commits after version `after`.
 
         `after` is the published version, or None before the first publication. Schema and change data feed are checked
-        for at most `limit` versions. Raises an error if the table cannot be read.
+        for at most `limit` versions.
         """
         ...
 
@@ -34,8 +34,8 @@ class ChangeSource(Protocol):
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        """Check that a range, or the snapshot of a version (an int), can be read. Reads no rows.
-        Raises an error if it cannot be read. Some causes are found only when the rows are read."""
+        """Raise an error if a range, or the snapshot of a version (an int), cannot be read.
+        Reads no rows, so it does not find every cause."""
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:

@@ -118,10 +118,7 @@ class DeltaFeed:
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
         """Stage the rows that differ between the versions at the start and the end of a range.
-
-        `cause` is the error because of which the feed cannot be read. The `note` of the result contains this error.
-        Raises `cause` if one of the two versions cannot be read.
-        """
+        `cause` is the error because of which the feed cannot be read. It is raised if the versions cannot be read."""
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
         try:
@@ -147,8 +144,8 @@ class DeltaFeed:
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
         """Return the estimated bytes of all data files of a snapshot, and the estimated rows per file.
 
-        The bytes are None if unknown. The rows per file are also None if the whole source fits in one file. Estimates
-        from the size of the source's files or, with a selection of a larger source, from a sample of the rows.
+        The bytes are None if unknown, and the rows per file also if the whole source fits in one file. Estimates from
+        the size of the source's files or, with a selection of a larger source, from a sample of the rows.
         """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:

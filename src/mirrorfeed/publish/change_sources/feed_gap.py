@@ -37,20 +37,17 @@ class SnapshotDiff(DeltaFeed):
     def facts(self, after: int | None, limit: int) -> Facts:
         if after is None:
             return super().facts(after, limit)
-        table = read_table_info(self.spark, self.source, counted=True)
+        info = read_table_info(self.spark, self.source, counted=True)
         remaining = versions.read_commits(self.spark, self.source, after)
-        times, latest = {commit.version: commit.timestamp for commit in remaining}, remaining[-1].version
-        commits = tuple(
-            Commit(version, times.get(version, remaining[0].timestamp), COMPARISON)
-            for version in range(after + 1, latest + 1)
-        )
+        since, latest = remaining[0].timestamp, remaining[-1].version
+        commits = tuple(Commit(version, since, COMPARISON) for version in range(after + 1, latest + 1))
         return Facts(
-            table.table_id,
+            info.table_id,
             latest,
             commits,
-            properties=table.properties,
-            partitions=table.partition_columns,
-            bytes=table.bytes,
+            properties=info.properties,
+            partitions=info.partition_columns,
+            bytes=info.bytes,
         )
 
     def check(self, what: Range | int, facts: Facts) -> None:

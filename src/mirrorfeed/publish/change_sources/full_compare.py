@@ -110,7 +110,7 @@ class RowHashTable:
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
         """Return each key that the source had at a version, with the hash of its row. `key` has the key columns."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
-        rows = self._read(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
+        rows = self.rows_at(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
 
     def write(
@@ -159,19 +159,17 @@ class RowHashTable:
 
     def count_rows(self, version: int) -> int:
         """Return the number of rows that the source had at a version."""
-        total = self._read(version).agg(F.sum(GAIN)).first()
-        return int(total[0] or 0) if total else 0
+        return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
 
     def needs_compaction(self, version: int) -> bool:
         """Return whether all hashes should be rewritten, because of `_MAX_COMPLETE` or `_MAX_COMMITS`."""
-        counts = self._read(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE))).first()
-        assert counts is not None
-        complete, hashes, commits = counts
+        counts = self.rows_at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE)))
+        complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
     def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
         """Return the rows that differed in the comparison that created a version, as landing rows."""
-        return differing_rows(self._read(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
+        return differing_rows(self.rows_at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
         """Run VACUUM, and log its error instead of raising it.
@@ -184,19 +182,10 @@ class RowHashTable:
         except Exception as error:
             wrap_error(f"Running VACUUM on {self.location}", error)
 
-    def check(self, version: int, stored_at: int) -> None:
-        """Check that version `stored_at` of this table can be opened. Raises `RowHashesLost` if the version is gone.
-        The error names the published version `version`."""
-        with self.lost_state_errors(version):
-            _ = self._read(stored_at).schema
-
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
         """Context manager that converts errors about deleted files and versions of this table to `RowHashesLost`.
-
-        `version` is the published version. If it is None, errors are not converted. Converts only errors whose message
-        contains `folder`, the name of the table's folder.
-        """
+        Converts no errors if there is no published version, and only errors that contain the folder name `folder`."""
         try:
             yield
         except Exception as error:
@@ -206,7 +195,7 @@ class RowHashTable:
                 ) from error
             raise
 
-    def _read(self, version: int) -> DataFrame:
+    def rows_at(self, version: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", version).table(self.location.sql)
 
 
@@ -245,7 +234,8 @@ class FullCompare:
     def check(self, what: Range | int, facts: Facts) -> None:
         if isinstance(what, Range):
             assert isinstance(facts, CompareFacts)
-            self.hashes.check(what.from_version_exclusive, facts.published_at)
+            with self.hashes.lost_state_errors(what.from_version_exclusive):
+                _ = self.hashes.rows_at(facts.published_at).schema
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, Repair):
@@ -286,8 +276,7 @@ class FullCompare:
 
         `published` is the published version, or None for the first publication. Returns the number of rows and bytes of
         the commit. If no row differs, and the newest hashes belong to the published rows, returns None and makes no
-        commit. Raises `ColumnsChanged` if columns of the source changed in the meantime, and `RowHashesChanged` if
-        another process made a commit.
+        commit.
         """
         now = read_full(self.spark, self.source)
         columns = columns_of(str(self.source), json.loads(now.schema.json()))
@@ -299,9 +288,8 @@ class FullCompare:
             no_hashes = self.spark.createDataFrame([], rows.select(*key, HASH).schema)
             return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
         compared = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
-        compacts = all_hashes and facts.published_at == facts.before
-        if compacts and compared.where(DIFFERS).isEmpty():  # without differences, do not rewrite all hashes
-            return None
+        if all_hashes and facts.published_at == facts.before and compared.where(DIFFERS).isEmpty():
+            return None  # without differences, do not rewrite all hashes
         return self.hashes.write(compared, facts, key, all_hashes=all_hashes)
 
 

@@ -79,11 +79,10 @@ def stage(
     find_invalid_text: FindInvalidText | None = None,
     existing_rows: ExistingRows | None = None,
 ) -> Staged:
-    """Check landing rows, and write them to staged files in the landing zone. Returns the files with their row counts.
+    """Check landing rows, and write them to staged files in the landing zone. Without rows, no file is staged.
 
-    The driver writes batches that `collect_small_batch` returns, Spark writes all others. Without rows, no file is
-    staged. Raises `BadRows` if rows cannot be published, and `StagingPathRequired` if Spark must write the files but
-    `area` is None.
+    The driver writes batches that `collect_small_batch` returns, Spark writes all others. Raises `BadRows` if rows
+    cannot be published, and `StagingPathRequired` if Spark must write the files but `area` is None.
 
     - `upload_from`: whether the driver or the executors upload Spark's files.
     - `expect_small`: try to collect the rows first. If there are too many, Spark computes the rows a second time.

@@ -81,11 +81,7 @@ class StagingArea:
         return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
 
     def open(self, path: str) -> BinaryIO:
-        """Return a seekable reader of a file that Spark wrote.
-
-        Raises `StagingUnreadable` without read permission, `StagingFilesLost` if the file cannot be opened, and
-        `StagingNotVisible` if this process cannot access the staging area.
-        """
+        """Return a seekable reader of a file that Spark wrote."""
         root, below = self._below(path)
         try:
             if self.is_visible():
@@ -93,11 +89,11 @@ class StagingArea:
             if self._is_volume:  # Spark runs on another machine
                 return self._volume(root).open_read(below)
         except VolumeUnusable as error:
-            raise errors.StagingUnreadable(root=self.root, reason=error.reason) from error
+            raise errors.StagingUnusable(root=self.root, reason=error.reason) from error
         except (NotThere, StoreUnavailable) as error:
             raise errors.StagingFilesLost(place=path, reason=first_line(error.problem).rstrip(".")) from error
         except PermissionError as error:
-            raise errors.StagingUnreadable(root=self.root, reason=error.strerror or "permission denied") from error
+            raise errors.StagingUnusable(root=self.root, reason=error.strerror or "permission denied") from error
         except OSError as error:
             raise errors.StagingFilesLost(place=path, reason=error.strerror or str(error)) from error
         raise errors.StagingNotVisible(root=self.root)
@@ -158,10 +154,7 @@ class StagingArea:
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
         """Return the error to raise after Spark failed with `error` to write to `folder`. Deletes the folder.
-
-        Then writes a small test file. Returns `StagingUnusable` if this fails too, except because of a full disk.
-        Otherwise returns `StagingFilesLost`.
-        """
+        Returns `StagingUnusable` if Spark cannot write a small test file either, except because of a full disk."""
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
@@ -177,10 +170,10 @@ class StagingArea:
 def staging_area_for(
     spark: SparkSession, staging_path: str | None, store: Store, environment: Mapping[str, str] = os.environ
 ) -> StagingArea | None:
-    """Return the staging area for publications to the landing zone `store`, or None if there is none.
+    """Return the staging area for publications to the landing zone `store`.
 
-    There is none if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
-    only small batches can be published. Raises `StagingNotInVolume` on Databricks if `staging_path` is not in a volume.
+    Returns None if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
+    only small batches can be published.
     """
     zone, databricks = store.address(""), is_on_databricks(environment)
     is_local = is_on_this_machine(spark, environment)
@@ -189,7 +182,7 @@ def staging_area_for(
         return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
     if staging_path is not None and not (is_local and staging_path.startswith(VOLUMES)):
         if databricks and not staging_path.startswith(VOLUMES):
-            raise errors.StagingNotInVolume(path=staging_path)
+            raise errors.StagingNotVisible(root=staging_path)
         return StagingArea(staging_path)
     return StagingArea(_temporary_folder()) if is_local else None
 

@@ -40,10 +40,7 @@ class TableLog:
 
     def read_latest(self) -> View | None:
         """Return a view of the newest record and the staged files, from one listing. Returns None if there is no log.
-
-        Call `confirm` before you change files or report an error because of this view. Raises `ConcurrentChanges` if
-        records disappear during every attempt, and `DamagedFile` or `RecordTooNew` if the log cannot be parsed.
-        """
+        Call `confirm` before you change files or report an error because of this view."""
         for _ in range(_ATTEMPTS):
             log_id = self.current_id()
             view = self._view(log_id) if log_id else None
@@ -54,14 +51,11 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """List the log again, and return a confirmed copy of `view`. Returns None if records or log id have changed.
 
-        With `data`, also lists the published files. Without `data`, the copy has the same published files as `view`. If
-        a staged file of the newest record is then empty, returns None, because only a new listing shows whether the
-        file was renamed.
+        Without `data`, does not list the published files again. If a staged file of the newest record is then empty,
+        returns None, because only a new listing shows whether the file was renamed.
         """
         if data:
-            entries = self.store.list(self.folder)
-            published = [entry.name for entry in entries if not names.is_ignored(entry.name)]
-            view = replace(view, data=(*published, *(() if view.newest else self._processed(entries))))
+            view = replace(view, data=tuple(path for path, _ in self._files(processed=view.newest is None)))
         # Use the staged files of the second listing: at that time, the log was certainly valid.
         entries = self.entries(view.log_id)
         if _etags(entries) != view.records or self.current_id() != view.log_id:
@@ -70,8 +64,7 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Return a confirmed view of the log and the published files, or None if there is no log. Changes nothing.
-        Raises `ConcurrentChanges` if the log changes during every attempt."""
+        """Return a confirmed view of the log and the published files, or None if there is no log."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -80,10 +73,7 @@ class TableLog:
 
     def create_log(self) -> View:
         """Create the log, and return its view. If another publisher creates a log first, returns the view of that log.
-
-        Call this method only after a read that found no log. Raises the errors of `check_unclaimed`, and
-        `StoreUnavailable` or `ConcurrentChanges` if all attempts fail.
-        """
+        Call this method only after a read that found no log. Raises the errors of `check_unclaimed`."""
         # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
         # table's folder was deleted, and a record could then be added to the deleted log.
         for _ in range(_ATTEMPTS):
@@ -92,11 +82,7 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
-        """Make one attempt to create `log.json`. Returns the view of the log that exists afterwards.
-
-        Returns None if another publisher's `log.json` existed and was deleted again. Raises `StoreUnavailable` if the
-        request failed and there is no log.
-        """
+        """Make one attempt. Returns None if another publisher's `log.json` existed and was deleted again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
@@ -114,20 +100,17 @@ class TableLog:
         Raises `LogIdMissing` if the folder still has records of a log. Without records, raises `FileNumberConflict` for
         a data file, and `ForeignFile` for any other file that Fabric does not ignore.
         """
-        files = self._files()
+        files = self._files(processed=True)
         # Another publisher that started in the meantime created its log before its files, so the log is found.
-        if not files or self.current_id() is not None or self._files() != files:
+        if not files or self.current_id() is not None or self._files(processed=True) != files:
             return
         if lost := self._find_lost_log():
             raise errors.LogIdMissing(folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time)
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Compare the files in a confirmed view with the log. Returns None if all files match.
-
-        Returns the warning `LastFileMissing` if files are missing that Fabric may have consumed. Raises `FilesLost` if
-        Fabric has not consumed them, and the errors of `table_log.view.check`.
-        """
+        """Compare the files in a confirmed view with the log. Raises the errors of `table_log.view.check`.
+        If files are missing, raises `FilesLost`, or returns a warning if Fabric may have consumed them."""
         check(view, self._address())
         lost = self.find_lost_files(view)
         if isinstance(lost, errors.FilesLost):
@@ -135,11 +118,8 @@ class TableLog:
         return lost
 
     def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
-        """Return an error or a warning about published files that are missing in a confirmed view, or None.
-
-        Returns `FilesLost` if Fabric certainly did not consume the missing files, and `LastFileMissing` if this is
-        unknown. Makes requests only if files are missing in the view.
-        """
+        """Return `FilesLost` if published files are missing in a confirmed view that Fabric cannot have consumed.
+        Returns `LastFileMissing` if Fabric may have consumed them, and None if no file is missing."""
         if not missing_files(view.last_renamed, view.numbers):
             return None
         # A listing is not a snapshot, so a second read decides: before that read, all files up to `view.last_renamed`
@@ -165,9 +145,8 @@ class TableLog:
         """Add a record to the log, which commits the publication. Returns a confirmed view from a read after the write.
 
         Returns None if there is no log any more. Another publisher may have added a record first, so call `contains` to
-        check that the log has `new`. Raises `TooManyFiles` if the record is too large, and the errors of `check`. If
-        the log has no record with this number afterwards, raises the error of the write or, without one,
-        `ConcurrentChanges`.
+        check that the log has `new`. Raises an error if the log has no record with this number afterwards, and the
+        errors of `check`.
         """
         content = new.to_json()
         if len(content) > READ_LIMIT:
@@ -222,11 +201,8 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Check that Fabric reads files in the right order by their modification times. Raises `EqualFileTimes`.
-
-        The files named in `staged` must be newer than all published files. Those named in `corrections`, which are also
-        in `staged`, must be newer than the other staged files.
-        """
+        """Check that all files in `staged` are newer than the published files, and `corrections` newer than the rest.
+        Otherwise Fabric would not read them in this order. Raises `EqualFileTimes`."""
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)
         published = [entry.modified for entry in entries if not entry.is_folder and not names.is_ignored(entry.name)]
@@ -279,18 +255,16 @@ class TableLog:
                         logs.append((entry.name, view.newest))
         return max(logs, key=lambda log: log[1].at, default=None)
 
-    def _files(self) -> list[tuple[str, str]]:
-        """Return the files that Fabric reads, as name and ETag, and the processed files, as path and empty text."""
+    def _files(self, *, processed: bool) -> list[tuple[str, str]]:
+        """Return name and ETag of the files and folders that Fabric does not ignore. With `processed`, also the paths,
+        below the table's folder, of the data files that Fabric has moved after processing."""
         entries = self.store.list(self.folder)
-        data = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
-        return [*data, *((path, "") for path in self._processed(entries))]
-
-    def _processed(self, entries: list[Entry]) -> tuple[str, ...]:
-        """Return the paths, below the table's folder, of the data files that Fabric has moved after processing.
-        `entries` is a listing of the table's folder."""
-        places = [entry.name for entry in entries if entry.is_folder and entry.name in names.PROCESSED]
-        paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
-        return tuple(path for path in paths if names.data_number(path.rpartition("/")[2], None))
+        files = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
+        for place in [entry.name for entry in entries if processed and entry.is_folder]:
+            if place in names.PROCESSED:
+                moved = self.store.list(f"{self.folder}/{place}")
+                files += [(f"{place}/{entry.name}", "") for entry in moved if names.data_number(entry.name, None)]
+        return files
 
     def current_id(self) -> str | None:
         """Return the id in `log.json`, or None without such a file. Raises `DamagedFile` if it has no valid id."""

@@ -59,11 +59,8 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
 
 
 def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
-    """Write `_partnerEvents.json` from the setting `partner`. Returns True if the file was written.
-
-    Returns False without the setting, or if the file already has this content. Raises `ForeignPartnerEvents` if the
-    file has other content. With `force`, replaces such a file.
-    """
+    """Write `_partnerEvents.json` from the setting `partner`, if any. Returns whether the file was written.
+    Raises `ForeignPartnerEvents` if the file has other content. With `force`, replaces such a file."""
     partner = config.partner
     if partner is None:
         return False

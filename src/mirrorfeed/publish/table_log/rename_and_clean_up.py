@@ -24,10 +24,7 @@ _MIN_RECORDS = 2
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
     """Rename the staged files of the newest record. Returns a view with no file left to rename, or None without a log.
-
-    Reads the log if `view` is None. Raises the errors of `TableLog.check`. If an attempt renames no file, raises the
-    error of the rename or, without one, `ConcurrentChanges`.
-    """
+    Reads the log if `view` is None. Raises the errors of `TableLog.check`, and an error if a file cannot be renamed."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
     while view := view or log.read_latest():

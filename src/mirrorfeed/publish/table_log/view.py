@@ -58,12 +58,12 @@ class View:
 
     @property
     def number(self) -> int:
-        """Number of the newest record, or 0 before the first."""
+        """Number of the newest record, or 0 without records."""
         return self.newest.number if self.newest else 0
 
     @property
     def reference(self) -> PreviousRecord | None:
-        """Reference to the newest record, to store in the next record. None before the first record."""
+        """Reference to the newest record, to store in the next record."""
         newest = self.newest
         return PreviousRecord(newest.number, newest.batch, self.records[newest.number]) if newest else None
 
@@ -94,12 +94,7 @@ class View:
 
 
 def check(view: View, address: str) -> None:
-    """Check that the files in a view match its log. `address` is the table's folder, for messages.
-
-    Raises `RecordsMissing` if `is_linked` is false, `FileNumberConflict` for a data file that no record contains,
-    `ForeignFile` for any other file that Fabric does not ignore, `FinalNameTaken` if the final name of a staged file
-    exists, and `StagedFileDamaged` if the size of a staged file is wrong.
-    """
+    """Raise an error if files in a view do not match its log. `address` is the table's folder, for messages."""
     if view.newest and not view.is_linked:
         raise errors.RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
