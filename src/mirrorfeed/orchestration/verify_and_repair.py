@@ -120,20 +120,20 @@ def verify_tables(
     ledger_rows: list[ledger.Row] = []
     progress.info("Reading the positions of the mirrors")
     positions = mirror_positions(config, names)
-    for at, (table, position) in enumerate(positions, 1):
+    for at, (table, view, candidates) in enumerate(positions, 1):
         name = str(table.target)
         progress.info("Table %d of %d, %s: comparing it with its mirror", at, len(positions), name)
-        if position.newest is None:
+        if view is None or view.newest is None:
             rows.append(Comparison(name, "not compared", None, error=NothingPublished(table=name)))
             continue
         result: row_comparison.Comparison | MirrorfeedError
         try:
             mirror = mirror_of(mirrors, table.target)
-            result = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
+            result = verify_at(spark, table.source, mirror, candidates, shown, table.selection)
         except Exception as error:
             result = wrap_error(f"Verifying {name}", error)
         ledger_rows.append(ledger.comparison_row(name, result, datetime.now(UTC)))
-        comparison = _row(name, position.newest.to_version_inclusive, position.waiting, result)
+        comparison = _row(name, view.newest.to_version_inclusive, len(view.numbers) - 1, result)
         if comparison.equal is False and table.auto_repair_max_keys and table.changes != "compare":
             context = RunContext(spark, config, on_problem=on_problem)
             try:
@@ -210,9 +210,8 @@ def repair_table(
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
         raise FeedRequired(table=str(table.source), operation="Repairing a mirror")
-    ((_, position),) = mirror_positions(context.config, [name])
-    newest = position.newest
-    if newest is None:
+    ((_, view, candidates),) = mirror_positions(context.config, [name])
+    if view is None or (newest := view.newest) is None:
         raise NothingPublished(table=name)
     if not newest.keys:
         raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
@@ -223,7 +222,7 @@ def repair_table(
             keys = _keys_of_source(spark, table, newest, where)
         else:
             try:
-                comparison, keys = _keys_of_mirror(spark, table, mirror, position.candidates, where)
+                comparison, keys = _keys_of_mirror(spark, table, mirror, candidates, where)
             except MirrorColumns as error:
                 raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
             if comparison is not None and comparison.equal:

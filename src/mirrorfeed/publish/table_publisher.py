@@ -196,10 +196,9 @@ class _Run:
         if isinstance(what, Repair):
             assert before is not None
             columns = repair_columns(table, before, version)
-            source.check(version, facts)
         else:
             columns = next_columns(source, table, before, facts, version)
-            source.check(what, facts)
+        source.check(version if isinstance(what, Repair) else what, facts)
         gets_keys = before and keys and not before.keys and table.validate_keys != "none"
         if before and gets_keys and (bad := source.bad_keys(before.to_version_inclusive, table)):
             raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)

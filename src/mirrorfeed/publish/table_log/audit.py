@@ -12,36 +12,23 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.log_record import File, Record, possible_positions
 from mirrorfeed.landing.names import Target, log_folder, published_name
 from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import NotThere
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorPosition:
-    """Candidates for the last publication of a table that Fabric has applied."""
-
-    newest: Record | None = None
-    """Newest publication, or None before the first one."""
-    candidates: tuple[Record, ...] = ()
-    """Records of the candidates, newest first."""
-    waiting: int = 0
-    """Number of data files in the table's folder, without the oldest one, because Fabric may have consumed it."""
-
-
-def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
-    """Return each table with its mirror position. Reads only the landing zone.
-    `names` are targets. Without names, returns all configured tables. Without a log, the position has no records."""
+def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
+    """Return each table with a view of its log, and the records that Fabric may have applied last, newest first.
+    `names` are targets. Without names, returns all configured tables. Reads only the landing zone."""
     store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)
-        position = MirrorPosition()
-        if view := log.read_view():
-            candidates = possible_positions(
-                log.records(view), view.numbers, by_time=table.file_order == "modified_time"
-            )
-            position = MirrorPosition(view.newest, candidates, max(0, len(view.numbers) - 1))
-        positions.append((table, position))
+        view, candidates = log.read_view(), tuple[Record, ...]()
+        if view:
+            by_time = table.file_order == "modified_time"
+            candidates = possible_positions(log.records(view), view.numbers, by_time=by_time)
+        positions.append((table, view, candidates))
     return positions
 
 
