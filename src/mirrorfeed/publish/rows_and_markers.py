@@ -25,7 +25,7 @@ DELETE_FIRST = "_commit_version"
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
-_MAX_FILTER_KEYS = 1_000
+MAX_FILTER_KEYS = 1_000
 """Maximum number of keys in a filter. With more keys, planning the filter takes Spark longer than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
 """Column types for which Delta skips files correctly. With dates, it wrongly skips files of 5 to 14 October 1582."""
@@ -159,7 +159,7 @@ def to_landing(column: Column) -> SparkColumn:
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
     """Filter a snapshot so that Delta can skip files. The result has all rows with one of `keys`, and maybe others."""
-    if keys.num_rows > _MAX_FILTER_KEYS:
+    if keys.num_rows > MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
         if column.name in keys.column_names and column.type == column.form and column.type in _SKIPPABLE:

@@ -19,7 +19,7 @@ from mirrorfeed.landing.selection import Selection, selected_schema
 from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.row_staging import ExistingRows, FindInvalidText
+from mirrorfeed.publish.files.row_staging import ExistingRows
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.rows_and_markers import PROBLEM
@@ -106,13 +106,14 @@ class DeltaFeed:
     def _stage_range(
         self, range_: Range, facts: Facts, job: StagingJob, rows: DataFrame, existing: ExistingRows | None = None
     ) -> Staged:
-        changed = facts.rows_in(range_)
+        changed, has_interval = facts.rows_in(range_), archive.has_interval(facts.properties)
         return self._stage(
             rows,
             job,
             expect_small=changed is not None and changed <= row_staging.SMALL_BATCH_ROWS,
             rows_per_file=lambda: self._rows_per_file(facts, job),
-            find_invalid_text=self._invalid_text_search(facts, job),
+            # With an archive interval, the search could need archived files.
+            find_invalid_text=None if has_interval else partial(self._find_invalid_text, facts, job),
             existing_rows=existing,
         )
 
@@ -164,18 +165,10 @@ class DeltaFeed:
         rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
-    def _invalid_text_search(self, facts: Facts, job: StagingJob) -> FindInvalidText | None:
-        """Return a function that searches the newest version for invalid UTF-8.
-        Returns None for a table with an archive interval, because the search could need archived files."""
-        if archive.has_interval(facts.properties):
-            return None
-
-        def find_invalid_text(keys: pa.Table) -> list[BadRow]:
-            rows = self._rows_at(facts.latest)
-            invalid = rows_and_markers.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
-            return bad_rows(invalid, PROBLEM, job.keys)
-
-        return find_invalid_text
+    def _find_invalid_text(self, facts: Facts, job: StagingJob, keys: pa.Table) -> list[BadRow]:
+        rows = self._rows_at(facts.latest)
+        invalid = rows_and_markers.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
+        return bad_rows(invalid, PROBLEM, job.keys)
 
     def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns, facts)

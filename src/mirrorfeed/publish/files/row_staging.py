@@ -31,7 +31,7 @@ from mirrorfeed.publish.files.staging_job import (
     combine_staged,
     row_text,
 )
-from mirrorfeed.publish.rows_and_markers import PROBLEM
+from mirrorfeed.publish.rows_and_markers import MAX_FILTER_KEYS, PROBLEM
 from mirrorfeed.source.identifier import quote
 
 if TYPE_CHECKING:
@@ -57,11 +57,9 @@ _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
 """Seconds to wait so that the next file gets a later modification time.
 Storage times have a precision of one second or better."""
-_MAX_SEARCHED_KEYS = 1_000
-"""Maximum number of keys whose source rows are searched for invalid text. With more keys, all rows are searched."""
 FindInvalidText = Callable[[pa.Table], list[BadRow]]
 """Function that returns source rows with invalid UTF-8. The argument contains the keys of the rows to search.
-If the argument has no columns, the function searches all rows."""
+If the argument has no columns or many keys, the function searches all rows."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
 """Function that receives keys, and returns landing rows for the keys that the source has at the end of the range.
 Returns None if the source has none of the keys."""
@@ -190,8 +188,8 @@ def _spark_part(
     keys = [quote(name) for name in job.keys]
     bad = _duplicates_in_files(files, job, unique_keys)
     if not bad and find_invalid_text and files.replaced:
-        replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys).limit(_MAX_SEARCHED_KEYS + 1)
-        bad = find_invalid_text(_keys_to_search(replaced.toArrow()) if keys else pa.table({}))
+        replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys)
+        bad = find_invalid_text(replaced.limit(MAX_FILTER_KEYS + 1).toArrow() if keys else pa.table({}))
     if bad:
         raise BadRows(*bad)
 
@@ -218,15 +216,11 @@ def small_part(
     if not bad and find_invalid_text:
         replaced = batch.filter(pc.equal(batch.column(PROBLEM), Problem.REPLACED_TEXT.value))
         if replaced.num_rows:
-            bad = find_invalid_text(_keys_to_search(replaced.select(job.keys)))
+            bad = find_invalid_text(replaced.select(job.keys))
     if bad:
         raise BadRows(*bad)
     rows = batch.drop_columns([PROBLEM])
     return _Part(partial(_deleted_keys, batch, job), lambda: Staged(write_files(job, rows.to_batches())))
-
-
-def _keys_to_search(keys: pa.Table) -> pa.Table:
-    return keys if keys.num_rows <= _MAX_SEARCHED_KEYS else pa.table({})
 
 
 def _deleted_keys(batch: pa.Table, job: StagingJob) -> pa.Table | None:
@@ -269,9 +263,8 @@ def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
     """Read the key column from Spark's files, in a tenth of the time of a query. Raises `StagingFilesLost`.
     Returns None if the key is not one integer column, contains NULL, or this process cannot open the files directly."""
-    if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [
-        True
-    ] or not files.area.is_visible():
+    types = [column.type for column in job.columns if column.name in keys]
+    if len(types) > 1 or types[0] not in _INTEGERS or not files.area.is_visible():
         return None
     chunks: list[pa.Array] = []
     for path in files.paths:
