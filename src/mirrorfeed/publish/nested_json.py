@@ -28,8 +28,6 @@ def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
     # `to_json` replaces invalid bytes, so append an invalid byte. Values are checked only if the JSON contains the
     # replacement character.
     text = F.to_json(_for_json(value, type_), _JSON)
-    if not _has_texts(type_):
-        return text
     replaced = F.contains(text, F.lit(REPLACEMENT)) & _has_invalid_text(value, type_)
     return F.concat(text, F.when(replaced, F.lit(b"\xff").cast("string")).otherwise(""))
 

@@ -50,7 +50,6 @@ _WIDE_ROW_BYTES = 4096
 _IS_WIDE = "_commit_timestamp"
 """Helper column: true if a row exceeds `_WIDE_ROW_BYTES`.
 No published table has this column, because the change data feed reserves the name."""
-_SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
 """Text that identifies Spark's error for a result that is too large, because this error has no error condition."""
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -149,7 +148,7 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
     """Return the average bytes per row, measured in a Parquet file with the first rows.
     Returns None if there are no rows, or if a row is too large for `collect_small_batch`."""
-    sample = collect_small_batch(rows.limit(_SAMPLE_ROWS))
+    sample = collect_small_batch(rows.limit(5_000))
     if not sample:
         return None
     file = pa.BufferOutputStream()

@@ -41,7 +41,6 @@ _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(
 _GLOB = re.compile(r"([\\*?{}\[\]])")
 """Characters that Spark would interpret as a pattern in a path."""
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
-_DISK_FULL = "No space left on device"
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class StagingArea:
         try:
             spark.range(1).write.parquet(probe)
         except Exception as second_error:
-            if _DISK_FULL not in str(second_error):
+            if "No space left on device" not in str(second_error):
                 return errors.StagingUnusable(root=self.root, reason=innermost_cause(second_error))
         finally:
             self.remove(probe)

@@ -32,9 +32,6 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
     return positions
 
 
-_BLOCK = 2**20
-
-
 @dataclass(frozen=True, slots=True)
 class FileState:
     """Comparison of a file in a record with the file that exists at its staged or its final address."""
@@ -131,7 +128,7 @@ def _file_state(store: Store, path: str, file: File) -> FileState:
     address, size, digest = store.address(path), 0, hashlib.sha256()
     try:
         with store.open_read(path) as source:
-            while block := source.read(_BLOCK):
+            while block := source.read(2**20):
                 size += len(block)
                 digest.update(block)
     except NotThere:
