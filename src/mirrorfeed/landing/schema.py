@@ -49,11 +49,6 @@ class Problem(IntEnum):
     REPLACED_TEXT = 9
     """Text has the replacement character for invalid bytes. Only the source shows whether bytes were replaced."""
 
-    @property
-    def depends_on_format(self) -> bool:
-        """True if another file format can store the value."""
-        return Problem.NOT_IN_ENCODING <= self <= Problem.YEAR
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -23,7 +23,20 @@ _NO_KEYS = "a row changed in a table without keys"
 _YEAR = "a year is outside 1 to 9999"
 _INVALID_TEXT = "a text is not valid UTF-8"
 _UNFIT = "delimited text cannot store a value"
-_CASES = {Problem.CHANGE_WITHOUT_KEY: _NO_KEYS, Problem.YEAR: _YEAR, Problem.INVALID_TEXT: _INVALID_TEXT}
+_REASONS = {
+    Problem.NULL_KEY: (_BAD_KEY, "a key is NULL"),
+    Problem.DUPLICATE_KEY: (_BAD_KEY, "a key is not unique"),
+    Problem.CHANGE_WITHOUT_KEY: (
+        _NO_KEYS,
+        "a row was updated or deleted, but a table without keys accepts only inserts",
+    ),
+    Problem.NOT_IN_ENCODING: (_UNFIT, "a value has a character that the encoding of the files does not contain"),
+    Problem.LIKE_NULL: (_UNFIT, "without quotes, a value cannot be distinguished from NULL"),
+    Problem.NOT_ESCAPABLE: (_UNFIT, "a value has a character that cannot be escaped in the files"),
+    Problem.YEAR: (_YEAR, "a date or time is outside the years 1 to 9999, which delimited text cannot store"),
+    Problem.INVALID_TEXT: (_INVALID_TEXT, "a text is not valid UTF-8"),
+}
+"""Case of each problem, which selects the fix, and its description."""
 
 
 class RowsRefused(Terminal):
@@ -54,8 +67,7 @@ class RowsRefused(Terminal):
 
     @property
     def case(self) -> str:
-        problem = self.rows[0].problem
-        return _CASES.get(problem, _UNFIT if problem.depends_on_format else _BAD_KEY)
+        return _REASONS[self.rows[0].problem][0]
 
     @property
     def place(self) -> str:
@@ -63,25 +75,13 @@ class RowsRefused(Terminal):
 
     @property
     def reason(self) -> str:
-        return _REASONS[self.rows[0].problem]
+        return _REASONS[self.rows[0].problem][1]
 
     @property
     def keys(self) -> str:
         problem = self.rows[0].problem
         keys = "; ".join(dict.fromkeys(row.key for row in self.rows if row.problem == problem and row.key))
         return f" ({keys})" if keys else ""
-
-
-_REASONS = {
-    Problem.NULL_KEY: "a key is NULL",
-    Problem.DUPLICATE_KEY: "a key is not unique",
-    Problem.CHANGE_WITHOUT_KEY: "a row was updated or deleted, but a table without keys accepts only inserts",
-    Problem.NOT_IN_ENCODING: "a value has a character that the encoding of the files does not contain",
-    Problem.LIKE_NULL: "without quotes, a value cannot be distinguished from NULL",
-    Problem.NOT_ESCAPABLE: "a value has a character that cannot be escaped in the files",
-    Problem.YEAR: "a date or time is outside the years 1 to 9999, which delimited text cannot store",
-    Problem.INVALID_TEXT: "a text is not valid UTF-8",
-}
 
 
 class ConcurrentChanges(Transient):
@@ -211,31 +211,19 @@ class StagingPathRequired(Terminal):
     fix = f"{_SET_STAGING_PATH}, and publish again. Nothing was published."
 
 
-class StagingNotInVolume(Terminal):
-    code = "MF3302"
-    what = "{path} is not a volume. On Databricks, only volumes are visible to Spark executors and to this process."
-    fix = f"{_SET_STAGING_PATH}. Nothing was published."
-
-
 class StagingNotVisible(Terminal):
     code = "MF3303"
-    what = "Spark wrote files to {root}, but this process cannot see this folder."
+    what = "The folder {root} is not visible to both this process and Spark."
     fix = f"{_SET_STAGING_PATH}: a volume is visible from every machine. Nothing was published."
 
 
 class StagingUnusable(Terminal):
     code = "MF3304"
-    what = "Spark cannot write files to {root}: {reason}."
+    what = "The staging area {root} cannot be used: {reason}."
     fix = (
         "Set `staging_path` to a volume (/Volumes/catalog/schema/volume), and grant the publisher READ VOLUME and WRITE"
         " VOLUME on it. Nothing was published."
     )
-
-
-class StagingUnreadable(Terminal):
-    code = "MF3305"
-    what = "This process cannot read the files that Spark wrote to {root}: {reason}."
-    fix = "Grant the publisher READ VOLUME on this volume, in addition to WRITE VOLUME. Nothing was published."
 
 
 class StagingFilesLost(Transient):

@@ -27,10 +27,8 @@ from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import (
     RowsRefused,
     StagingFilesLost,
-    StagingNotInVolume,
     StagingNotVisible,
     StagingPathRequired,
-    StagingUnreadable,
     StagingUnusable,
 )
 from mirrorfeed.publish.files import row_staging, spark_files, staging_area
@@ -409,7 +407,7 @@ def test_volume_is_read_and_cleaned_through_the_workspace_api(volume: FilesApi) 
 
 def test_unreadable_volume_is_reported_with_the_missing_privilege(volume: FilesApi) -> None:
     volume.refuse = lambda _method, _path: (403, "PERMISSION_DENIED")
-    with pytest.raises(StagingUnreadable) as unreadable:
+    with pytest.raises(StagingUnusable) as unreadable:
         StagingArea(volume.volume, workspace=volume.workspace).open(f"{volume.volume}/a")
     assert unreadable.value.root == volume.volume
     assert unreadable.value.reason.startswith("refused with PERMISSION_DENIED")
@@ -599,6 +597,6 @@ def test_temporary_folder_writable_by_others_is_refused(
 
 
 def test_staging_path_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(StagingNotInVolume) as caught:
+    with pytest.raises(StagingNotVisible) as caught:
         staging_area_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
-    assert vars(caught.value) == {"path": "/tmp/handover"}
+    assert vars(caught.value) == {"root": "/tmp/handover"}

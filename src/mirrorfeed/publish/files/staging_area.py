@@ -80,7 +80,11 @@ class StagingArea:
         return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
 
     def open(self, path: str) -> BinaryIO:
-        """Return a seekable reader of a file that Spark wrote."""
+        """Return a seekable reader of a file that Spark wrote.
+
+        Raises `StagingUnusable` without read permission, `StagingFilesLost` if the file cannot be opened, and
+        `StagingNotVisible` if this process cannot access the staging area.
+        """
         root, below = self._below(path)
         try:
             if self.is_visible():
@@ -171,8 +175,8 @@ def staging_area_for(
 ) -> StagingArea | None:
     """Return the staging area for publications to the landing zone `store`.
 
-    Returns None if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
-    only small batches can be published.
+    There is none if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
+    only small batches can be published. Raises `StagingNotVisible` on Databricks if `staging_path` is not in a volume.
     """
     zone, databricks = store.address(""), is_on_databricks(environment)
     is_local = is_on_this_machine(spark, environment)
