@@ -152,8 +152,11 @@ def last_version(what: Range | int | Repair) -> int:
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit or, if the source is not in a local folder, of the last
-    publication. Returns None if the table was never published, or if its log cannot be read."""
+    """Return the time of the first unpublished commit or, if that is unknown, of the last publication.
+
+    It is known only for sources in a local folder. Returns None if the table was never published, or if its log cannot
+    be read.
+    """
     try:
         view = TableLog(store, table.target.folder).read_latest()
     except Exception:  # the run reports the error
