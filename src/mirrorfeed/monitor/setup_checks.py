@@ -168,7 +168,7 @@ def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
     """Write a test file with Spark, and return how its schema differs from published files. Empty if it does not."""
     columns = Column("id", "long"), Column("price", "decimal(9,2)"), Column("at", "timestamp"), Column("text", "string")
     rows = spark.sql(
-        "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, CAST('0001-01-01 00:00:00Z' AS timestamp) AS at,"
+        "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, timestamp'0001-01-01 00:00:00Z' AS at,"
         f" 'a' AS text, CAST(NULL AS int) AS {PROBLEM}"
     )
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
