@@ -112,8 +112,7 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return the names of the published columns that are no longer selected.
-    Raises `SelectionChanged` if the new selection affects rows that are already published."""
+    """Return the names of the published columns that are no longer selected. Raises `SelectionChanged`."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )

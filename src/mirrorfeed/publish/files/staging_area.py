@@ -54,7 +54,7 @@ class StagingArea:
     """Returns the Databricks client with which files of a volume are read and deleted."""
 
     def folder(self, job: StagingJob) -> str:
-        """Return the path of the folder for the files of a job. Does not create the folder."""
+        """Return the path of the folder for the files of a job."""
         return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
     def check(self, folder: str) -> None:
@@ -63,9 +63,7 @@ class StagingArea:
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-
-        `written` must be the result of `read`. Raises `StagingFilesLost` if `written` reads any other file.
-        """
+        `written` must be the result of `read`. Raises `StagingFilesLost` if it reads any other file."""
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
@@ -76,7 +74,6 @@ class StagingArea:
         return [f"{folder}/{name}" for *_, name in sorted(parts)]
 
     def read(self, spark: SparkSession, folder: str, schema: Any) -> DataFrame:
-        """Return a DataFrame that reads the files in a folder of the staging area."""
         return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
 
     def open(self, path: str) -> BinaryIO:

@@ -95,11 +95,7 @@ class TableLog:
         return view
 
     def check_unclaimed(self) -> None:
-        """Check that the table's folder has a `log.json` or no data files.
-
-        Raises `LogIdMissing` if the folder still has records of a log. Without records, raises `FileNumberConflict` for
-        a data file, and `ForeignFile` for any other file that Fabric does not ignore.
-        """
+        """Raise an error if the table's folder has no `log.json`, but records of a log or files for Fabric."""
         files = self._files(processed=True)
         # Another publisher that started in the meantime created its log before its files, so the log is found.
         if not files or self.current_id() is not None or self._files(processed=True) != files:
@@ -170,11 +166,10 @@ class TableLog:
         return after
 
     def create_start_marker(self, view: View) -> str:
-        """Create an empty file in the log's folder, the start marker. Returns the batch id for the first record.
+        """Create an empty file in the log's folder, the start marker, before files are staged for the first record.
 
-        Call this method before files are staged for the first record. The name of the start marker contains the batch
-        id. The record is valid only while the start marker exists, because this shows that the folder was not deleted:
-        a repeated request can create `log.json` again, but not the start marker.
+        Returns the batch id in its name, for the first record. This record is valid only while the start marker exists,
+        because a repeated request can create `log.json` again after the folder was deleted, but not the start marker.
         """
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
         with NewFile(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}") as marker:
@@ -267,7 +262,7 @@ class TableLog:
         return files
 
     def current_id(self) -> str | None:
-        """Return the id in `log.json`, or None without such a file. Raises `DamagedFile` if it has no valid id."""
+        """Return the id in `log.json`, or None without such a file."""
         path = f"{self.folder}/{names.LOG_ID}"
         try:
             value = parse_json(self.store.read(path))
