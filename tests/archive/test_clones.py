@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_report import share
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -38,7 +38,7 @@ def clone(spark: SparkSession, original: Orders) -> DeltaTable:
 @pytest.mark.soak
 def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone: DeltaTable) -> None:
     guarded = Guarded(spark, now=lambda: NOW)
-    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
         guarded.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
     assert days(caught.value.files) == ["1"]
     assert f" of {clone.path} at version" in str(caught.value)

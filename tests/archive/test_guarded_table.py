@@ -101,13 +101,13 @@ def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table:
     assert str(caught.value) == (
         f"A query needs 1 archived file ({file.bytes} B) of {table.path} at version 3: {file.uri}. Nothing was read."
         f" Restore the files with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and `mirrorfeed"
-        f" archive restore PLAN`, or use a condition that needs no archived file."
+        f" archive restore PLAN`, or use conditions that need no archived file."
     )
 
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_fix_is_a_valid_shell_command(where: str) -> None:
-    solution = ArchivedFilesNeeded(operation="A query", table="t", version=3, where=where, files=[]).solution
+    solution = ArchivedFilesNeeded(needed=(), arguments=("t", "--where", where)).solution
     command = solution.removeprefix("Restore the files with `").partition("` and `mirrorfeed archive restore")[0]
     printed = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
     assert printed.stdout == where

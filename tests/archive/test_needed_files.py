@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
@@ -147,9 +147,9 @@ def compare(request: pytest.FixtureRequest, tables: dict[str, DeltaTable]) -> It
         found: Any
         try:
             found = ask()
-        except StatementNeedsArchivedFiles as error:
-            found = [type(error).__name__, _needed(tables, error.tables)]
-        except (ArchivedFilesNeeded, NotEnoughFiles) as error:
+        except ArchivedFilesNeeded as error:
+            found = [type(error).__name__, _needed(tables, error.needed)]
+        except NotEnoughFiles as error:
             found = [type(error).__name__, _files(tables, error.files)]
         except (MirrorfeedError, PySparkException) as error:
             found = type(error).__name__

@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore, restore_planner
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
 from mirrorfeed.archive.guard import Guarded, guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore import TiersOfTables, session_time_zone
-from mirrorfeed.display.rows import size
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
@@ -196,9 +195,9 @@ def test_query_is_answered_or_names_the_archived_files_it_needs(
     if not needed:
         assert sorted(map(tuple, asking.sql(query).collect())) == ANSWERS[name]
         return
-    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
         asking.sql(query)
-    assert {Path(each.table).name: days(each.files) for each in caught.value.tables} == needed
+    assert {Path(each.table).name: days(each.files) for each in caught.value.needed} == needed
 
 
 def test_returned_frame_can_be_queried_further(asking: Guarded, spark: SparkSession) -> None:
@@ -213,20 +212,18 @@ def test_returned_frame_can_be_queried_further(asking: Guarded, spark: SparkSess
 
 
 def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables: dict[str, Orders]) -> None:
-    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
         asking.sql("SELECT o.id FROM orders o JOIN returns r ON o.id = r.id AND o.day = 1 AND r.day = 1")
-    assert isinstance(caught.value, ArchivedFilesNeeded)
-    first, second = (each.files[0] for each in caught.value.tables)
+    first, second = (each.files[0] for each in caught.value.needed)
     assert caught.value.problem == (
-        f"The query needs 2 archived files ({size((first.bytes or 0) + (second.bytes or 0))}): 1 file"
-        f" ({first.bytes} B) of {tables['orders'].path} at version 2, {first.uri}; 1 file ({second.bytes} B) of"
-        f" {tables['returns'].path} at version 2, {second.uri}. Nothing was read."
+        f"The query needs 1 archived file ({first.bytes} B) of {tables['orders'].path} at version 2: {first.uri};"
+        f" 1 archived file ({second.bytes} B) of {tables['returns'].path} at version 2: {second.uri}. Nothing was read."
     )
-    assert StatementNeedsArchivedFiles.of(caught.value.tables, "SELECT 'a'").solution == (
+    assert ArchivedFilesNeeded(needed=caught.value.needed, statement="SELECT 'a'").solution == (
         "Restore the files with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN` and `mirrorfeed archive"
         " restore PLAN`, or use conditions that need no archived file."
     )
-    of_frames = StatementNeedsArchivedFiles.of(caught.value.tables)
+    of_frames = ArchivedFilesNeeded(needed=caught.value.needed)
     assert "with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`" in of_frames.solution
     assert [file.uri for file in of_frames.plan().files] == sorted([first.uri, second.uri])
 
@@ -303,9 +300,9 @@ def test_cached_rows_are_ignored(asking: Guarded, spark: SparkSession) -> None:
     frame = spark.table("orders").cache()
     spark.sql("CACHE LAZY TABLE all_orders AS SELECT * FROM orders")
     try:
-        with pytest.raises(StatementNeedsArchivedFiles):
+        with pytest.raises(ArchivedFilesNeeded):
             asking.sql("SELECT * FROM orders WHERE day = 1")
-        with pytest.raises(StatementNeedsArchivedFiles):
+        with pytest.raises(ArchivedFilesNeeded):
             asking.sql("SELECT max(v) FROM all_orders")
         assert asking.sql("SELECT id FROM all_orders WHERE day = 3").count() == 10
     finally:
@@ -363,7 +360,7 @@ def test_one_plan_restores_files_of_several_tables(
     assert restore.request_files(plan, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
         restore.run_query(spark, plan, both, NOW)
-    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
         asking.frame(spark.sql(query))
     assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was created only for files
     clock.pass_(1)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStatement, UnknownFiles
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
@@ -107,7 +107,7 @@ def test_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table: 
         writer.merge(spark.createDataFrame(hot.rdd, hot.schema), ["id"], UPSERT)
     with pytest.raises(UnknownFiles, match="a stream"):
         writer.merge(spark.readStream.format("rate").load().selectExpr("value AS id"), ["id"], UPSERT)
-    with pytest.raises(StatementNeedsArchivedFiles):
+    with pytest.raises(ArchivedFilesNeeded):
         writer.merge(spark.table(table.source.sql), ["id"], UPSERT)
 
 
@@ -185,7 +185,7 @@ def test_archived_files_of_given_rows_are_detected_before_writing(
     other = DeltaTable(spark, tmp_path / "other", "id int, v string, day int")
     writer = GuardedTable(spark, other.source, now=lambda: NOW)
     before = sorted(other.path.rglob("*"))
-    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
         writer.overwrite(spark.table(table.source.sql))
     assert days(caught.value.files) == ["1", "2"]
     frame = spark.table(table.source.sql)

@@ -240,7 +240,7 @@ def test_every_rule_is_tried_or_listed_as_not_made() -> None:
 
 
 def test_the_command_of_a_finding_is_that_of_its_last_sentence_with_one() -> None:
-    needed = ArchivedFilesNeeded(operation="The query", table="a b", version=3, files=(), feed_from=2)
+    needed = ArchivedFilesNeeded(needed=(), arguments=("a b", "--feed-from", "2", "--feed-to", "3"))
     assert error_finding("s.t", needed).command == (
         "mirrorfeed archive plan 'a b' --feed-from 2 --feed-to 3 --to PLAN && mirrorfeed archive restore PLAN"
     )

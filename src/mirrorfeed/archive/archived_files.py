@@ -14,7 +14,7 @@ from base64 import b85decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
@@ -75,11 +75,11 @@ class DataFile(Row):
         return [f"{self.uri}  {', '.join(filter(None, known))}"]
 
 
-def describe_files(files: Sequence[DataFile], noun: str = "file") -> str:
-    """Return text such as "3 files (1.2 KiB)", without the size if the size of a file is unknown."""
+def describe_files(files: Sequence[DataFile]) -> str:
+    """Return text such as "3 archived files (1.2 KiB)", without the size if the size of a file is unknown."""
     known = [file.bytes for file in files if file.bytes is not None]
     bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
-    return f"{counted(len(files), noun)}{bytes_}"
+    return f"{counted(len(files), 'archived file')}{bytes_}"
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
@@ -159,9 +159,11 @@ class NeededFiles:
     active: int | None = None
     """Number of active files that the query needs. None if unknown, as on Databricks."""
 
-    def __str__(self) -> str:
+    @property
+    def description(self) -> str:
+        """Text such as "2 archived files (1.2 KiB) of main.sales.orders at version 3: uri, uri"."""
         uris = first_names([file.uri for file in self.files])
-        return f"{describe_files(self.files)} of {self.table} at version {self.version}, {uris}"
+        return f"{describe_files(self.files)} of {self.table} at version {self.version}: {uris}"
 
 
 def hadoop_path(spark: SparkSession, *parts: Any) -> Any:
@@ -230,96 +232,55 @@ def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
     return sorted(blocked, key=lambda file: file.uri)
 
 
-def require_readable(
-    needed: Sequence[NeededFiles], tiers_at: TiersAt, refusal: Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
-) -> None:
-    """Check that all needed files can be read now. If not, raise the error from `refusal` for the unreadable files."""
-    unreadable = [replace(need, files=tuple(find_unreadable(need, tiers_at))) for need in needed]
-    if blocked := [need for need in unreadable if need.files]:
-        raise refusal(blocked)
+def require_readable(needed: Sequence[NeededFiles], tiers_at: TiersAt, **facts: Any) -> None:
+    """Raise `ArchivedFilesNeeded` if needed files cannot be read now. `facts` are the other keywords of this error."""
+    unreadable = [replace(each, files=tuple(find_unreadable(each, tiers_at))) for each in needed]
+    if blocked := [each for each in unreadable if each.files]:
+        raise ArchivedFilesNeeded(needed=blocked, **facts)
 
 
 class ArchivedFilesNeeded(Terminal):
     code = "MF5001"
-    what = "{operation} needs {amount} of {table} at version {version}: {uris}. Nothing was read."
-    fix: ClassVar[Any] = (
-        "Restore the files with `{command}` and `mirrorfeed archive restore PLAN`, or use a condition that needs no"
+    what = "{operation} needs {each}. Nothing was read."
+    fix = (
+        "Restore the files with `{command}` and `mirrorfeed archive restore PLAN`, or use conditions that need no"
         " archived file."
     )
-    operation: str
-    table: str
-    version: int
-    files: Sequence[DataFile]
-    where: str | None = None
-    feed_from: int | None = None
+    needed: Sequence[NeededFiles]
+    operation: str = "The query"
+    statement: str | None = None
+    arguments: Sequence[str] = ()
+    """Arguments of `mirrorfeed archive plan`, if the operation is not the query `statement`."""
 
     @property
-    def amount(self) -> str:
-        return describe_files(self.files, "archived file")
+    def files(self) -> tuple[DataFile, ...]:
+        return tuple(file for each in self.needed for file in each.files)
 
     @property
-    def uris(self) -> str:
-        return first_names([file.uri for file in self.files])
+    def each(self) -> str:
+        return "; ".join(each.description for each in self.needed)
 
     @property
     def command(self) -> str:
-        where = f" --where {shell_argument(self.where)}" if self.where else ""
-        if self.feed_from is not None:
-            where = f" --feed-from {self.feed_from} --feed-to {self.version}"
-        return f"mirrorfeed archive plan {shell_argument(self.table)}{where} --to PLAN"
+        arguments = ("--sql", self.statement) if self.statement else self.arguments
+        if not arguments:
+            return "error.plan().save('PLAN')"
+        return f"mirrorfeed archive plan {' '.join(map(shell_argument, arguments))} --to PLAN"
+
+    def plan(self, priority: Priority | None = None) -> Plan:
+        """Return a restore plan for these files, which runs the query `statement` if this is not None."""
+        from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
+
+        return replace(plan_files(self.needed, priority), sql=self.statement, files_alone=self.statement is None)
 
 
 class LookUpNeedsArchive(ArchivedFilesNeeded):
     code = "MF5015"
     fix = (
-        f"{ArchivedFilesNeeded.fix} If the keys of {{table}} are always unique, you can set `validate_keys: range`"
+        f"{ArchivedFilesNeeded.fix} If the keys of the table are always unique, you can set `validate_keys: range`"
         " instead."
     )
     operation: str = "A lookup of deleted keys"
-
-
-class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
-    code = "MF5002"
-    what = "{operation} needs {amount}: {each}. Nothing was read."
-    fix: ClassVar[Any] = {
-        True: (
-            "Restore the files with `mirrorfeed archive plan --sql {statement:argument} --to PLAN` and `mirrorfeed"
-            " archive restore PLAN`, or use conditions that need no archived file."
-        ),
-        False: (
-            "Restore the files with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`, or use"
-            " conditions that need no archived file."
-        ),
-    }
-    tables: Sequence[NeededFiles]
-    statement: str | None = None
-
-    @classmethod
-    def of(
-        cls, tables: Sequence[NeededFiles], statement: str | None = None, operation: str = "The query"
-    ) -> StatementNeedsArchivedFiles:
-        return cls(
-            operation=operation,
-            table=tables[0].table,
-            version=tables[0].version,
-            files=tuple(file for each in tables for file in each.files),
-            tables=tuple(tables),
-            statement=statement,
-        )
-
-    @property
-    def each(self) -> str:
-        return "; ".join(map(str, self.tables))
-
-    @property
-    def case(self) -> bool:
-        return self.statement is not None
-
-    def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a restore plan for these files. If `statement` is None, as for a DataFrame, the plan runs no query."""
-        from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
-
-        return replace(plan_files(self.tables, priority), sql=self.statement, files_alone=self.statement is None)
 
 
 class NotEnoughFiles(Terminal):
@@ -333,4 +294,4 @@ class NotEnoughFiles(Terminal):
 
     @property
     def missing(self) -> str:
-        return describe_files(self.files, "archived file")
+        return describe_files(self.files)

@@ -96,14 +96,14 @@ class Engine:
         files = tuple(DataFile(normalize_uri(row[0])) for row in rows)
         return NeededFiles(str(source), table.table_id, normalize_uri(table.location), at, files)
 
-    def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
-        """Return the rows of a version, with its version number. The default version is the newest.
+    def read(self, source: Source, version: int | None) -> DataFrame:
+        """Return the rows of a version. The default version is the newest.
 
         With open source Delta, raises `VersionExpired` if the version is older than
         `delta.deletedFileRetentionDuration`, and `NoSuchVersion` if the log does not contain the version.
         """
         at = versions.newest_version(self.spark, source) if version is None else version
-        return at, reader.read_version(self.spark, source, at)
+        return reader.read_version(self.spark, source, at)
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
         """Return the values of the partition columns of each partition. The default version is the newest."""
@@ -210,7 +210,7 @@ class ClassicEngine(Engine):
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
         if where is not None:
-            _, scans = plan_frame(apply_condition(self.read(source, all_files.version)[1], str(source), where))
+            _, scans = plan_frame(apply_condition(self.read(source, all_files.version), str(source), where))
         return replace(self._needed_of(all_files, scans, policy, now), table=str(source))
 
     def scan_all(self, source: Source, version: int | None = None) -> Scan:
@@ -218,7 +218,7 @@ class ClassicEngine(Engine):
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
-        scan = spark_plans.scan_all(self.read(source, version)[1])
+        scan = spark_plans.scan_all(self.read(source, version))
         assert scan is not None, "the newest version was read in the same way"
         return scan
 
@@ -251,11 +251,11 @@ class ClassicEngine(Engine):
             files = self.scan_all(source, version).files()
         return {file.uri: file for file in files}
 
-    def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
+    def read(self, source: Source, version: int | None) -> DataFrame:
         at = self.newest(source).version if version is None else version
         try:
             if at >= 0:
-                return at, reader.read_version(self.spark, source, at)
+                return reader.read_version(self.spark, source, at)
         except Exception as error:
             if find_condition(error, (EXPIRED,)):
                 raise VersionExpired(table=str(source), version=at) from error

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.archived_files import (
-    ArchivedFilesNeeded,
     DataFile,
     NeededFiles,
-    StatementNeedsArchivedFiles,
     TiersAt,
     find_archived,
     hadoop_path,
     require_readable,
-    select_unreadable,
     to_data_file,
 )
 from mirrorfeed.archive.data_skipping import Doubt
@@ -40,16 +36,14 @@ from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
 from mirrorfeed.storage.tier_store import Tier, TierStore, tiers_at
 
-Refusal = Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 
-
-def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, refusal: Refusal) -> DataFrame:
+def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, **facts: Any) -> DataFrame:
     """Return the rows of a query, after checking that all archived files that it needs can be read.
 
-    The DataFrame runs the plan that was checked. `refusal` returns the error for files that cannot be read.
+    The DataFrame runs the plan that was checked. `facts` are keywords of `ArchivedFilesNeeded`.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
-    require_readable(needed, tiers, refusal)
+    require_readable(needed, tiers, **facts)
     return rows
 
 
@@ -72,7 +66,7 @@ class Guarded:
     def sql(self, statement: str, args: Any = None) -> DataFrame:
         """Return the rows of a query. `args` are its parameters, as in `spark.sql`.
 
-        Raises `StatementNeedsArchivedFiles` before anything is read if the query needs archived files that are not
+        Raises `ArchivedFilesNeeded` before anything is read if the query needs archived files that are not
         restored. The method `plan()` of this error returns a restore plan. Raises `NoQuery` for a statement that
         changes a table: use `ArchiveAwareTable` instead. Commands that read no data file run without a check. On
         Databricks, every statement runs without a check, because Databricks itself rejects queries that need archived
@@ -91,8 +85,7 @@ class Guarded:
 
         The error shows `statement`, the SQL of the query.
         """
-        refusal = partial(StatementNeedsArchivedFiles.of, statement=statement)
-        return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
+        return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
 
     def needed(self, statement: str) -> list[NeededFiles]:
         """Return the archived files that a query needs, including restored files, without running the query."""
@@ -119,9 +112,14 @@ def check(
     if interval is None or is_databricks(spark):
         return
     table = read_table_info(spark, source)
-    tiers = tiers or tiers_at(table.location)
+    tiers_of = (lambda _: tiers) if tiers else tiers_at
+    tiers = tiers_of(table.location)
     files = files_to_read(spark, source, table, what)
-    last = what if isinstance(what, int) else what.to_version_inclusive
+    if isinstance(what, int):
+        last, read, arguments = what, "A snapshot", [str(source)]
+    else:
+        last, read = what.to_version_inclusive, f"The change data feed ({what})"
+        arguments = [str(source), "--feed-from", str(what.from_version_exclusive + 1), "--feed-to", str(last)]
     archived = find_archived(spark, str(source), table.location, files, interval, now or datetime.now(UTC))
     if missing := missing_among([file for file in files if tiers or file not in archived], tiers):
         if isinstance(what, int):
@@ -132,12 +130,8 @@ def check(
             where=what,
             reason=f"files are gone, {first_names(missing)}",
         )
-    if blocked := select_unreadable(archived, tiers):
-        operation = operation or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")
-        first = None if isinstance(what, int) else what.from_version_exclusive + 1
-        raise ArchivedFilesNeeded(
-            operation=operation, table=str(source), version=last, files=tuple(blocked), feed_from=first
-        )
+    needed = NeededFiles(str(source), table.table_id, table.location, last, tuple(archived))
+    require_readable([needed], tiers_of, operation=operation or read, arguments=arguments)
 
 
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -20,11 +20,9 @@ from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongTyp
 
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import (
-    ArchivedFilesNeeded,
     DataFile,
     NeededFiles,
     NotEnoughFiles,
-    StatementNeedsArchivedFiles,
     describe_files,
     find_unreadable,
     normalize_uri,
@@ -60,7 +58,7 @@ class Recent:
             return f"all rows at version {self.version}"
         rows = [file.rows for file in self.left_out]
         count = "an unknown number of rows" if None in rows else counted(sum(filter(None, rows)), "row")
-        return f"version {self.version} without {describe_files(self.left_out, 'archived file')}, {count}"
+        return f"version {self.version} without {describe_files(self.left_out)}, {count}"
 
 
 class GuardedTable:
@@ -90,7 +88,7 @@ class GuardedTable:
         if self._engine.guards_itself:
             needed = self._needed(where, version)
             version = needed.version
-            require_readable([needed], self._tiers_at, partial(self._refusal, "A query", where, version))
+            require_readable([needed], self._tiers_at, operation="A query", arguments=self._arguments(where))
         return self._guard("A query", select, version, where)
 
     def count(self, version: int | None = None) -> int:
@@ -150,8 +148,8 @@ class GuardedTable:
         # Only the files that exist now are checked, because files that are added later are new.
         if starting_version is None:
             needed = self._needed()
-            refusal = partial(self._refusal, "A stream of the whole table", None, needed.version)
-            require_readable([needed], self._tiers_at, refusal)
+            operation = "A stream of the whole table"
+            require_readable([needed], self._tiers_at, operation=operation, arguments=self._arguments())
         else:
             reader = reader.option("startingVersion", starting_version)
             if not self._engine.guards_itself:
@@ -171,21 +169,13 @@ class GuardedTable:
     ) -> DataFrame:
         """Apply `select` to the rows of a version, after checking that all needed archived files can be read. The error
         shows `operation` and `where`."""
-        at, rows = self._engine.read(self.source, version)
-        refusal = partial(self._refusal, operation, where, at)
-        return guarded_rows(self._spark, select(rows), self._tiers_at, self._now(), refusal)
+        frame = select(self._engine.read(self.source, version))
+        arguments = self._arguments(where)
+        return guarded_rows(self._spark, frame, self._tiers_at, self._now(), operation=operation, arguments=arguments)
 
-    def _refusal(
-        self, operation: str, where: str | None, version: int, blocked: Sequence[NeededFiles]
-    ) -> ArchivedFilesNeeded:
-        """Return the error for archived files that cannot be read: `ArchivedFilesNeeded` if only this table at
-        `version` needs files, otherwise `StatementNeedsArchivedFiles`."""
-        first, *others = blocked
-        if others or (first.location, first.version) != (self._location, version):
-            return StatementNeedsArchivedFiles.of(blocked)
-        return ArchivedFilesNeeded(
-            operation=operation, table=str(self.source), version=version, where=where, files=first.files
-        )
+    def _arguments(self, where: str | None = None) -> tuple[str, ...]:
+        """Return the arguments of `mirrorfeed archive plan` for a query of this table."""
+        return (str(self.source), "--where", where) if where else (str(self.source),)
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
         """Return the archived files that a query with this condition needs, including restored files."""
@@ -280,10 +270,10 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
 
-        Raises `StatementNeedsArchivedFiles`. After the check, a concurrent change can only make the statement fail.
+        Raises `ArchivedFilesNeeded`. After the check, a concurrent change can only make the statement fail.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
-        require_readable(needed, self._tiers_at, partial(StatementNeedsArchivedFiles.of, operation=operation))
+        require_readable(needed, self._tiers_at, operation=operation)
         self._spark.sql(statement)
 
     def _tiers_at(self, location: str) -> TierStore | None:

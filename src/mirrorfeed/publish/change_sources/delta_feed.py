@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,9 +31,6 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
 from mirrorfeed.source.versions import read_schema
-
-if TYPE_CHECKING:
-    from mirrorfeed.archive.archived_files import NeededFiles
 
 _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
@@ -215,20 +212,15 @@ class DeltaFeed:
         if not archive.has_interval(facts.properties):
             return keys
         from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive  # few tables need it
+        from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
+        from mirrorfeed.storage.tier_store import tiers_at
 
-        if isinstance(deleted, pa.Table):
-            from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
-            from mirrorfeed.storage.tier_store import tiers_at
-
-            def refusal(archived: Sequence[NeededFiles]) -> LookUpNeedsArchive:
-                files = [file for each in archived for file in each.files]
-                return LookUpNeedsArchive(table=str(self.source), version=version, files=files)
-
-            return guarded_rows(self.spark, keys, tiers_at, datetime.now(UTC), refusal)
         try:
+            if isinstance(deleted, pa.Table):
+                return guarded_rows(self.spark, keys, tiers_at, datetime.now(UTC))
             archive.check(self.spark, self.source, version, facts.properties)
         except ArchivedFilesNeeded as error:
-            raise LookUpNeedsArchive(table=str(self.source), version=version, files=error.files) from error
+            raise LookUpNeedsArchive(needed=error.needed, arguments=(str(self.source),)) from error
         return keys
 
     def _rows_at(self, version: int) -> DataFrame:
