@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.archived_files import TableMetadata
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
-from mirrorfeed.archive.spark_plans import items, kind_of, optimize, session_of
+from mirrorfeed.archive.spark_plans import items, kind_of, optimize
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
@@ -120,22 +120,17 @@ _COMPARISONS: Mapping[str, Sign] = {
 _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
-    """Return an empty DataFrame with a schema in Spark's JSON form. Raises `Doubt` if Spark rejects the schema."""
-    try:
-        types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
-        none = spark.sparkContext._jsc.emptyRDD()
-        return DataFrame(spark._jsparkSession.createDataFrame(none, types), spark)
-    except (Py4JError, PySparkException) as error:
-        raise Doubt("unknown types") from error
+def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[Comparison]:
+    """Return the comparisons in a SQL condition on the table `name`, with types and constants as Spark resolves them.
 
-
-def comparisons_in(frame: DataFrame, table: TableMetadata) -> list[Comparison]:
-    """Return the comparisons in the filter of `frame`, an optionally filtered result of `frame_of_schema`.
-
-    Types and constants are as Spark resolves them. Raises `Doubt` if the filter has any other condition.
+    Raises `Doubt` if the condition is invalid or has other parts than comparisons.
     """
-    plan = optimize(session_of(frame), frame)
+    try:
+        types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(table.schema)  # type: ignore[union-attr]
+        none = spark._jsparkSession.createDataFrame(spark.sparkContext._jsc.emptyRDD(), types)
+        plan = optimize(spark, apply_condition(DataFrame(none, spark), name, where))
+    except (BadPredicate, Py4JError, PySparkException) as error:
+        raise Doubt("a condition that only Delta may accept") from error
     if kind_of(plan) == "LogicalRDD":
         return []
     if kind_of(plan) != "Filter" or kind_of(plan.child()) != "LogicalRDD":
@@ -265,12 +260,12 @@ def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Map
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
     schema = pa.schema({"numRecords": pa.int64(), "nullCount": counts, "minValues": ends, "maxValues": ends})
-    texts = pc.fill_null(stats, "{}")
+    texts = pc.fill_null(stats, "{}").cast(pa.string())
     if pc.any(pc.or_(pc.match_substring(texts, "\n"), pc.invert(pc.starts_with(texts, "{")))).as_py():
         raise Doubt("statistics that are not one line each")
-    lines = pc.binary_join_element_wise(texts, pa.scalar("\n", texts.type), pa.scalar("", texts.type))
+    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0]
     read = pj.read_json(
-        pa.BufferReader(_bytes_of(lines)),
+        pa.BufferReader(lines.as_buffer()),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     ).combine_chunks()
     if len(read) != len(stats):
@@ -285,12 +280,3 @@ def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Map
 def to_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array. The values are copied only if the column has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
-
-
-def _bytes_of(texts: pa.Array) -> pa.Buffer:
-    """Return the bytes of all texts in sequence, without copying them."""
-    width = pa.int64() if pa.types.is_large_string(texts.type) else pa.int32()
-    _, offsets, data = texts.buffers()
-    ends = pa.Array.from_buffers(width, len(texts) + 1, [None, offsets], offset=texts.offset)
-    start, end = ends[0].as_py(), ends[len(texts)].as_py()
-    return data.slice(start, end - start)

@@ -10,10 +10,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import ClassVar
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import data_skipping, delta_log_reader, spark_plans
+from mirrorfeed.archive import delta_log_reader, spark_plans
 from mirrorfeed.archive.archive_interval import Policy, parse_policy
 from mirrorfeed.archive.archived_files import (
     DataFile,
@@ -22,10 +22,9 @@ from mirrorfeed.archive.archived_files import (
     normalize_uri,
     select_archived,
 )
-from mirrorfeed.archive.data_skipping import Doubt, apply_condition
+from mirrorfeed.archive.data_skipping import Doubt, apply_condition, find_comparisons
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
-    BadPredicate,
     BadStatement,
     CannotBePlanned,
     NoQuery,
@@ -191,13 +190,8 @@ class ClassicEngine(Engine):
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
-            table, comparisons = log.metadata, []
-            if where is not None:
-                try:
-                    rows = data_skipping.frame_of_schema(self.spark, table.schema)
-                    comparisons = data_skipping.comparisons_in(apply_condition(rows, str(source), where), table)
-                except (BadPredicate, PySparkException) as error:
-                    raise Doubt("a condition that only Delta may accept") from error
+            table = log.metadata
+            comparisons = [] if where is None else find_comparisons(self.spark, str(source), table, where)
             count, files = log.files(comparisons, created_until(policy, now))
         archived = select_archived(sorted(files, key=lambda file: file.uri), policy, now)
         return NeededFiles(
