@@ -144,8 +144,8 @@ def test_subqueries_in_a_statement_are_refused_before_it_starts(
 
 
 def test_subquery_and_unknown_key_errors_are_readable(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:
-    assert "The UPDATE of t contains a subquery" in str(
-        SubqueryInStatement(kind="UPDATE", table="t", text="(SELECT 1)")
+    assert "A statement that changes t contains a subquery" in str(
+        SubqueryInStatement(table="t", statement="UPDATE t SET v = (SELECT 1)")
     )
     with pytest.raises(BadPredicate, match="contains a subquery"):
         writer.merge(rows(spark, 35), ["id"], UPSERT, "t.day IN (SELECT 3)")

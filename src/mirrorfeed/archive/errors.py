@@ -66,7 +66,9 @@ class ActiveRowsUnavailable(Terminal):
 
 class SubqueryInStatement(Terminal):
     code = "MF5013"
-    what = "The {kind} of {table} contains a subquery, but Delta does not support subqueries there: {text!r}."
+    what = (
+        "A statement that changes {table} contains a subquery, but Delta does not support it there: {statement:query}."
+    )
     fix = "Use a merge, and join the data of the subquery to the source rows of the merge."
 
 

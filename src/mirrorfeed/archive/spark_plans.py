@@ -31,7 +31,7 @@ from mirrorfeed.archive.archived_files import (
     to_data_file,
     to_uri,
 )
-from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
+from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, SubqueryInStatement, UnknownFiles
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
 from mirrorfeed.source.identifier import Source
@@ -316,24 +316,19 @@ def reads_no_rows(kind: str) -> bool:
     return _NO_ROWS.match(kind) is not None
 
 
-def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
-    """Return whether a MERGE contains subqueries, according to Spark's parser."""
-    root = parse(spark, statement)
-    kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
-    trees = [root.mergeCondition(), *(each for actions in kinds for each in items(actions))]
-    return any(is_a(node, _SUBQUERY) for tree in trees for node in nodes(tree))
-
-
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
 
     Skips files only by the conditions in the statement, not by derived conditions as a query does. Raises
-    `UnknownFiles` for another statement.
+    `SubqueryInStatement`, and `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession
+    parsed = parse(spark, statement)
+    if any(is_a(node, _SUBQUERY) for expression in items(parsed.expressions()) for node in nodes(expression)):
+        raise SubqueryInStatement(table=table.name, statement=statement)
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
     with silence_spark_logs(), active_session(spark, session):
-        command = session.sessionState().executePlan(parse(spark, statement), not_run).optimizedPlan()
+        command = session.sessionState().executePlan(parsed, not_run).optimizedPlan()
         if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
             if not command.notMatchedBySourceClauses().isEmpty():
                 return table
