@@ -109,7 +109,7 @@ def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     refused = run_command(["archive", "rule", str(table), "--merge", str(exported)], 1)
     assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may delete them" in refused
     exported.write_text("no JSON")
-    assert f"{exported} is not valid JSON" in run_command(
+    assert f"{exported}: it is not valid JSON" in run_command(
         ["archive", "lifecycle-check", str(exported), "--table", "t"], 1
     )
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import PROPERTY
-from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval, RuleFirst
+from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import is_databricks, setting
@@ -207,12 +207,12 @@ def change_interval(
 
     With `exact`, the interval increases daily, otherwise in one step when the new value is safe. To increase the number
     of days of the lifecycle rule, change the rule before the call. To decrease it, change the rule after the call.
-    Raises `RuleFirst` if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval` if the
-    table has no interval.
+    Raises `LongerInterval` if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval`
+    if the table has no interval.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
-        raise RuleFirst(table=str(source), rule=before.rule, wanted=days)
+        raise LongerInterval(table=str(source), now=before.days, wanted=days)
     policy = change_rule(before, days, exact, now)
     _write(spark, source, policy)
     return Interval.of(source, policy, moved=days >= before.rule)

@@ -193,8 +193,10 @@ class LongerInterval(Terminal):
         " the lifecycle rule has already archived would count as active."
     )
     fix = (
-        "Change the lifecycle rule first, then run `mirrorfeed archive change-interval {table:argument} --to '{wanted}"
-        " days'`."
+        "First change the lifecycle rule: export the policy to a file EXPORTED, run `mirrorfeed archive rule"
+        " {table:argument} --merge EXPORTED --interval '{wanted} days'`, and apply the policy that it prints. Wait"
+        " until it takes effect, in Azure for a day. Then run `mirrorfeed archive change-interval {table:argument} --to"
+        " '{wanted} days' --rule-changed`."
     )
 
 
@@ -208,25 +210,12 @@ class StillArchived(Terminal):
     )
 
 
-class RuleFirst(Terminal):
-    code = "MF5305"
-    what = (
-        "The interval of {table} cannot be increased to {wanted:count day} while the lifecycle rule archives files"
-        " after {rule:count day}."
-    )
+class InvalidPolicy(Terminal):
+    code = "MF5402"
+    what = "The exported lifecycle policy is invalid: {reason}."
     fix = (
-        "First change the lifecycle rule: export the policy to a file EXPORTED, run `mirrorfeed archive rule"
-        " {table:argument} --merge EXPORTED --interval '{wanted} days'`, and apply the policy that it prints. Wait"
-        " until it takes effect, in Azure for a day. Then run the command again with --rule-changed."
-    )
-
-
-class NoJson(Terminal):
-    code = "MF5407"
-    what = "{path} is not valid JSON ({reason})."
-    fix = (
-        "Export the policy with `az storage account management-policy show --output json` or `aws s3api"
-        " get-bucket-lifecycle-configuration`."
+        "Export it with `az storage account management-policy show --output json`, from the code view of the Azure"
+        " portal, or with `aws s3api get-bucket-lifecycle-configuration --bucket BUCKET`."
     )
 
 
@@ -237,18 +226,6 @@ class NoLifecycle(Terminal):
         "Choose a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
         " s3://bucket/folder."
     )
-
-
-class NoRules(Terminal):
-    code = "MF5402"
-    what = "The file is not a lifecycle policy of an Azure storage account: {reason}."
-    fix = "Export it with `az storage account management-policy show`, or copy the code view of the portal."
-
-
-class NoBucketRules(Terminal):
-    code = "MF5405"
-    what = "The file is not a lifecycle configuration of an S3 bucket: it has no valid list `Rules`."
-    fix = "Export it with `aws s3api get-bucket-lifecycle-configuration --bucket BUCKET`."
 
 
 class CannotCheckFiles(Terminal):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.archive.errors import NoJson
+from mirrorfeed.archive.errors import InvalidPolicy
 from mirrorfeed.archive.lifecycle import read_policy
 
 
@@ -21,10 +21,10 @@ def test_policy_is_read_in_the_encodings_of_each_shell(tmp_path: Path, encoding:
 def test_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "policy.json"
     file.write_bytes(content)
-    with pytest.raises(NoJson):
+    with pytest.raises(InvalidPolicy):
         read_policy(str(file))
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NoJson, match="No such file or directory"):
+    with pytest.raises(InvalidPolicy, match="No such file or directory"):
         read_policy(str(tmp_path / "policy.json"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
+from mirrorfeed.archive.errors import InvalidPolicy, NoLifecycle, TooManyRules
 from mirrorfeed.archive.lifecycle import RuleState, rules_of
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.s3 import S3Rules, folder_of
@@ -146,7 +146,7 @@ def test_deeper_archive_and_minimum_size_are_allowed() -> None:
 
 @pytest.mark.parametrize("given", [{}, [], {"rules": []}, {"Rules": ["x"]}, {"Rules": [{"Filter": "x"}]}])
 def test_invalid_lifecycle_configuration_is_refused(given: Any) -> None:
-    with pytest.raises(NoBucketRules) as caught:
+    with pytest.raises(InvalidPolicy) as caught:
         RULES.check(given, 60)
     assert "no valid list `Rules`" in str(caught.value)
 

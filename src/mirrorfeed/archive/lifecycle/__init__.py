@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.errors import NoJson, NoLifecycle, TooManyRules
+from mirrorfeed.archive.errors import InvalidPolicy, NoLifecycle, TooManyRules
 from mirrorfeed.display.rows import Row, counted, first_names, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
@@ -69,12 +69,15 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Return an exported policy from a JSON file in UTF-8 or UTF-16, as PowerShell writes. Raises `NoJson`."""
+    """Return an exported policy from a JSON file in UTF-8 or UTF-16, as PowerShell writes.
+
+    Raises `InvalidPolicy`.
+    """
     try:
         raw = Path(path).read_bytes()
         return parse_json(raw.decode(json.detect_encoding(raw)))
     except (OSError, ValueError) as error:
-        raise NoJson(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
+        raise InvalidPolicy(reason=f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 class PolicyRule(NamedTuple):
@@ -137,7 +140,7 @@ class Rules:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy. Raises `NoRules` (Azure) or `NoBucketRules` (S3) if it is invalid."""
+        """Return the rules of an exported policy. Raises `InvalidPolicy`."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
@@ -220,8 +223,8 @@ def merge_rules(
     """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
 
     The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace the
-    `foreign_rules` of the table. Raises `NoJson`, `NoLifecycle`, `TooManyRules`, or `NoInterval` if the table has no
-    interval and `days` is None.
+    `foreign_rules` of the table. Raises `InvalidPolicy`, `NoLifecycle`, `TooManyRules`, or `NoInterval` if the table
+    has no interval and `days` is None.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
@@ -235,7 +238,7 @@ def merge_rules(
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Return the problems of the policy in the file `exported` for the archive interval of a table.
 
-    Raises `NoJson`, `NoLifecycle` or `NoInterval`.
+    Raises `InvalidPolicy`, `NoLifecycle` or `NoInterval`.
     """
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule

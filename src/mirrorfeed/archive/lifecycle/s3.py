@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mirrorfeed.archive.errors import NoBucketRules
+from mirrorfeed.archive.errors import InvalidPolicy
 from mirrorfeed.archive.lifecycle import PolicyRule, Rules, RuleState, free_names
 from mirrorfeed.display.rows import counted
 
@@ -83,13 +83,9 @@ class S3Rules(Rules):
             yield PolicyRule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _wrong_age(ages, days))
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of a configuration that `aws s3api get-bucket-lifecycle-configuration` prints.
-
-        Raises `NoBucketRules` if the configuration is not valid.
-        """
         rules = exported.get("Rules") if isinstance(exported, Mapping) else None
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and _has_valid_form(rule) for rule in rules):
-            raise NoBucketRules()
+            raise InvalidPolicy(reason="it has no valid list `Rules`")
         return rules
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
