@@ -49,11 +49,8 @@ class Frontier:
     def under(self, rule: int, now: datetime) -> Frontier:
         """Return the frontier after the lifecycle rule changes to `rule` days at the time `now`."""
         age = self.age(now)
-        if rule <= age:
-            return Frontier(rule, now, rule)  # the cloud archives all files from this age
-        if age < self.rule:
-            return replace(self, rule=rule)  # the age still grows: keep `since`, and so the part of a day
-        return Frontier(age, now, rule)
+        # While the age grows, keep `since`, and so the part of a day.
+        return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
         """Return the time from which the archive interval can be `rule` days."""
