@@ -74,7 +74,7 @@ def test_every_file_listed_by_databricks_is_checked(spark: SparkSession, table: 
     tiers = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
     old = [file.uri for file in table.files("1", "2")]
     engine = RecordingDatabricks(spark, {SHOW: [(uri,) for uri in old]})
-    guarded = GuardedTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
+    guarded = GuardedTable(engine, table.source, lambda _: tiers, lambda: NOW)  # type: ignore[arg-type]
     tiers.archive(old)
     tiers.restore(old[:1], Priority.HIGH)
     clock.pass_(1)

@@ -57,7 +57,7 @@ def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> GuardedTable:
-    return GuardedTable(spark, table.source, tiers, lambda: NOW)
+    return GuardedTable(spark, table.source, lambda _: tiers, lambda: NOW)
 
 
 @pytest.mark.parametrize(

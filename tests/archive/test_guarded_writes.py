@@ -93,7 +93,7 @@ class Cut:
         self._clock = Clock(NOW)
         self._tiers = FolderTiers(folder / "aside", self._clock)
         self._tiers.archive(self._moved)
-        self._writer = GuardedTable(spark, self.table.source, self._tiers, lambda: NOW)
+        self._writer = GuardedTable(spark, self.table.source, lambda _: self._tiers, lambda: NOW)
 
     def runs(self, statement: Statement) -> bool:
         """Run the statement and return True. Return False if it is refused, and check that nothing changed."""

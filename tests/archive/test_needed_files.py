@@ -283,7 +283,7 @@ def test_files_of_other_reads_are_as_recorded(
     properties = read_table_info(spark, source).properties
     for first, last in ranges:
         what = last if first == last else Range(first, last)
-        compare(f"{name}: {what}", partial(guard.check, spark, source, what, properties, None, NOW))
+        compare(f"{name}: {what}", partial(guard.check, spark, source, what, properties, now=NOW))
         compare(f"{name}: plan of {first} to {last}", partial(_plan_of, spark, tables, source, None, first, last))
 
 
@@ -303,7 +303,7 @@ def test_files_that_were_not_restored_are_as_recorded(
     source, plain = tables["orders"].source, tables["plain"].source
     archived = GuardedTable(spark, source, now=lambda: NOW)._needed("day < 3").files
     tiers.archive(archived[0].uris)
-    compare("orders, partly restored", GuardedTable(spark, source, tiers, lambda: NOW).query)
+    compare("orders, partly restored", GuardedTable(spark, source, lambda _: tiers, lambda: NOW).query)
     archive_interval.set_first(spark, plain, 60, NOW)
     compare("plain, with an interval", GuardedTable(spark, plain, now=lambda: NOW).query)
 

@@ -275,7 +275,7 @@ class ArchiveAwareTable(GuardedTable):
 
     @cached_property
     def _tiers(self) -> TierStore | None:
-        return tiers_at(self._location)
+        return tiers_at(read_table_info(self._spark, self.source).location)
 
 
 def _why_needed(file: DataFile, where: str | None) -> str:

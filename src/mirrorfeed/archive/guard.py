@@ -98,7 +98,7 @@ def check(
     source: Source,
     what: Range | int,
     properties: Mapping[str, str],
-    tiers: TierStore | None = None,
+    tiers: TiersAt = tiers_at,
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
@@ -112,8 +112,7 @@ def check(
     if interval is None or is_databricks(spark):
         return
     table = read_table_info(spark, source)
-    tiers_of = (lambda _: tiers) if tiers else tiers_at
-    tiers = tiers_of(table.location)
+    store = tiers(table.location)
     files = files_to_read(spark, source, table, what)
     if isinstance(what, int):
         last, read, arguments = what, "A snapshot", [str(source)]
@@ -121,7 +120,7 @@ def check(
         last, read = what.to_version_inclusive, f"The change data feed ({what})"
         arguments = [str(source), "--feed-from", str(what.from_version_exclusive + 1), "--feed-to", str(last)]
     archived = find_archived(spark, str(source), table.location, files, interval, now or datetime.now(UTC))
-    if missing := missing_among([file for file in files if tiers or file not in archived], tiers):
+    if missing := missing_among([file for file in files if store or file not in archived], store):
         if isinstance(what, int):
             raise SnapshotGone(table=str(source), version=what, uris=missing)
         raise Gap(
@@ -131,7 +130,7 @@ def check(
             reason=f"files are gone, {first_names(missing)}",
         )
     needed = NeededFiles(str(source), table.table_id, table.location, last, tuple(archived))
-    require_readable([needed], tiers_of, operation=operation or read, arguments=arguments)
+    require_readable([needed], tiers, operation=operation or read, arguments=arguments)
 
 
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:

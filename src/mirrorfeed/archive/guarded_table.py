@@ -1,8 +1,8 @@
 """Read and change a table with archived files: return a correct result, or raise an error before anything is read.
 
 Each read is planned at a fixed version, and its plan is checked for archived files. A DELETE, UPDATE or MERGE needs all
-files in which it searches for rows. `tiers` shows which archived files are restored. Without `tiers`, all archived
-files count as unreadable. On Databricks, the engine itself checks statements.
+files in which it searches for rows. `tiers` returns the tier store that shows which archived files are restored. On
+Databricks, the engine itself checks statements.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mirrorfeed.archive.archived_files import (
     DataFile,
     NeededFiles,
     NotEnoughFiles,
+    TiersAt,
     describe_files,
     find_unreadable,
-    normalize_uri,
     require_readable,
 )
 from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
@@ -36,7 +36,7 @@ from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tier_store import TierStore, tiers_at
+from mirrorfeed.storage.tier_store import tiers_at
 
 Session = SparkSession | Callable[[], SparkSession]
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
@@ -63,10 +63,10 @@ class GuardedTable:
         self,
         spark: Session,
         name: str | Source,
-        tiers: TierStore | None = None,
+        tiers: TiersAt = tiers_at,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._session, self._now, self._given_tiers = spark, now, tiers
+        self._session, self._tiers_at, self._now = spark, tiers, now
         self.source = Source.parse_argument(name) if isinstance(name, str) else name
 
     def query(
@@ -154,7 +154,7 @@ class GuardedTable:
                 if starting_version <= newest:
                     properties = read_table_info(self._spark, self.source).properties
                     range_, operation = Range(starting_version - 1, newest), f"A stream from version {starting_version}"
-                    guard.check(self._spark, self.source, range_, properties, self._tiers, self._now(), operation)
+                    guard.check(self._spark, self.source, range_, properties, self._tiers_at, self._now(), operation)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _guard(
@@ -267,9 +267,6 @@ class GuardedTable:
         require_readable(needed, self._tiers_at, operation=operation)
         self._spark.sql(statement)
 
-    def _tiers_at(self, location: str) -> TierStore | None:
-        return self._tiers if location == self._location else tiers_at(location)
-
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """Return the rows in files that can be read, and the files of `needed` that cannot be read."""
         blocked = find_unreadable(needed, self._tiers_at)
@@ -280,16 +277,8 @@ class GuardedTable:
         return session_of(self._session)
 
     @cached_property
-    def _tiers(self) -> TierStore | None:
-        return self._given_tiers
-
-    @cached_property
     def _engine(self) -> Engine:
         return engine_of(self._spark)
-
-    @cached_property
-    def _location(self) -> str:
-        return normalize_uri(read_table_info(self._spark, self.source).location)
 
 
 def session_of(session: Session) -> SparkSession:

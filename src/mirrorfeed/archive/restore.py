@@ -322,8 +322,8 @@ def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) 
     if plan.files_alone:
         return None
     if plan.feed_from is None:
-        return GuardedTable(spark, source, tiers, lambda: now).query(plan.where, version=plan.version)
+        return GuardedTable(spark, source, lambda _: tiers, lambda: now).query(plan.where, version=plan.version)
     range_ = Range(plan.feed_from - 1, plan.version)
-    guard.check(spark, source, range_, read_table_info(spark, source).properties, tiers, now)
+    guard.check(spark, source, range_, read_table_info(spark, source).properties, lambda _: tiers, now)
     check_readable(spark, source, range_)
     return None

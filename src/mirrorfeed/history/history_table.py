@@ -179,10 +179,8 @@ class HistoryTable:
             return read_version(self.spark, self.table, view.version).where(where)
         # imported late: imports cloud clients, which few runs need
         from mirrorfeed.archive.guarded_table import GuardedTable
-        from mirrorfeed.storage.tier_store import tiers_at
 
-        tiers = tiers_at(read_table_info(self.spark, self.table).location)
-        return GuardedTable(self.spark, self.table, tiers).query(where, version=view.version)
+        return GuardedTable(self.spark, self.table).query(where, version=view.version)
 
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
