@@ -152,7 +152,7 @@ def test_copies_expire_after_the_requested_days_and_can_be_extended(tmp_path: Pa
 def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     with pytest.raises(CannotKeep) as caught:
-        restore.request_files(scene.plan, scene.tiers, Terms(keep_days=7))
+        restore.check_terms("t", scene.tiers, Terms(keep_days=7))
     assert scene.tiers.requests == []
     assert (caught.value.table, caught.value.days) == ("t", 7)
 
@@ -160,7 +160,7 @@ def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) 
 def test_restored_copies_have_only_one_tier(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1, copies=True)
     with pytest.raises(OnlyHot) as caught:
-        restore.request_files(scene.plan, scene.tiers, Terms(Tier.COOL))
+        restore.check_terms("t", scene.tiers, Terms(Tier.COOL))
     assert caught.value.to is Tier.COOL
 
 
@@ -187,8 +187,6 @@ def test_costs_are_estimated_before_any_request(tmp_path: Path) -> None:
         " total."
     )
     assert scene.tiers.requests == []
-    with pytest.raises(OnlyHot):
-        restore.describe_restore_costs(scene.plan, scene.tiers, Terms(Tier.COOL), None, START)
 
 
 @pytest.mark.parametrize("copies", [False, True])

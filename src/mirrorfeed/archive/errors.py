@@ -219,15 +219,6 @@ class InvalidPolicy(Terminal):
     )
 
 
-class NoLifecycle(Terminal):
-    code = "MF5401"
-    what = "{table} has no lifecycle rules, because {location} is neither in Azure storage nor in S3."
-    fix = (
-        "Choose a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
-        " s3://bucket/folder."
-    )
-
-
 class CannotCheckFiles(Terminal):
     code = "MF5501"
     what = "Files of {table} cannot be checked, because their storage is not supported, for example {uri}."

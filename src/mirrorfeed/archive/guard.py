@@ -102,12 +102,7 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Check the files of a range of the change data feed, or of a snapshot version, before they are read.
-
-    Raises `Gap` (range) or `SnapshotGone` (snapshot) if files are missing, and `ArchivedFilesNeeded`, with a message
-    about `operation`, if archived files are not restored. Does nothing on Databricks, or if the table has no archive
-    interval.
-    """
+    """Do the same as `archive.check`. An error names the `operation`, by default the read of the range or snapshot."""
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return

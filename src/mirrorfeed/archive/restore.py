@@ -134,7 +134,7 @@ def restore(
     `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the
     progress as text. Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced,
     `OnlyRows` if `into` is set for a plan without a query, `TargetExists` if `into` is another existing table, and the
-    errors of `request_files`.
+    errors of `check_terms` and `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
@@ -148,6 +148,7 @@ def restore(
     tiers = tiers_of(plan)
     if tiers is None:
         raise NoTiers(table=plan.table)
+    check_terms(plan.table, tiers, terms)
     if costs := describe_restore_costs(plan, tiers, terms, rates, datetime.now(UTC)):
         on_step(costs)
 
@@ -188,10 +189,8 @@ def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, no
     """Request the restore of the archived files of a plan, and return the progress.
 
     Copies that expire in less than `terms.keep_days` days are requested again. Raises `RestoreRejected` if files are
-    still rejected after a few attempts, `CannotKeep` if `terms` sets `keep_days` in Azure, `OnlyHot` if `terms` sets
-    another tier in S3, and `FilesGone` if files no longer exist.
+    still rejected after a few attempts, and `FilesGone` if files no longer exist.
     """
-    check_terms(plan.table, tiers, terms)
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
     rejected: dict[str, str] = {}
     for _ in range(_ROUNDS_WITHOUT_PROGRESS):
@@ -208,6 +207,7 @@ def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, no
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
+    """Raise `CannotKeep` if `terms` sets `keep_days` in Azure, and `OnlyHot` if it sets another tier in S3."""
     if terms.keep_days is not None and not tiers.restores_copies:
         raise CannotKeep(table=table, days=terms.keep_days)
     if terms.to is not Tier.HOT and tiers.restores_copies:
@@ -238,11 +238,7 @@ def request_and_wait(
 def describe_restore_costs(
     plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime
 ) -> str | None:
-    """Return the estimated costs as a sentence, or None without `rates`.
-
-    Raises `CannotKeep` or `OnlyHot` in the same cases as `request_files`.
-    """
-    check_terms(plan.table, tiers, terms)
+    """Return the estimated costs as a sentence, or None without `rates`."""
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
@@ -300,10 +296,7 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Check that the planned table was not replaced, and has the version of the plan. Raises `PlanOfAnotherTable`.
-
-    `table_id` and `newest` are the current id and the newest version of the table.
-    """
+    """Raise `PlanOfAnotherTable` if the table's current id or newest version shows that it was replaced."""
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:

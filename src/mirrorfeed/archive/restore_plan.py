@@ -171,10 +171,7 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Check that a plan can be saved to a path, if given.
-
-    Raises `PlanExists` if the file exists, and `PlanNotWritten` if its folder does not exist.
-    """
+    """Raise `PlanExists` if a file exists at `path`, if given, and `PlanNotWritten` if its folder does not exist."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():

@@ -76,10 +76,7 @@ def plan_feed(
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Check that Delta can read the range after a restore, for example that no version is older than the retention.
-
-    Raises `Gap` or another error of reading.
-    """
+    """Raise `Gap` or another error of reading if Delta cannot read the range, for example because of the retention."""
     with reader.read_errors(str(source), range_):
         reader.read_changes(spark, source, range_)
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.errors import InvalidPolicy, NoLifecycle, TooManyRules
+from mirrorfeed.archive.errors import InvalidPolicy, TooManyRules
 from mirrorfeed.archive.lifecycle import RuleState, rules_of
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.s3 import S3Rules, folder_of
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo
+from mirrorfeed.storage.errors import NoTiers
 
 TABLE = Source.parse("main.sales.orders")
 FOLDER = "sales/orders/"
@@ -170,5 +171,5 @@ def test_location_of_a_table_selects_the_cloud() -> None:
         assert "replaces the existing one" in rules.apply(rules.policy(60))
     assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, RuleState.GONE))
     assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, RuleState.GONE))
-    with pytest.raises(NoLifecycle, match="neither in Azure storage nor in S3"):
+    with pytest.raises(NoTiers, match="neither in Azure storage nor in S3"):
         rules_of(TABLE, TableInfo("id", "file:/tmp/t", {}, (), 0, 0))

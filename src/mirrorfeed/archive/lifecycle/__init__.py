@@ -15,11 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.errors import InvalidPolicy, NoLifecycle, TooManyRules
+from mirrorfeed.archive.errors import InvalidPolicy, TooManyRules
 from mirrorfeed.display.rows import Row, counted, first_names, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
+from mirrorfeed.storage.errors import NoTiers
 
 
 class RuleState(Enum):
@@ -204,7 +205,7 @@ def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
 
 
 def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the lifecycle rules of a table. Raises `NoLifecycle` outside Azure storage and S3."""
+    """Return the lifecycle rules of a table. Raises `NoTiers` outside Azure storage and S3."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
@@ -214,7 +215,7 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
         return azure.AzureRules(folder, [folder + prefix for prefix in prefixes])
     if folder := s3.folder_of(table.location):
         return s3.S3Rules(folder, [folder + prefix for prefix in prefixes])
-    raise NoLifecycle(table=str(source), location=table.location)
+    raise NoTiers(table=str(source))
 
 
 def merge_rules(
@@ -223,7 +224,7 @@ def merge_rules(
     """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
 
     The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace the
-    `foreign_rules` of the table. Raises `InvalidPolicy`, `NoLifecycle`, `TooManyRules`, or `NoInterval` if the table
+    `foreign_rules` of the table. Raises `InvalidPolicy`, `NoTiers`, `TooManyRules`, or `NoInterval` if the table
     has no interval and `days` is None.
     """
     existing = read_policy(exported) if exported else None
@@ -238,7 +239,7 @@ def merge_rules(
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Return the problems of the policy in the file `exported` for the archive interval of a table.
 
-    Raises `InvalidPolicy`, `NoLifecycle` or `NoInterval`.
+    Raises `InvalidPolicy`, `NoTiers` or `NoInterval`.
     """
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule

@@ -31,10 +31,7 @@ class S3Rules(Rules):
     apply_command = "aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE"
 
     def options(self, exported: Any) -> str:
-        """Return the option that lets S3 archive files below 128 KiB, if the exported configuration has this setting.
-
-        The setting must be an option, because S3 does not accept it as part of the configuration.
-        """
+        # Lets S3 archive files below 128 KiB. S3 does not accept this setting as part of a configuration.
         varies = "varies_by_storage_class"
         if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
             return f" --transition-default-minimum-object-size {varies}"
