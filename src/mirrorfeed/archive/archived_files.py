@@ -215,21 +215,21 @@ def find_archived(
     return archived
 
 
-def select_unreadable(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
-    """Return the archived files that are not restored, or whose deletion vectors are not. All if `tiers` is None."""
-    if tiers is None or not archived:
-        return list(archived)
-    tiers_by_uri = tiers.read_tiers(sorted({uri for file in archived for uri in file.uris}))
-    return [file for file in archived if not all(tiers_by_uri[uri].is_readable for uri in file.uris)]
-
-
 def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
-    """Return the files of `need` that are not restored, sorted by URI. Their tiers are read with `tiers_at`."""
+    """Return the files of `need` that are not restored, or whose deletion vectors are not, sorted by URI.
+
+    `tiers_at` is called with the folder of each table that contains some of the files.
+    """
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
         folders.setdefault(file.folder or need.location, []).append(file)
-    blocked = [file for folder, files in folders.items() for file in select_unreadable(files, tiers_at(folder))]
-    return sorted(blocked, key=lambda file: file.uri)
+    unreadable: list[DataFile] = []
+    for folder, files in folders.items():
+        if store := tiers_at(folder):
+            tiers = store.read_tiers(sorted({uri for file in files for uri in file.uris}))
+            files = [file for file in files if not all(tiers[uri].is_readable for uri in file.uris)]
+        unreadable += files
+    return sorted(unreadable, key=lambda file: file.uri)
 
 
 def require_readable(needed: Sequence[NeededFiles], tiers_at: TiersAt, **facts: Any) -> None:

@@ -30,7 +30,7 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber
-from mirrorfeed.archive.guard import Guarded, guarded_rows
+from mirrorfeed.archive.guard import guarded_rows
 from mirrorfeed.display.rows import counted
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
@@ -168,7 +168,7 @@ class GuardedTable:
         shows `operation` and `where`."""
         frame = select(self._engine.read(self.source, version))
         arguments = self._arguments(where)
-        return guarded_rows(self._spark, frame, self._tiers_at, self._now(), operation=operation, arguments=arguments)
+        return self._guarded(frame, operation=operation, arguments=arguments)
 
     def _arguments(self, where: str | None = None) -> tuple[str, ...]:
         """Return the arguments of `mirrorfeed archive plan` for a query of this table."""
@@ -253,9 +253,8 @@ class GuardedTable:
     def _rows(self) -> DataFrame:
         return self._spark.table(self.source.sql)
 
-    def _guarded(self, frame: DataFrame) -> DataFrame:
-        """Return the rows of a query on any tables, after checking its plan for archived files."""
-        return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
+    def _guarded(self, frame: DataFrame, **facts: Any) -> DataFrame:
+        return guarded_rows(self._spark, frame, self._tiers_at, self._now(), **facts)
 
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.

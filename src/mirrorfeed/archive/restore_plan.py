@@ -147,23 +147,13 @@ class RestorePlan(Row):
     _plan: Plan = field(repr=False)
     _costs: str | None = field(default=None, repr=False)
 
-    @classmethod
-    def of(cls, plan: Plan, path: str | None = None, costs: str | None = None) -> RestorePlan:
-        """Return the plan as a row. `path` is its file, if saved. `costs` is a sentence about its estimated costs."""
-        tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
-        query = plan.sql or plan.where
-        return cls(
-            tables, versions, query, plan.zone, len(plan.archived), plan.bytes, plan.hours, plan.cost, plan.currency,
-            path, plan, costs,
-        )  # fmt: skip
-
     def save(self, path: str) -> RestorePlan:
         """Save the plan to a new file for `mirrorfeed archive restore`, and return the plan with the path of this file.
 
         Raises `MirrorfeedError` if the file already exists or cannot be written.
         """
         self._plan.save(path)
-        return RestorePlan.of(self._plan, path, self._costs)
+        return replace(self, path=path)
 
     def remarks(self) -> Sequence[str]:
         how = f"The plan is saved. Carry it out with `mirrorfeed archive restore {shell_argument(self.path or '')}`."
@@ -215,17 +205,22 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
         tiers = None
     if tiers is not None:
         plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))
-    if rates is None:
-        return RestorePlan.of(plan)
-    if tiers is None:
-        facts = {file.uri: Facts(Tier.ARCHIVE, file.bytes) for file in plan.files}
-    copies = tiers is not None and tiers.restores_copies
-    costs = cost_of_restore(facts.values(), rates, Priority[plan.priority], DEFAULT_TERMS, copies, now)
-    described = describe_costs(costs, rates.currency)
-    if tiers is None:
-        costs, described = {name: costs[name] for name in ("retrieval", "requests")}, _ONLY_RETRIEVAL
-    cost = round(sum(filter(None, costs.values())), 4)
-    return RestorePlan.of(replace(plan, cost=cost, currency=rates.currency), costs=described)
+    described = None
+    if rates is not None:
+        if tiers is None:
+            facts = {file.uri: Facts(Tier.ARCHIVE, file.bytes) for file in plan.files}
+        copies = tiers is not None and tiers.restores_copies
+        costs = cost_of_restore(facts.values(), rates, Priority[plan.priority], DEFAULT_TERMS, copies, now)
+        described = describe_costs(costs, rates.currency)
+        if tiers is None:
+            costs, described = {name: costs[name] for name in ("retrieval", "requests")}, _ONLY_RETRIEVAL
+        plan = replace(plan, cost=round(sum(filter(None, costs.values())), 4), currency=rates.currency)
+    tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
+    query = plan.sql or plan.where
+    return RestorePlan(
+        tables, versions, query, plan.zone, len(plan.archived), plan.bytes, plan.hours, plan.cost, plan.currency,
+        None, plan, described,
+    )  # fmt: skip
 
 
 def cost_of_restore(
