@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -61,36 +62,23 @@ class LogFiles(NamedTuple):
 def select_log_files(names: Iterable[str], version: int) -> LogFiles:
     """Return which of the log files `names` are needed to read a version. Raises `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
-    checkpoints: dict[int, list[tuple[str, int]]] = {}
+    checkpoints = defaultdict[tuple[int, int], list[str]](list)
+    """File names by version and number of parts."""
     for match_ in filter(None, map(_NAME.fullmatch, names)):
         if (number := int(match_[1])) > version:
             continue
         if match_[2] == "json":
             commits[number] = match_[0]
         else:
-            checkpoints.setdefault(number, []).append((match_[0], int(match_[4] or 0)))
-    for start in sorted(checkpoints, reverse=True):
-        if checkpoint := _complete_checkpoint(checkpoints[start]):
-            break
-    else:
-        start, checkpoint = -1, ()
+            checkpoints[number, int(match_[4] or 1)].append(match_[0])
+    complete = (
+        (number, sorted(files)[:parts]) for (number, parts), files in checkpoints.items() if len(files) >= parts
+    )
+    start, checkpoint = max(complete, default=(-1, []))
     needed = range(start + 1, version + 1)
     if not all(number in commits for number in needed):
         raise Doubt("an incomplete log")
-    return LogFiles(checkpoint, tuple(commits[number] for number in needed))
-
-
-def _complete_checkpoint(files: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return the file names of a checkpoint that has all its parts, or an empty tuple.
-
-    `files` has the name of each checkpoint file of a version, and the number of parts in this name, or 0.
-    """
-    for name, parts in sorted(files):
-        if not parts:
-            return (name,)
-        if len(same := [other for other, count in files if count == parts]) == parts:
-            return tuple(sorted(same))
-    return ()
+    return LogFiles(tuple(checkpoint), tuple(commits[number] for number in needed))
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
