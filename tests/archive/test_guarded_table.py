@@ -201,7 +201,7 @@ def test_active_rows_can_be_queried_on_without_archived_files(guarded: GuardedTa
     rows = guarded.recent().rows
     assert rows.where("day = 3").count() == 9
     assert rows.groupBy("day").count().count() == 2
-    assert guarded._guarded(rows.select("id")).count() == 19
+    assert guarded._guard("A query", rows.select("id")).count() == 19
 
 
 def test_active_rows_keep_names_of_mapped_columns(spark: SparkSession, tmp_path: Path) -> None:

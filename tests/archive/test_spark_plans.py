@@ -58,7 +58,7 @@ def test_day_derived_in_another_time_zone_hides_no_file_or_row(spark: SparkSessi
         assert found.count() == 1
         assert found.where("id = 1").select("day").collect() == found.select("day").collect()
         assert spark.range(1, 3).join(found, "id").count() == 1
-        assert guarded._guard("x", lambda rows: rows.where(MIDNIGHT)).count() == 1
+        assert guarded._guard("x", spark.table(moments.source.sql).where(MIDNIGHT)).count() == 1
     assert spark.conf.get(DERIVES) == "true"
 
 
@@ -132,5 +132,5 @@ def test_query_is_guarded_for_everything_it_reads(
 ) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with pytest.raises(ArchivedFilesNeeded) as caught:
-        guarded._guard("A question", lambda rows: question(rows, orders.source.sql))
+        guarded._guard("A question", question(spark.table(orders.source.sql), orders.source.sql))
     assert days(caught.value.files) == needed

@@ -77,20 +77,16 @@ class GuardedTable:
         Raises `MirrorfeedError` if the query needs archived files that are not restored.
         """
         check_columns(self._spark, self.source, columns or ())
-
-        def select(rows: DataFrame) -> DataFrame:
-            selected = apply_condition(rows, str(self.source), where)
-            return selected if columns is None else selected.select(*map(quote, columns))
-
         if self._engine.guards_itself:
             needed = self._needed(where, version)
             version = needed.version
             require_readable([needed], self._tiers_at, operation="A query", arguments=self._arguments(where))
-        return self._guard("A query", select, version, where)
+        rows = apply_condition(self._engine.read(self.source, version), str(self.source), where)
+        return self._guard("A query", rows if columns is None else rows.select(*map(quote, columns)), where)
 
     def count(self, version: int | None = None) -> int:
         """Return the number of rows of a version, by default the newest. Uses only the log if it has the row counts."""
-        (row,) = self._guard("A count", lambda rows: rows.groupBy().count(), version).collect()
+        (row,) = self._guard("A count", self._engine.read(self.source, version).groupBy().count()).collect()
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
@@ -99,8 +95,8 @@ class GuardedTable:
         Both values are None if the column has only NULL. The default version is the newest.
         """
         check_columns(self._spark, self.source, [column])
-        name = quote(column)
-        (row,) = self._guard("A query for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
+        ends = self._engine.read(self.source, version).agg(F.min(quote(column)), F.max(quote(column)))
+        (row,) = self._guard("A query for bounds", ends).collect()
         return row[0], row[1]
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
@@ -157,18 +153,13 @@ class GuardedTable:
                     guard.check(self._spark, self.source, range_, properties, self._tiers_at, self._now(), operation)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
-    def _guard(
-        self,
-        operation: str,
-        select: Callable[[DataFrame], DataFrame],
-        version: int | None = None,
-        where: str | None = None,
-    ) -> DataFrame:
-        """Apply `select` to the rows of a version, after checking that all needed archived files can be read. The error
-        shows `operation` and `where`."""
-        frame = select(self._engine.read(self.source, version))
+    def _guard(self, operation: str, rows: DataFrame, where: str | None = None) -> DataFrame:
+        """Return the rows of a query of this table, after checking that all archived files that it needs can be read.
+
+        The error shows `operation` and `where`.
+        """
         arguments = self._arguments(where)
-        return self._guarded(frame, operation=operation, arguments=arguments)
+        return guarded_rows(self._spark, rows, self._tiers_at, self._now(), operation=operation, arguments=arguments)
 
     def _arguments(self, where: str | None = None) -> tuple[str, ...]:
         """Return the arguments of `mirrorfeed archive plan` for a query of this table."""
@@ -212,7 +203,7 @@ class GuardedTable:
         apply_condition(self._rows.alias("t"), str(self.source), target_condition)
         if not self._engine.guards_itself:
             # Rows that change between two reads could need other files than were checked.
-            rows = self._guarded(rows).localCheckpoint()
+            rows = guarded_rows(self._spark, rows, self._tiers_at, self._now()).localCheckpoint()
             # The bounds follow from equal keys, so they only reduce the files that Delta reads.
             conditions += self._bounds(rows, keys)
         rows.createOrReplaceTempView(view)
@@ -225,8 +216,8 @@ class GuardedTable:
     def overwrite(self, rows: DataFrame) -> None:
         """Replace all rows of the table, also in dynamic partition overwrite mode. Reads no file of the table."""
         # Delta only marks the table's own files as removed.
-        writer = self._guarded(rows).write.format("delta").mode("overwrite")
-        writer = writer.option("partitionOverwriteMode", "static")
+        rows = guarded_rows(self._spark, rows, self._tiers_at, self._now())
+        writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
         if self.source.path is None:
             writer.saveAsTable(self.source.sql)
         else:
@@ -252,9 +243,6 @@ class GuardedTable:
     @property
     def _rows(self) -> DataFrame:
         return self._spark.table(self.source.sql)
-
-    def _guarded(self, frame: DataFrame, **facts: Any) -> DataFrame:
-        return guarded_rows(self._spark, frame, self._tiers_at, self._now(), **facts)
 
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
