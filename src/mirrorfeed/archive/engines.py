@@ -255,7 +255,7 @@ class ClassicEngine(Engine):
                 raise VersionExpired(table=str(source), version=at) from error
             if find_condition(error, LOG_GONE) is None:
                 raise
-        raise NoSuchVersion(table=str(source), version=at, newest=self.newest(source).version)
+        raise NoSuchVersion(table=str(source), versions=f"version {at}", newest=self.newest(source).version)
 
 
 def created_until(policy: Policy | None, now: datetime) -> int:

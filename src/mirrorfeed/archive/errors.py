@@ -31,8 +31,8 @@ class BadPredicate(Terminal):
 
 class NoSuchVersion(Terminal):
     code = "MF5009"
-    what = "{table} cannot be read at version {version}. The newest version is {newest}."
-    fix = "Choose a version that `DESCRIBE HISTORY` lists."
+    what = "{table} cannot be read at {versions}. The newest version is {newest}."
+    fix = "Choose versions that `DESCRIBE HISTORY` lists, the first before the last."
 
 
 class OnlyNewestVersion(Terminal):
@@ -267,17 +267,6 @@ class NoQuery(Terminal):
     @property
     def query(self) -> str:
         return " ".join(self.statement.split())[:80]
-
-
-class NoSuchRange(Terminal):
-    code = "MF5202"
-    what = "{table} has no versions {first} to {end}: the newest version is {newest}."
-    fix = "Choose versions that `DESCRIBE HISTORY` lists, the first before the last."
-    last: int | None
-
-    @property
-    def end(self) -> str:
-        return "the newest" if self.last is None else str(self.last)
 
 
 class NothingToRestore(Terminal):

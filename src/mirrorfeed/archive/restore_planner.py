@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import NeededFiles, find_archived
 from mirrorfeed.archive.engines import engine_of
-from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchRange, NothingToRestore, RelativeWord
+from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchVersion, NothingToRestore, RelativeWord
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_plan import Plan, plan_files
 from mirrorfeed.runtime.spark_session import is_databricks
@@ -53,7 +53,7 @@ def plan_feed(
 ) -> Plan:
     """Return the restore plan for the versions `first` to `last` of a table's change data feed.
 
-    The default for `last` is the newest version. Raises `NoSuchRange` if the table or its log lacks versions,
+    The default for `last` is the newest version. Raises `NoSuchVersion` if the table or its log lacks versions,
     `NoInterval`, `FeedOnDatabricks`, and the errors of `check_readable`.
     """
     table = read_table_info(spark, source)
@@ -63,12 +63,13 @@ def plan_feed(
     newest = versions.newest_version(spark, source)
     end = newest if last is None else last
     if not 0 <= first <= end <= newest:
-        raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
+        asked = f"versions {first} to {'the newest' if last is None else last}"
+        raise NoSuchVersion(table=str(source), versions=asked, newest=newest)
     range_ = Range(first - 1, end)
     try:
         changed = guard.files_to_read(spark, source, table, range_)
     except Gap as error:
-        raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
+        raise NoSuchVersion(table=str(source), versions=str(range_), newest=newest) from error
     check_readable(spark, source, range_)
     files = find_archived(spark, str(source), table.location, changed, policy, now)
     needed = NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
