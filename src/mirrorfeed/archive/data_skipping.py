@@ -201,7 +201,7 @@ def _leaves(type_: Any) -> int:
     return 1
 
 
-def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> Any:
     """Return one Boolean per file: False if no row can match all comparisons.
 
     `stats` has the statistics of each file, as JSON text. `partition` returns the values of a partition column for all
@@ -232,31 +232,30 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
 """For each sign, the statistics to compare with the constant, and the comparisons that hold if a row may match."""
 
 
-def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.Array:
+def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.ChunkedArray:
     """Return one Boolean per file: False if its statistics rule out a match. Missing statistics rule out nothing."""
-    table = _parse_statistics(comparisons, stats)
-    number = table["numRecords", ""]
+    table = _parse_statistics({each.column: each.type for each in comparisons}, stats)
+    number = table["numRecords"]
     holds, known = [], [pc.is_valid(number)]
     for each in comparisons:
-        nulls = table["nullCount", each.column]
+        nulls = pc.struct_field(table["nullCount"], each.column)
         known.append(pc.is_valid(nulls))
         if each.sign == "IS NOT NULL":
             holds.append(pc.less(nulls, number))
             continue
         for kind, compare in _BOUNDS[each.sign]:
-            bound = table[kind, each.column]
+            bound = pc.struct_field(table[kind], each.column).cast(each.type)
             holds.append(compare(bound, each.scalar))
             known.append(pc.or_kleene(pc.is_valid(bound), pc.equal(nulls, number)))
     may_match_file = pc.or_kleene(reduce(pc.and_kleene, holds), pc.invert(reduce(pc.and_kleene, known)))
     return pc.fill_null(may_match_file, False)
 
 
-def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
-    """Return an array with one value per file for each statistic of the compared columns, by kind and column.
+def _parse_statistics(types: Mapping[str, pa.DataType], stats: pa.Array) -> pa.Table:
+    """Return the statistics of the columns in `types`, with one row per file, and dates as text.
 
-    The number of rows has the key `("numRecords", "")`. Raises `Doubt` if a text is not a JSON object in one line.
+    Raises `Doubt` if a text is not a JSON object in one line.
     """
-    types = {each.column: each.type for each in comparisons}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
     schema = pa.schema({"numRecords": pa.int64(), "nullCount": counts, "minValues": ends, "maxValues": ends})
@@ -264,17 +263,11 @@ def _parse_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> Map
     if pc.any(pc.or_(pc.match_substring(texts, "\n"), pc.invert(pc.starts_with(texts, "{")))).as_py():
         raise Doubt("statistics that are not one line each")
     lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0]
-    read = pj.read_json(
-        pa.BufferReader(lines.as_buffer()),
-        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-    ).combine_chunks()
-    if len(read) != len(stats):
+    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    table = pj.read_json(pa.BufferReader(lines.as_buffer()), parse_options=options)
+    if len(table) != len(stats):
         raise Doubt("statistics that are not one object each")
-    statistics = {("numRecords", ""): to_array(read["numRecords"])}
-    for name, type_ in types.items():
-        for kind, kind_type in (("nullCount", pa.int64()), ("minValues", type_), ("maxValues", type_)):
-            statistics[kind, name] = to_array(pc.struct_field(read[kind], name)).cast(kind_type)
-    return statistics
+    return table
 
 
 def to_array(column: pa.ChunkedArray) -> pa.Array:
