@@ -128,7 +128,7 @@ class ClassicEngine(Engine):
     def must_check(self, statement: str) -> bool:
         with silence_spark_logs():
             kind = spark_plans.command_kind(self.spark, statement)
-        if kind is not None and not spark_plans.reads_no_rows(kind):
+        if kind is not None and not spark_plans.READS_NO_ROWS.match(kind):
             raise NoQuery(statement=statement, kind=kind)
         return kind is None
 

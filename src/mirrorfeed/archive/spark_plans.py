@@ -296,11 +296,12 @@ def _refuse_files(rdd: Any) -> None:
 
 _COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.ParsedStatement")
 _SUBQUERY = f"{CATALYST}expressions.SubqueryExpression"
-_NO_ROWS = re.compile(
+READS_NO_ROWS = re.compile(
     r"(Show(?!Partitions)|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
     r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
+"""Matches the start of the names of commands, as returned by `command_kind`, that are known to read no data file."""
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
 """Matches plan nodes that run commands but are not in `_COMMANDS`: statements of Delta, EXECUTE IMMEDIATE, scripts."""
 
@@ -309,11 +310,6 @@ def command_kind(spark: SparkSession, statement: str) -> str | None:
     """Return the class name of the command in a statement, such as "DropTable". None for a query."""
     root = parse(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
-
-
-def reads_no_rows(kind: str) -> bool:
-    """Return whether commands of this kind, as returned by `command_kind`, are known to read no data file."""
-    return _NO_ROWS.match(kind) is not None
 
 
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
