@@ -10,7 +10,7 @@ import json
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -78,8 +78,8 @@ class AppendProgress:
 @dataclass(frozen=True)
 class _Step:
     facts: Facts
-    what: Range | int | None
-    """Range, version of a snapshot, or None if there are no new versions."""
+    what: Range | int
+    """Range, or version of a snapshot. The range is empty if there are no new versions."""
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
     """Rows to append, in the form of the change data feed. None if the versions change no rows."""
@@ -119,7 +119,7 @@ def append_versions(
             view = append.history.read_view()
             if view is None or view.newest:  # another run created the first record
                 continue
-        if step.what is None and not append.must_repeat(view):
+        if isinstance(step.what, Range) and not step.what.versions and not append.must_repeat(view):
             return progress
         try:
             record, is_accepted = append.append(view, step)
@@ -156,7 +156,7 @@ class _Append:
         newest, existing = (view.newest, view.columns) if view else (None, {})
         facts, decision = self._decide(newest)
         if isinstance(decision, NothingNew):
-            return _Step(facts, None, newest.columns if newest else ())
+            return _Step(facts, Range(facts.latest, facts.latest), newest.columns if newest else ())
         try:
             if isinstance(decision, Finding):
                 raise decision
@@ -224,8 +224,7 @@ class _Append:
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
         rows = None if step.rows is None else history_table.to_stored_rows(step.rows, step.columns)
-        errors = reader.read_errors(self.source, step.what) if step.what is not None else nullcontext()
-        with errors, lossless_settings(self.spark):
+        with reader.read_errors(self.source, step.what), lossless_settings(self.spark):
             record = self._record(view, step, rows.count() if rows is not None else 0)
             if not is_same_table(step.facts, self.spark, self.table.source):
                 return None, False
@@ -240,13 +239,10 @@ class _Append:
     def _record(self, view: HistoryView, step: _Step, rows: int) -> HistoryRecord:
         number, total = (view.newest.number, view.newest.total) if view.newest else (0, 0)
         what, facts = step.what, step.facts
-        begin: int | None = None
         if isinstance(what, Range):
             begin, end = what.from_version_exclusive, what.to_version_inclusive
-        elif what is None:  # the record repeats the newest record
-            begin = end = facts.latest
         else:
-            end = what
+            begin, end = None, what
         return HistoryRecord(
             number=number + 1,
             batch=uuid.uuid4().hex,
