@@ -25,8 +25,8 @@ from mirrorfeed.history import history_table
 from mirrorfeed.history.errors import (
     AppendConflict,
     ColumnsIncompatible,
+    HistoryChanged,
     HistoryInterrupted,
-    RecordRejected,
     SourceReplaced,
 )
 from mirrorfeed.history.history_record import (
@@ -100,8 +100,8 @@ def append_versions(
     If versions cannot be appended, raises `HistoryInterrupted`. With `reseed`, or if the configuration allows it, the
     history continues with a snapshot instead, and lacks these versions. Returns `progress`, updated after each append.
 
-    Raises `SourceReplaced` if the source was replaced or restored to an older version, `RecordRejected`
-    if the history was restored, and `AppendConflict` if other runs append at the same time.
+    Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
+    process changed the history, and `AppendConflict` if other runs append at the same time.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
@@ -135,7 +135,8 @@ def append_versions(
             progress.records.append(record)
             progress.restarts += [step.reason] if step.reason else []
         elif is_accepted and (newest is None or newest.number < record.number):
-            raise RecordRejected(history=str(append.history.table), number=record.number)
+            reason = f"it was restored to a version before record {record.number}, which Delta accepts only once"
+            raise HistoryChanged(history=str(append.history.table), reason=reason)
         elif (conflicts := conflicts + 1) == _MAX_CONFLICTS:
             raise AppendConflict(history=str(append.history.table), conflicts=conflicts)
 

@@ -48,18 +48,6 @@ class SourceReplaced(Finding):
         return self.recorded_id == self.found_id
 
 
-class RecordRejected(Terminal):
-    code = "MF6004"
-    what = (
-        "The history {history} was restored to an earlier version, but Delta has already accepted record {number}, so"
-        " this record cannot be appended again."
-    )
-    fix = (
-        "Find the version with this record in `DESCRIBE HISTORY`, and restore it (RESTORE TABLE … TO VERSION AS OF …)."
-        " Or set `history` to a new table."
-    )
-
-
 class AppendConflict(Transient):
     code = "MF6005"
     what = "Other runs append to {history} at the same time, so this run failed to append {conflicts} times."
