@@ -479,7 +479,7 @@ class Feed:
         database = self._database  # report an error in the address first
         if not force and (tables := without_files(self._current_config)):
             raise NothingToMirror(tables=tables)
-        return _switch_mirroring(database, database.start, minutes)
+        return Result((database.start(minutes * 60),))
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Stop mirroring, and wait up to `minutes` until it has stopped. Return the status of the mirrored database.
@@ -487,8 +487,7 @@ class Feed:
         After the next start, Fabric replicates every table from the beginning. Raises `MirrorfeedError` if mirroring
         has not stopped in time.
         """
-        database = self._database
-        return _switch_mirroring(database, database.stop, minutes)
+        return Result((self._database.stop(minutes * 60),))
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring again after its capacity was paused. Return the status of the mirrored database.
@@ -496,8 +495,7 @@ class Feed:
         Waits up to `minutes` until mirroring is running. Raises `MirrorfeedError` if mirroring is not running in time,
         or if its status was not Paused, Starting or Running.
         """
-        database = self._database
-        return _switch_mirroring(database, database.resume, minutes)
+        return Result((self._database.resume(minutes * 60),))
 
     def fabric_status(self) -> Result[results.TableState]:
         """Return the status of each table in Fabric, with the status of the database as a note. Needs no Spark."""
@@ -679,12 +677,3 @@ def _enable_feed(spark: SparkSession, table: Table) -> Enabled:
         return Enabled(name, source, enable_feed(spark, table.source))
     except Exception as error:
         return Enabled(name, source, None, wrap_error(f"Enabling the feed of {source}", error))
-
-
-def _switch_mirroring(
-    database: MirroredDatabase, switch: Callable[[Callable[[str], None], float], None], minutes: float
-) -> Result[results.DatabaseStatus]:
-    from mirrorfeed.mirror.fabric.status_and_settings import DatabaseStatus
-
-    switch(partial(progress.info, "The mirrored database is %s"), minutes * 60)
-    return Result((DatabaseStatus(database.status()),))

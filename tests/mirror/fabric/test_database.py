@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -137,12 +138,13 @@ def test_mirroring_is_started_when_possible_and_awaited(
     status: str,
     next_states: list[str],
     seen: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     onelake.fabric.databases[DATABASE].status, onelake.fabric.databases[DATABASE].next = status, next_states
-    messages: list[str] = []
-    database.start(messages.append, 60)
+    caplog.set_level(logging.INFO, "mirrorfeed.progress")
+    assert database.start(60).status == "Running"
 
-    assert messages == seen
+    assert caplog.messages == [f"The mirrored database is {each}" for each in seen]
     assert requests().count("startMirroring") == 1
 
 
@@ -150,7 +152,7 @@ def test_running_mirroring_is_not_started_again(
     onelake: OneLake, database: MirroredDatabase, requests: Requests
 ) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
-    database.start(ignore_status, 60)
+    database.start(60)
 
     assert requests() == ["getMirroringStatus"]
 
@@ -160,7 +162,7 @@ def test_mirroring_is_stopped_only_if_running(
     onelake: OneLake, database: MirroredDatabase, requests: Requests, status: str, stops: int
 ) -> None:
     onelake.fabric.databases[DATABASE].status = status
-    database.stop(ignore_status, 60)
+    database.stop(60)
 
     assert requests().count("stopMirroring") == stops
     assert database.status() in ("Stopped", "Initialized")
@@ -171,7 +173,7 @@ def test_start_without_effect_is_reported_after_the_wait(
 ) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
     with pytest.raises(NotReached) as error:
-        database.start(ignore_status, 60)
+        database.start(60)
 
     assert (error.value.verb, error.value.seconds, error.value.status) == ("startMirroring", 60, "Starting")
     assert time.now == 60
@@ -183,7 +185,7 @@ def test_resume_never_starts_mirroring_that_stops_in_between(
     statuses = iter(["Paused"])
     monkeypatch.setattr(MirroredDatabase, "status", lambda _: next(statuses, "Stopped"))
     with pytest.raises(NotReached) as error:
-        database.resume(ignore_status, 60)
+        database.resume(60)
 
     assert error.value.status == "Stopped"
     assert not [verb for verb in onelake.verbs() if "startMirroring" in verb]
@@ -266,7 +268,7 @@ def test_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, 
 @pytest.mark.parametrize("verb", ["getMirroringStatus", "getTablesMirroringStatus", "startMirroring"])
 def test_failed_call_is_retried(onelake: OneLake, database: MirroredDatabase, verb: str, how: How) -> None:
     fail(onelake, verb, how)
-    database.start(ignore_status, 60)
+    database.start(60)
 
     assert database.tables() == []
 

@@ -13,6 +13,7 @@ from pydantic import AliasPath, ConfigDict, Field
 from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.validators import ONELAKE
+from mirrorfeed.display.progress import progress
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count, parse_json
 from mirrorfeed.mirror import errors
@@ -21,6 +22,7 @@ from mirrorfeed.mirror.fabric.status_and_settings import (
     FIELDS,
     OPEN_MIRROR,
     CreatedDatabase,
+    DatabaseStatus,
     Setting,
     TableState,
     TableSync,
@@ -121,48 +123,41 @@ class MirroredDatabase:
             for each in self.client.pages("read the status of the tables", path, Page[_Table])
         ]
 
-    def start(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start mirroring unless it is running, and wait until it is running. Calls `on_status` with each new status.
+    def start(self, seconds: float) -> DatabaseStatus:
+        """Start mirroring unless it is running, and wait until it is running.
 
         Raises `NotReached` if mirroring is not running after `seconds`.
         """
-        self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
+        return self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, seconds)
 
-    def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start mirroring if it is paused, and wait until it is running. Calls `on_status` with each new status.
+    def resume(self, seconds: float) -> DatabaseStatus:
+        """Start mirroring if it is paused, and wait until it is running.
 
         If mirroring is already starting or running, only waits. Raises `NotPaused` for any other status, and
         `NotReached` if mirroring is not running after `seconds`.
         """
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
             raise errors.NotPaused(item=str(self.item), status=status)
-        self._reach({"Running"}, "startMirroring", {"Paused"}, on_status, seconds)
+        return self._reach({"Running"}, "startMirroring", {"Paused"}, seconds)
 
-    def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
-        self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, on_status, seconds)
+    def stop(self, seconds: float) -> DatabaseStatus:
+        return self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, seconds)
 
-    def _reach(
-        self,
-        goals: Collection[str],
-        verb: str,
-        ready: Collection[str],
-        on_status: Callable[[str], None],
-        seconds: float,
-    ) -> None:
+    def _reach(self, goals: Collection[str], verb: str, ready: Collection[str], seconds: float) -> DatabaseStatus:
         """Send the request `verb` once, when the status is in `ready`, and wait until the status is in `goals`."""
         is_sent, reported = False, ""
         for _ in self.client.attempts(seconds):
             status = self.status()
             if status in ready and not is_sent:
-                on_status(status)
+                progress.info("The mirrored database is %s", status)
                 action = verb.replace("Mirroring", " mirroring")
                 self.client.call(action, f"{self.item.path}/{verb}")
                 is_sent, reported, status = True, status, self.status()
             if status != reported:
-                on_status(status)
+                progress.info("The mirrored database is %s", status)
             reported = status
             if status in goals:
-                return
+                return DatabaseStatus(status)
         raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
