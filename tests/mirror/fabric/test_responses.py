@@ -45,11 +45,11 @@ SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
             NoPermission(action="count", item=str(SPACE), response="403 InsufficientPrivileges: No"),
         ),
         (
-            BASE, ErrorResponse(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
+            BASE, ErrorResponse(429, "CapacityNotActive", "The capacity is paused.", retry_after=60.0),
             CapacityPaused(address=str(BASE), response="429 CapacityNotActive: The capacity is paused"),
         ),
         (
-            BASE, ErrorResponse(429, "RequestBlocked", "Too many.", retry_after="60"),
+            BASE, ErrorResponse(429, "RequestBlocked", "Too many.", retry_after=60.0),
             FabricUnavailable(
                 action="count", item=str(BASE), reason="429 RequestBlocked: Too many; retry after 60 s"
             ),
@@ -90,20 +90,20 @@ def test_transient_responses_are_recognized_by_status_or_content(answer: ErrorRe
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
-        ({"errorCode": "X", "message": "Y", "isRetriable": True}, ErrorResponse(400, "X", "Y", True, "7")),
-        ({"message": None}, ErrorResponse(400, retry_after="7")),
-        ({}, ErrorResponse(400, retry_after="7")),
-        (None, ErrorResponse(400, retry_after="7")),
-        ("text", ErrorResponse(400, retry_after="7")),
+        ({"errorCode": "X", "message": "Y", "isRetriable": True}, ErrorResponse(400, "X", "Y", True, 7.0)),
+        ({"message": None}, ErrorResponse(400, retry_after=7.0)),
+        ({}, ErrorResponse(400, retry_after=7.0)),
+        (None, ErrorResponse(400, retry_after=7.0)),
+        ("text", ErrorResponse(400, retry_after=7.0)),
     ],
 )
 def test_response_body_may_have_any_form(body: object, answer: ErrorResponse) -> None:
-    assert parse_error(400, "7", body) == answer
+    assert parse_error(400, 7.0, body) == answer
 
 
 def test_response_text_is_one_bounded_line_without_tokens() -> None:
     remember("opaque-token-of-this-process")
-    response = parse_error(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
+    response = parse_error(400, 0.0, {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
     assert str(response).startswith("400 A: (not shown) is xxx")
     assert len(str(response)) < 350
     assert error_text({"errorCode": "B", "message": "opaque-token-of-this-process"}) == "B: (not shown)"

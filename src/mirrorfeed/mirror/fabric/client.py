@@ -126,8 +126,8 @@ class FabricClient:
         def failure(response: HttpResponse) -> MirrorfeedError | None:
             if response.status_code < 300:
                 return None
-            header = response.headers.get("Retry-After", "")
-            return error_for(action, self.item, parse_error(response.status_code, header, _content(response)))
+            seconds = retry_after_seconds(response.headers, datetime.now(UTC)) or 0.0
+            return error_for(action, self.item, parse_error(response.status_code, seconds, _content(response)))
 
         response = self._http.send(
             method,
@@ -199,15 +199,16 @@ class ErrorResponse:
     code: str = ""
     message: str = ""
     retriable: bool = False
-    retry_after: str = ""
+    retry_after: float = 0.0
+    """Wait in seconds that Fabric asks for, or 0."""
 
     def __str__(self) -> str:
         reason = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
         return f"{self.status} {reason}".strip()
 
 
-def parse_error(status: int, retry_after: str, body: Any) -> ErrorResponse:
-    """Return an error response, built from its status, `Retry-After` header and JSON body. Removes secrets."""
+def parse_error(status: int, retry_after: float, body: Any) -> ErrorResponse:
+    """Return an error response, built from its status, seconds to wait and JSON body. Removes secrets."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)
@@ -237,7 +238,7 @@ def error_for(action: str, item: FabricItem, response: ErrorResponse) -> Mirrorf
     """Return the error to raise for a response with a status of 300 or more."""
     if is_paused(response.code, response.message):
         return CapacityPaused(address=str(item), response=str(response))
-    wait = f"; retry after {response.retry_after} s" if response.retry_after else ""
+    wait = f"; retry after {response.retry_after:.0f} s" if response.retry_after else ""
     facts = {
         "action": action,
         "item": str(item),
