@@ -78,7 +78,8 @@ def _list_unity_catalog(client: WorkspaceClient, pattern: Pattern) -> Iterator[F
         for name in _matching_schemas(schema, lambda: [each.name or "" for each in client.schemas.list(catalog)]):
             for table in client.tables.list(catalog, name):
                 columns = tuple(str(column.name) for column in table.columns or ())
-                yield FoundTable(Source((catalog, name, str(table.name))), _unsupported(table), columns)
+                kind, format_ = (each.value if each else "" for each in (table.table_type, table.data_source_format))
+                yield FoundTable(Source((catalog, name, str(table.name))), _unsupported(kind, format_), columns)
 
 
 def _matching_schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> list[str]:
@@ -87,9 +88,8 @@ def _matching_schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> li
     return [name for name in list_all() if fold(name) != _SYSTEM_SCHEMA and matches(fold(pattern), fold(name))]
 
 
-def _unsupported(table: TableInfo) -> str:
+def _unsupported(kind: str, format_: str) -> str:
     """Return the kind of an object that has no change data feed, such as "a view". Empty if the table is supported."""
-    kind, format_ = (each.value if each else "" for each in (table.table_type, table.data_source_format))
     if kind and kind not in _TABLE_TYPES:
         return f"a {kind.lower().replace('_', ' ')}{' table' if kind == 'FOREIGN' else ''}"
     return "" if format_ in ("", *_FORMATS_WITH_FEED) else f"a table in the format {format_.lower()}"
@@ -120,7 +120,9 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                 source = Source((*catalog, name, row["tableName"]))
                 if row["isTemporary"] or not pattern.matches(source):
                     continue
-                unsupported = _unsupported_in_spark(row["information"])
+                lines = (line.partition(": ") for line in row["information"].splitlines())
+                values = {field.strip(): value.strip().upper() for field, _, value in lines}
+                unsupported = _unsupported(values.get("Type", ""), values.get("Provider", ""))
                 names: tuple[str, ...] = ()
                 # A view cannot be read if its table is gone.
                 with suppress(AnalysisException) if unsupported else nullcontext():
@@ -128,16 +130,6 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                 yield FoundTable(source, unsupported, names)
     except AnalysisException as error:
         raise CatalogRefused(name=f"The list of tables {pattern}", reason=first_line(str(error))) from error
-
-
-def _unsupported_in_spark(information: str) -> str:
-    """Return the same text as `_unsupported`, from the `information` column of SHOW TABLE EXTENDED."""
-    lines = (line.partition(": ") for line in information.splitlines())
-    values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
-    if values.get("Type", "") == "view":
-        return "a view"
-    format_ = values.get("Provider", "")
-    return "" if format_ in ("", "delta", "iceberg") else f"a table in the format {format_}"
 
 
 def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSession]) -> Iterator[FoundTable]:
