@@ -324,7 +324,7 @@ def test_leftovers_of_failed_tasks_are_not_uploaded(
     spark: SparkSession, orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's reader ignores folders whose names start with `_`."""
-    in_order = StagingArea.file_names
+    in_order = StagingArea.file_paths
 
     def with_leftovers(self: StagingArea, folder: str, written: DataFrame) -> list[str]:
         other = Path(folder, "_temporary/0/part-00000-x-c000.parquet")
@@ -332,7 +332,7 @@ def test_leftovers_of_failed_tasks_are_not_uploaded(
         other.write_bytes(b"half of it")
         return in_order(self, folder, self.read(spark, folder, written.schema))
 
-    monkeypatch.setattr(StagingArea, "file_names", with_leftovers)
+    monkeypatch.setattr(StagingArea, "file_paths", with_leftovers)
     assert published(orders).rows == {"insert": 3000}
     assert orders.mirrors_the_table()
 
