@@ -14,8 +14,8 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds to wait. After a transient error: `_FIRST_PAUSE`, doubled each time up to `_LONGEST_PAUSE`. After a terminal
-error: `TERMINAL_PAUSE`, only in continuous publishing.
+"""Seconds to wait before another attempt. After a transient error: `_FIRST_PAUSE`, doubled each time up to
+`_LONGEST_PAUSE`. After a terminal error in continuous publishing: `TERMINAL_PAUSE`.
 """
 
 
