@@ -25,7 +25,7 @@ _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLO
 
 
 def read_catalog_table(client: WorkspaceClient, source: Source) -> TableInfo:
-    """Return a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable`."""
+    """Return a table's entry in Unity Catalog. Raises the errors of `list_tables`."""
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
         return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
@@ -53,7 +53,7 @@ def list_tables(
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
     Reads Unity Catalog with the workspace client if a workspace is configured. Otherwise, reads catalogs with Spark.
-    Raises `CatalogRefused` if a catalog cannot be read, and `CatalogUnavailable` if Unity Catalog does not respond.
+    Raises `CatalogRefused` if a catalog or folder cannot be read, and `CatalogUnavailable` if Unity Catalog fails.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)

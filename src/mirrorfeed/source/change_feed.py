@@ -38,9 +38,9 @@ DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed 
 _KEEPS_FEED = KEEPS_SCHEMA | {
     *("WRITE", "STREAMING UPDATE", "MERGE", "ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS")
 }
-"""Operations that never turn the feed on or off. After any other operation, a query checks the feed."""
+"""Operations that never turn the feed on or off. After any other operation, a query checks whether the feed is on."""
 _MAX_CANDIDATES = 16
-"""If more than this many commits may change the schema, first exclude those that do not change metadata in the log."""
+"""If the operations of more commits may change the schema, the log is searched for the commits that change metadata."""
 
 
 class FeedKind(Enum):
@@ -52,9 +52,10 @@ class FeedKind(Enum):
 
 
 def enable_feed(spark: SparkSession, source: Source) -> str:
-    """Turn on the change data feed of a table, unless the engine can compute it. Changes before that are not recorded.
+    """Turn on the change data feed of a table, unless Databricks can compute the feed from row tracking.
 
-    Returns the result as text for display. Raises `ReservedColumn` if a column has the name of a feed column.
+    Earlier changes are not recorded. Returns the result as text for display. Raises `ReservedColumn` if a column of the
+    table has a name that the feed reserves, such as `_change_type`.
     """
     info = read_table_info(spark, source)
     if reserved := reserved_names(spark.table(source.sql).columns):
@@ -90,7 +91,7 @@ def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
 
 
 def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
-    """Return the first version from which the feed contains all changes, or None if the feed is off."""
+    """Return the first version since which the feed has always been on, or None if the feed is off."""
     first: Commit | None = None
     for commit in reversed(read_commits(spark, source)):
         if first and first.version != commit.version + 1:
@@ -110,8 +111,8 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
     """Return the facts about a table from which `decide` chooses the next publication.
 
-    `after` is the published version, or None before the first publication. The next `limit` versions are checked for
-    schema changes and for a feed that is off.
+    `after` is the published version, or None before the first publication. Only the first `limit` versions after it are
+    checked for schema changes and for a feed that is off.
 
     Raises `ValueError` if `spark` is None, unless the table is in a local folder and has no new version.
     """

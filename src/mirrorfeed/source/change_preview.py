@@ -33,7 +33,7 @@ from mirrorfeed.source.versions import read_commits, read_schema, utc_time
 Bound = int | datetime
 """Start or end of a range: a version or a time."""
 PastEnd = Literal["error", "empty"]
-"""How to handle a range that ends after the newest version: raise an error, or return the changes that exist."""
+"""If a range ends after the newest version: raise an error (`error`), or return the changes that exist (`empty`)."""
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?)?")
 
 
@@ -53,9 +53,9 @@ def changes_between(
 ) -> tuple[Range, DataFrame]:
     """Return the range between two versions or times (both included), and the changes in this range.
 
-    The changes have the columns of the last version. Run queries on them within `preview_errors` and
-    `lossless_settings`. Without `end`, the range ends at the newest version. Raises `BadBound` if a bound is invalid,
-    `BoundsCrossed` if `start` is after `end`, `OutsideHistory` if a bound is not in the history, and `RangeUnreadable`.
+    The changes have the columns of the range's last version. Run queries on the changes within `preview_errors` and
+    `lossless_settings`. Without `end`, the range ends at the newest version. Raises `BadBound` if `start` or `end` is
+    invalid, `RangeUnreadable` if the changes cannot be read, and the errors of `resolve_range`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history = read_commits(spark, source)
@@ -88,7 +88,7 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
 
 
 def parse_bound(spark: SparkSession, text: str | int) -> Bound:
-    """Return the version number or time in a text. The default time zone is that of the session. Raises `BadBound`."""
+    """Convert a text to a version number or a time, by default in the session's time zone. Raises `BadBound`."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -106,8 +106,9 @@ def parse_bound(spark: SparkSession, text: str | int) -> Bound:
 def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
     """Return the range between two versions or times, both included. The range can be empty.
 
-    A time selects the commits at or after `start`, and at or before `end`. `history` has all commits in ascending
-    order. Raises `OutsideHistory` or `BoundsCrossed`.
+    A time selects the commits at or after `start`, and at or before `end`. Without `end`, the range ends at the newest
+    version. `history` has all commits in ascending order. Raises `BoundsCrossed` if `start` is after `end`, and
+    `OutsideHistory` if `start` is before the first commit, or, with `past_end="error"`, a bound is after the last one.
     """
     first, last = history[0], history[-1]
 

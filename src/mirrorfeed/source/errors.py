@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class GapReason(StrEnum):
     FEED_OFF = "the change data feed is off"
     STILL_OFF = "the change data feed was turned off and is still off"
-    """Replaces `FEED_OFF` if the feed is off now, because then no snapshot can be published."""
+    """Used instead of `FEED_OFF` if the feed is off now, because then no snapshot can be published."""
     FILE_MISSING = "a file is missing"
     LOG_HOLE = "the log has a hole"
     NO_COMMIT = "the log has no commit"

@@ -24,7 +24,7 @@ def quote(identifier: str) -> str:
 
 
 def hide_query(text: str) -> str:
-    """Return a path or URI without the part after '?', which may be a secret. Other text is returned unchanged."""
+    """Replace the part of a path or URI after '?' by '…', because it may be a secret. Return other text unchanged."""
     address, mark, _ = text.partition("?")
     return f"{address}?…" if mark and "/" in address else text
 
@@ -45,9 +45,9 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """Return the source for a table name of one to three parts, or for a path. A path contains `/`.
+        """Return the source for a table name of one to three parts, or for a path. A text with `/` is a path.
 
-        Raises `BadSource`.
+        Raises `BadSource` if the text is not valid.
         """
         if "/" in _QUOTED.sub("", text):
             return cls(path=text)
@@ -62,9 +62,9 @@ class Source:
 
     @classmethod
     def parse_argument(cls, text: str) -> Source:
-        """Return the source for a name or path on the command line. A relative path becomes absolute.
+        """Do the same as `parse` for a command-line argument. A relative path becomes absolute.
 
-        Raises `BadSource`.
+        Raises `BadSource` if the text is not valid.
         """
         source = cls.parse(text)
         if source.path is None or URI.match(source.path):
@@ -101,7 +101,7 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Name or path with `*`, which matches any characters. `*` is allowed in the last two parts or folders."""
+    """Name or path with `*`, which matches any characters. `*` is allowed only in the last two parts or folders."""
 
     parts: tuple[str, ...] = ()
     path: str | None = None
@@ -153,14 +153,14 @@ class Pattern:
 
 
 def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
-    """Return whether the last parts of the source's name match `ending`. The parts of `ending` may contain `*`."""
+    """Return whether a table name or path ends with parts that match `ending`, whose parts may contain `*`."""
     parts, form = _parts(source), fold if source.path is None else str
     pairs = zip(reversed(ending), reversed(parts), strict=False)
     return len(ending) <= len(parts) and all(matches(form(pattern), form(name)) for pattern, name in pairs)
 
 
 def parts_by_name(source: Source) -> dict[str, str]:
-    """Return the last parts of a table's name or path, with the keys "table", "schema" and "catalog"."""
+    """Map "table", "schema" and "catalog" to the last, second-last and third-last part of a name or path, if any."""
     return dict(zip(("table", "schema", "catalog"), reversed(_parts(source)), strict=False))
 
 

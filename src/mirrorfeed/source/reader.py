@@ -28,23 +28,23 @@ _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
 """SQL expression for an instant as a time in UTC without time zone, independent of the session's time zone."""
 _NO_SKIPPING = "nanvl({0}, {0})"
-"""SQL expression that returns its value but prevents data skipping. Parquet readers that use dictionaries treat -0.0 as
-less than 0.0, and would skip rows that match a filter.
+"""SQL expression that returns its argument, but prevents data skipping in a filter. Parquet readers that use
+dictionaries treat -0.0 as less than 0.0, and would skip matching rows.
 """
 
 
 def read_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the rows of a table at a version, with the collations of its text columns."""
+    """Return the rows of a table at a version. Text columns keep their collations."""
     return spark.read.option("versionAsOf", version).table(source.sql)
 
 
 def read_snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the rows of a table at a version, with binary collation."""
+    """Return the rows of a table at a version. Text columns get binary collation (see `without_collations`)."""
     return without_collations(read_version(spark, source, version))
 
 
 def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """Return the change data feed of a range, with binary collation. Run queries on it within `lossless_settings`."""
+    """Return the change data feed of a range. Text columns get binary collation. Query it in `lossless_settings`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
@@ -60,7 +60,8 @@ def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFram
 def read_full(spark: SparkSession, source: Source) -> DataFrame:
     """Return the current rows of a table or view, or of a folder with Delta or Parquet files.
 
-    Another read may return other rows, because no version is set. Raises `SourceMissing` or `NothingToRead`.
+    The rows can differ from query to query, because no version is set. Raises `SourceMissing` if a name has no table,
+    and `NothingToRead` if a path has no files that can be read.
     """
     path = source.path
     try:
@@ -81,7 +82,7 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
-    """Return the rows with binary collation: as in Fabric, two texts are equal only if all characters are equal."""
+    """Give text columns binary collation: as in Fabric, two texts are equal only if all characters are equal."""
     texts = [field for field in rows.schema if isinstance(field.dataType, StringType)]
     collated = [field.name for field in texts if field.dataType != StringType()]
     if not collated:  # Spark Connect rejects an empty dictionary
@@ -126,9 +127,9 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether only the feed of a range is unreadable, so that its versions may be readable as snapshots.
+    """Return whether the error concerns only the feed of a range, so that its versions may be readable as snapshots.
 
-    Returns False if columns of the range's last version are missing in the feed, or have another type there.
+    Returns False if the feed lacks columns of the range's last version, or has them with another type.
     """
     if isinstance(error, errors.FeedUnreadable):
         return not error.lost

@@ -20,9 +20,9 @@ class PendingCommits:
 
     versions: int
     rows: int | None = 0
-    """Number of changed rows, or None if a commit does not report its rows."""
+    """Number of changed rows. None if unknown, for example because a commit does not report its rows."""
     bytes: int | None = 0
-    """Bytes that the commits wrote, or None if a commit does not report its bytes."""
+    """Bytes that the commits wrote. None if unknown."""
 
 
 COMPARISON = "COMPARISON"
@@ -50,16 +50,16 @@ class Facts:
     first publication, only the newest commit.
     """
     unreadable: Mapping[int, GapReason] = field(default_factory=dict)
-    """Versions in `commits` whose changes cannot be read: the first one for each reason."""
+    """Versions in `commits` whose changes cannot be read, with the reason. Has only the first version for a reason."""
     breaks: tuple[int, ...] = ()
-    """Versions with a schema change other than added columns."""
+    """Versions that change the schema in another way than adding columns."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Current table properties. `partitions` and `bytes` are also current values."""
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
     """Size of all data files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of schemas by version, each as the JSON of a Spark `StructType`."""
+    """Schemas that are already read, by version, each as the JSON of a Spark `StructType`."""
 
     @property
     def is_comparison(self) -> bool:
@@ -67,7 +67,7 @@ class Facts:
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
-        """Return the number of rows that the commits of a range changed, or None if a commit does not report it."""
+        """Return the number of rows that the commits of a range changed, or None if unknown for a commit."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
         return None if None in rows or len(rows) < range_.versions else sum(count or 0 for count in rows)
@@ -75,7 +75,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """Published version of the source, with its table id and partition columns, from the newest log record."""
+    """Published version of the source, and the table id and partition columns of the source at that version."""
 
     table_id: str
     version: int
@@ -128,7 +128,7 @@ class Repair:
 
     version: int
     keys: Any
-    """Keys of the rows, in the format of the change source that created the request."""
+    """Keys of the rows: for a Delta table, a DataFrame with the key columns."""
 
     @property
     def from_version_exclusive(self) -> int:
@@ -188,7 +188,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
 
 
 def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
-    """Return an error if the source was created again or restored to an older version, otherwise None."""
+    """Return an error if the source has another table id or an older version than the published one, otherwise None."""
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
-"""Minimum retention, in multiples of the longest delay from commit to publication. Allows for one failed run."""
+"""A retention must be at least this multiple of the longest delay from commit to publication: one run may fail."""
 MAX_DAYS = 36_500
-"""Intervals of more days are rejected, because the number was probably meant in another unit."""
+"""Longest interval that `parse_days` accepts. A larger number was probably meant in another unit."""
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
 _DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -78,10 +78,10 @@ class TableInfo:
 
 
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
-    """Return id, location, properties and features of a table. For a local table, counts files only with `counted`.
+    """Return id, location, properties and features of a table. Counts the files of a local table only with `counted`.
 
-    Raises the errors of `table_errors`, `NoIdentity` if the table has no id, and `UnknownFeatures` if it has features
-    that mirrorfeed does not know.
+    Raises the errors of `table_errors`, `NoIdentity` if the table has no id, and `UnknownFeatures` if it has table
+    features that mirrorfeed does not know.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -120,7 +120,7 @@ def is_missing_locally(source: Source) -> bool:
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
     """Return the newest schema of a Delta table, as the JSON of a Spark `StructType`.
 
-    Returns None if Spark is needed but `spark` is None. Raises `NoTableAtPath`, and the errors of `table_errors`.
+    Returns None if Spark is needed but `spark` is None. Raises the errors of `table_errors`.
     """
     if is_missing_locally(source):
         raise NoTableAtPath(path=str(source))
@@ -136,7 +136,7 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return the same as `read_table_info`, or None if delta-rs cannot read it."""
+    """Return the same as `read_table_info` for a table opened with delta-rs, or None if delta-rs cannot read it."""
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
@@ -221,8 +221,7 @@ def _features(table: DeltaTable) -> tuple[str, ...]:
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
-    """Return a retention property (`FILES` or `LOG`) in seconds, or None if its value cannot be parsed. If it is not
-    set, returns Delta's default."""
+    """Return the retention property `name` in seconds: Delta's default if not set, None if it cannot be parsed."""
     if name not in properties:
         return _DEFAULTS[name]
     parts = _DURATION.findall(properties[name])
@@ -230,7 +229,7 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """Return a warning if a retention is too short, otherwise None. `waited` is seconds from commit to publication."""
+    """Return a warning if a retention is below `MIN_FACTOR` times the publication delay (`waited` seconds), or None."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
     if not too_short:
@@ -240,7 +239,7 @@ def check_retention(table: str, properties: Mapping[str, str], waited: float) ->
 
 
 def parse_days(text: str) -> int:
-    """Return the number of days in a text such as `60 days`. Raises `BadInterval`."""
+    """Return the number of days in a text such as `60 days`. Raises `BadInterval` for other text."""
     match = _DAYS.fullmatch(text)
     if match is None:
         raise BadInterval(text=text, reason="is not a whole number of days")
@@ -285,7 +284,7 @@ def list_versions(log: str) -> list[int]:
 
 
 def read_commit_info(path: str) -> Mapping[str, Any]:
-    """Return the `commitInfo` of a log file on this machine, or an empty mapping if the file has none."""
+    """Return the JSON object `commitInfo` in a file of the Delta log, or an empty mapping if the file has none."""
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo")) is not None:
@@ -295,9 +294,9 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 
 
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
-    """Return the versions that change the table's metadata. Only these can change the schema or properties.
+    """Return those of `versions` that change the table's metadata. Only these can change the schema or properties.
 
-    `location` is the folder of the table. Returns None if the log files cannot be read directly.
+    `location` is the folder of the table. Returns None if Spark cannot read its log files as JSON files.
     """
     from pyspark.sql import functions as F
 
@@ -319,7 +318,7 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 
 
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the number of changed rows and of written bytes of a commit. Each is None if not in the metrics.
+    """Return the number of changed rows and of written bytes of a commit. A number is None if `metrics` lacks it.
 
     The numbers may be inexact: use them only to decide when and how to read the commit.
     """

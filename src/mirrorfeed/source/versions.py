@@ -31,14 +31,14 @@ KEEPS_SCHEMA = frozenset(
 )
 """Operations that never change the schema. The schema is read only after other operations."""
 _MARGIN = 16
-"""Number of additional commits to request, because other writers may add commits in the meantime."""
+"""Number of commits to request in addition to the known ones, because other writers may have added commits."""
 _MAX_MEASURED = 64
-"""If there are more unpublished commits than this, their numbers of rows and bytes are unknown."""
+"""Up to this number of unpublished commits, their rows and bytes are counted. Otherwise, both are unknown."""
 _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. With `after`, may return any later version, if there is one.
+    """Return the newest version of a table. If there are versions after `after`, may return any of them instead.
 
     With `after`, Spark usually runs no job. A table in a local folder is read without Spark.
     """
@@ -60,9 +60,9 @@ def read_newest_commit(spark: SparkSession, source: Source) -> Commit:
 
 
 def read_commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
-    """Return the commits after a version, or all commits, in ascending order.
+    """Return the commits after version `after` (None: all commits), in ascending order.
 
-    If there is no later commit, returns only the newest commit.
+    If there is no commit after `after`, returns only the newest commit.
     """
     if after is None:
         return [_commit(row) for row in read_history(spark, source)]
@@ -75,7 +75,7 @@ def read_commits(spark: SparkSession, source: Source, after: int | None = None) 
 
 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
-    """Return the newest `limit` commits, or all, as rows of DESCRIBE HISTORY in ascending order, with times in UTC.
+    """Return the newest `limit` commits (None: all) in ascending order, as rows of DESCRIBE HISTORY, with UTC times.
 
     If possible, reads a table in a local folder without Spark. Raises `LogDamaged` if there are no commits.
     """
@@ -107,9 +107,9 @@ def _first_parameters(spark: SparkSession, source: Source, condition: str) -> Ma
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
-    """Return the number and size of the commits after a version.
+    """Return the number and size of the commits after version `after`.
 
-    Without `measured`, rows and bytes are 0, and several commits may be counted as one.
+    If `measured` is False, rows and bytes are 0, and several commits may be counted as one.
     """
     commits: Sequence[Mapping[str, Any]]
     log = os.path.join(source.path or "", "_delta_log")
@@ -137,9 +137,9 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 def read_schema(
     spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the table's schema at a version, as the JSON of a `StructType`. Uses `schemas` as a cache.
+    """Return the table's schema at a version, as the JSON of a Spark `StructType`. `schemas` is a cache by version.
 
-    Raises `VersionExpired` or `LogDamaged`.
+    Raises `VersionExpired` if the version is past its retention, and the errors of `table_errors`.
     """
     if version not in schemas:
         try:
@@ -156,10 +156,11 @@ def read_schema(
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, versions: Sequence[int]
 ) -> tuple[tuple[int, ...], dict[int, GapReason]]:
-    """Return the versions with schema changes other than added columns, and the first unreadable version with a reason.
+    """Return the versions that change the schema in another way than adding columns, and the first unreadable version.
 
-    `schema` returns the schema at a version. `versions` are the first version after `after`, and those that may change
-    the schema. If the schema at `after` cannot be read, the first one counts as a schema change.
+    The unreadable version, if any, is mapped to the reason. `schema` returns the schema at a version. `versions` are
+    the first version after `after`, and all later versions that may change the schema. If the schema at `after` cannot
+    be read, the first of `versions` counts as a schema change.
     """
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
         schemas = {version: pool.submit(schema, version) for version in (after, *versions)}
@@ -186,7 +187,7 @@ def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any]]:
-    """Return the newest commits of a table in a local folder. Empty if only Spark can read its log."""
+    """Return the newest `limit` commits (None: all) of a table in a local folder. Empty if Spark must read the log."""
     if source.path is None or (table := open_local_table(source)) is None:
         return []
     newest = table.version()
