@@ -60,7 +60,7 @@ class Listed(Row):
     keys: tuple[str, ...] | None = shown("keys", default=None)
     """Key columns. None if they are unknown."""
     takes: str | None = shown("takes", default=None)
-    """Change types that can be published, in words. None if the keys are unknown."""
+    """Changes that can be published, such as "inserts, updates, deletes". None if the keys are unknown."""
     part: str | None = shown("part", default=None)
     """Description of the filter and the selected columns. None if the whole source is published."""
     why: str = shown("why", default="")
@@ -77,14 +77,14 @@ class Decision(Row):
 
     table: str = shown("table")
     next: str = shown("next")
-    """Next step in words, or `blocked` if publishing would fail."""
+    """Next step in words, such as "snapshot at version 3", or `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
 
 
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table, and notes. An error of a table is in its row.
+    """Return a row for each table that is configured or matches a pattern, and notes. A table's error is in its row.
 
     Without a Spark session, keys and columns are read only for tables in Unity Catalog and in local folders.
     """
@@ -161,8 +161,8 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that receives sources and returns a session. The function
-    is called only if Spark is needed.
+    reached. `spark` is a session, or a function that starts a session and is called only if Spark is needed. Its
+    arguments are the sources to read, or none if a source may not be a Delta table.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext
@@ -179,7 +179,7 @@ def plan_next_steps(
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
-    """Return the next step if the table is paused or Spark is not needed to decide it, otherwise None."""
+    """Return the next step if the table is paused or the step can be decided without Spark, otherwise None."""
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):

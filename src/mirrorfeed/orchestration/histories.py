@@ -27,14 +27,14 @@ class Append(Row):
 
     table: str = shown("table")
     what: str = shown("appended")
-    """Appended versions in words."""
+    """Appended versions in words, such as "versions 3 to 5". "nothing new" or "failed" if there are none."""
     rows: int = shown("rows")
     newest_version: int | None = shown("newest in the history", str, right=True)
     from_version_exclusive: int | None = None
     to_version_inclusive: int | None = None
     """Last appended version. None if no version was appended."""
     began_again: tuple[MirrorfeedError, ...] = ()
-    """Reasons why the history continued with a snapshot."""
+    """Reasons why versions were lost, so that the history continued with a snapshot."""
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -54,7 +54,7 @@ class History(Row):
     versions: tuple[tuple[int, int], ...] = shown(
         "versions", lambda parts: ", ".join(f"{first} to {last}" for first, last in parts), default=()
     )
-    """First and last version of each segment. Versions between two segments are lost."""
+    """First and last version of each part of the history without a gap. The versions between two parts are lost."""
     newest_version: int | None = shown("newest", str, right=True, default=None)
     """Newest version of the source."""
     lag_versions: int | None = shown("versions behind", default=None)
@@ -79,8 +79,8 @@ def append_histories(
 ) -> list[Append]:
     """Append new versions to the histories of all tables or only of `names`. Returns a row for each table, in order.
 
-    With `reseed`, a history continues with a snapshot if versions are lost. An error of a table is in its row. Raises
-    `NoHistory` if no table has a history, or if one of `names` has none.
+    With `reseed`, a history continues with a snapshot if versions of the source can no longer be read. An error of a
+    table is in its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
     """
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}

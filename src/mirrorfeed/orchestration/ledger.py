@@ -1,4 +1,4 @@
-"""The ledger: a Delta table with a row per publication, failure, verification and check. Publishing never needs it."""
+"""The ledger: a Delta table with a row per publication, failure, verification and check. Publishing works without it."""
 
 # `_column` returns a field:
 # ruff: noqa: RUF009
@@ -34,7 +34,7 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
 STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
-"""Outcomes of publishing. The newest row with such an outcome shows whether the table is published or stopped."""
+"""Outcomes of publishing. The newest row with such an outcome shows whether an error stopped the table."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
 """Outcomes of a verification. The newest row with such an outcome shows whether the mirror equals its source."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
@@ -140,7 +140,7 @@ class Known:
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return a ledger row for each publication, reload and error of the results."""
+    """Return a ledger row for each publication, automatic reload and error in `results`. `now` is their time."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
@@ -212,7 +212,7 @@ def _publication_row(result: TableResult, record: Record) -> Row:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger or add missing columns. Raises `LedgerNotWritten` on failure, or if it is not a ledger."""
+    """Create the ledger or add missing columns. Raises `LedgerNotWritten` if this fails or the table is no ledger."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
@@ -250,13 +250,13 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return `Known` by table, with the newest `limit` publications and all publications since the time `since`."""
+    """Return the state of each table: its newest `limit` publications and all since the time `since`."""
     query = _state_query(ledger.sql, f"nth <= {limit} OR time >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
 
 
 def _state_query(ledger: str, condition: str) -> str:
-    """Return a SQL query for rows about publishing, oldest first. In `condition`, `nth` is 1 for the newest row."""
+    """Return a SQL query for rows about publishing, oldest first. In `condition`, `nth` is 1 for a table's newest."""
     outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     return f"""
         SELECT `table`, outcome, {", ".join(PublicationKey._fields)} FROM (
@@ -294,7 +294,7 @@ def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
-    """Return the total bytes that were published for the tables since `since`, without snapshots."""
+    """Return the number of bytes published for the tables since the time `since`, without those of snapshots."""
     is_range = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(is_range & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0

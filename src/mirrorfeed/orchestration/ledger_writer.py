@@ -26,7 +26,7 @@ _INTERVAL = 60.0
 
 @dataclass
 class LedgerWriter:
-    """Writes the results of a run to the ledger, and earlier publications that the ledger does not contain.
+    """Writes the results of a run to the ledger, and publications of earlier runs that the ledger does not contain.
 
     If writing fails, the results are written together with the next results.
     """
@@ -37,7 +37,7 @@ class LedgerWriter:
     """Function that returns a configured table by its name."""
     run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloaded_tables: set[str] = field(default_factory=set, init=False)
-    """Names of tables that were loaded from the start in this run, and had earlier publications in the ledger."""
+    """Names of tables of which this run published a first load, although the ledger has earlier publications."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
     _is_prepared: bool = field(default=False, init=False)
 
@@ -58,7 +58,7 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write the rows of `results`, and missing rows of earlier runs. Returns an error instead of raising it."""
+        """Write the rows that the method `rows` returns for `results`. Returns an error instead of raising it."""
         now = datetime.now(UTC)
         names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
@@ -81,9 +81,10 @@ class LedgerWriter:
         return ledger.append(spark, self.location, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
-        """Return the rows of `results`, and missing rows of earlier runs for the same tables.
+        """Return the ledger rows of `results`, and those of earlier publications of the tables that the ledger lacks.
 
-        Also returns a row for a stopped table that recovered without a publication. Updates `known` with the rows.
+        Also returns a row for each table that an error had stopped, and that is now up to date without a publication.
+        `known` is the content of the ledger by table. This function updates it.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results
@@ -103,7 +104,7 @@ class LedgerWriter:
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return rows for earlier publications that only the table's log contains. Empty if the log is unreadable."""
+        """Return rows for publications of earlier runs that only the table's log has. Empty if it is unreadable."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
@@ -123,7 +124,7 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
-    """Return whether each publication starts where the previous one ends, and the last ends at version `published`."""
+    """Return whether `known` and `new` together have no gap between publications and end at version `published`."""
     ends = [key.to_version for key in (*known, *new)]
     starts = [*(key.from_version for key in (*known, *new)), published]
     # The ledger may lack publications before the first known one.

@@ -55,7 +55,7 @@ class DroppedTable(Row):
 
     @property
     def consequences(self) -> str:
-        """Text for a confirmation: the folder to delete, and how much data it contains."""
+        """Text to show before the deletion: the folder that is deleted, and how much data it contains."""
         content = "The folder contains an unfinished first load, but no data."
         if self.newest is not None:
             content = (

@@ -55,10 +55,11 @@ def publish_new(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> Published:
-    """Publish new changes of all tables or only of `names`, until `stop` returns True.
+    """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
-    A table that did not start in time has a result with `stopped`. A paused table has only a note. An error of a table
-    is in its result. `spark` receives sources and returns a session. It is called only if Spark is needed.
+    A table that has not started by then has a result with `stopped`. A paused table has only a note. An error of a
+    table is in its result. `spark` starts a session, and is called only if Spark is needed. Its arguments are the
+    sources to read, or none if the run has a ledger or a source may not be a Delta table.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -108,7 +109,7 @@ def follow_tables(
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that publishes all configured tables, or only `names`.
 
-    It ignores the rows of the batch. If a publication fails, it raises an error, and Spark repeats the batch.
+    The function ignores the rows of its batch. If a publication fails, it raises an error, and Spark repeats the batch.
     """
 
     def publish_all(rows: DataFrame, _: int) -> None:
@@ -121,7 +122,7 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources of the tables. Empty if a source may not be a Delta table."""
+    """Return the sources of the tables, or an empty list if one of them may not be a Delta table."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
@@ -133,7 +134,7 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """Return the context of a run. Errors that stop no table are added to `problems`."""
+    """Return the context of a run. Adds errors that do not prevent publishing a table to `problems`."""
     stop = stop or (lambda: False)
     return RunContext(
         spark,
@@ -209,13 +210,13 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
 
 
 class _Run:
-    """State of a run: tasks, newest results, queue and ledger writer."""
+    """State of a run: task and newest result of each table, queue and ledger writer."""
 
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
         self.current: Sequence[str] = ()
-        """Names of the tables to publish. They change when patterns are expanded again."""
+        """Names of the tables to publish. Continuous publishing replaces them when it expands patterns again."""
         self.ledger: LedgerWriter | None = None
         if location := context.config.ledger:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter

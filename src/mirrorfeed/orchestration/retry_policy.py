@@ -29,11 +29,11 @@ class RetryState:
     pause: float = 0.0
     """Seconds until the next attempt."""
     reload: MirrorfeedError | None = None
-    """Error because of which the table is reloaded from a snapshot."""
+    """Error because of which the table is reloaded from a snapshot. None without a reload."""
     cleared: bool = False
     """True if the folder of the table was deleted for the reload."""
     error: MirrorfeedError | None = None
-    """Error of the last attempt. None if a reload follows."""
+    """Error of the last attempt. None if it succeeded or a reload follows."""
 
     @property
     def clears(self) -> bool:
@@ -50,9 +50,9 @@ def next_state(
 ) -> RetryState:
     """Return the state after an attempt that failed with `error`, or succeeded (None).
 
-    Transient errors are retried with increasing pauses. `SessionLost` and `TableTimeout` are not retried. With
-    `reloads`, a terminal error leads to a reload from a snapshot, once for each table and with `attempts` new attempts.
-    For continuous publishing, `attempts` is infinite, and all errors are retried.
+    Transient errors are retried with increasing pauses, except `SessionLost` and `TableTimeout`. If `reloads` is True,
+    a terminal error leads to a reload from a snapshot, once for each table and with `attempts` new attempts. If
+    `attempts` is infinite, for continuous publishing, all errors are retried.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
@@ -69,7 +69,7 @@ def next_state(
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
-    """Return whether the table's options (`on_gap`, `on_schema_change`, …) require a reload after this error."""
+    """Return whether the table is reloaded after `error`, because its option for such errors is `reseed`."""
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):

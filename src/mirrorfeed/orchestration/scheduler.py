@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FULL_READ_INTERVAL = 600.0
 """Seconds until continuous publishing tries a table again even without new commits, in case its folder was deleted."""
 STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
-"""Seconds between two calls of `stop`, and the maximum seconds of one sleep."""
+"""Maximum seconds between two calls of `stop` while tables run, and of one sleep in continuous publishing."""
 _THREADS = 1024
 """Maximum number of running tables, including tables that exceeded their time limits."""
 _READ_THREADS = 4
@@ -35,7 +35,7 @@ class QueuedTable:
     name: str
     priority: int = 0
     due: float = math.inf
-    """Time by which the table should be published. Of tables with equal priority, the earliest starts first."""
+    """Time by which the table should be published. Of tables with equal priority, the earliest `due` starts first."""
     not_before: float = -math.inf
     """Earliest time of the next attempt, for example after a transient error."""
     limit: float = math.inf
@@ -69,7 +69,7 @@ class Scheduler:
             self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
-        """Return the seconds until a waiting table may start or a running table exceeds its limit, or infinity."""
+        """Return the seconds until the next `not_before` or end of a running table's limit. Infinite if none."""
         times = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((time - now for time in times if time > now), default=math.inf)
 
@@ -87,9 +87,9 @@ def run_queue(
 ) -> None:
     """Run attempts until the queue is empty (unless `endless`) or `stop` returns True. Then wait for running attempts.
 
-    `attempt` runs in a separate thread for each table. `ended` receives its result, and returns the next entry for the
-    queue, or None if the table is done. `on_pass` is called repeatedly. `ended` and `on_pass` run in
-    the caller's thread.
+    `attempt` receives the name of a table and runs in a separate thread. `ended` receives the name and the result, and
+    returns the table's next entry for the queue, or None if the table is done. `on_pass` is called before tables are
+    started. `ended` and `on_pass` run in the caller's thread.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -113,10 +113,10 @@ def run_queue(
 def is_due(
     limits: FollowLimits, pending: PendingCommits | None, since_publication: float | None, since_read: float
 ) -> bool:
-    """Return whether continuous publishing starts a publication of a table now.
+    """Return whether continuous publishing starts a publication of a table now, according to the option `follow`.
 
-    `pending` is the size of the unpublished commits, or None if the commits cannot be read. Then a publication starts,
-    so that it reports the error. `since_publication` is seconds since the last publication in this run, or None before
+    `pending` is the size of the unpublished commits. If it is None, the commits cannot be read, and a publication
+    starts to report the error. `since_publication` is seconds since the last publication in this run, or None before
     the first. `since_read` is seconds since the last attempt.
     """
     if pending is None or since_read >= FULL_READ_INTERVAL:
@@ -131,7 +131,7 @@ def is_due(
 
 
 def default_max_tables() -> int:
-    """Return the default number of parallel tables: two per CPU core, but at most two per GiB of memory."""
+    """Return the default of `max_parallel_tables`: two per CPU core or per GiB of memory, the smaller; from 2 to 32."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
         gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -148,7 +148,7 @@ def map_parallel(
 ) -> list[Result]:
     """Call `function` for all items in parallel. Return the results in order, or raise the error of a failed call.
 
-    Calls `report` at least every 0.5 seconds with the new results, possibly none.
+    Calls `report` at least every 0.5 seconds with the results since its last call, possibly none.
     """
     with ThreadPoolExecutor(_READ_THREADS) as pool:
         futures = [pool.submit(function, item) for item in items]

@@ -41,8 +41,9 @@ def rebuild(
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
     """Delete a table's folder, wait until Fabric has dropped the table, and publish it again, even if it is paused.
 
-    Waits at most `drop_timeout` seconds. `confirm` is called first, and raises an error to cancel. Returns results and
-    notes. An error of the publication is in the result. Earlier errors are raised.
+    Waits at most `drop_timeout` seconds for Fabric. `confirm` is called first with the consequences, and raises an
+    error to cancel. Returns the results, and notes about problems that do not prevent publishing a table. An error of
+    the publication is in its result. Errors before the publication are raised.
     """
     tables, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
@@ -118,7 +119,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise an error if no snapshot of the source can be published. Reads the keys if publishing validates them."""
+    """Raise an error if no snapshot of the source can be published. Checks all keys if publishing validates them."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision

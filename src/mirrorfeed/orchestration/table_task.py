@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""Function for one attempt, such as `publish`. Its parameters include the result to update and a callback for steps."""
+"""Function for one attempt, such as `publish`: updates the result, and passes it to the callback at each step."""
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +49,8 @@ def _warn(error: MirrorfeedError) -> None:
 class RunContext:
     """Settings and resources that the tables of a run share.
 
-    `on_problem` receives problems that stop no table. After `stop` returns True, no table is started, and running
-    tables end after their current log record.
+    `on_problem` receives problems that do not prevent publishing a table. After `stop` returns True, no table is
+    started, and running tables end after their current publication.
     """
 
     spark: SparkSession | Callable[[], SparkSession]
@@ -66,7 +66,7 @@ class RunContext:
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
     store: Store | None = None
-    """Landing zone. None means that `zone` opens it from the configuration."""
+    """Landing zone. If None, the property `zone` opens the landing zone of the configuration."""
     work: Work = publish
     reloads: bool = True
     """True to reload a table after an error for which an option is set to `reseed`."""
@@ -74,7 +74,7 @@ class RunContext:
     follows: bool = False
     """True to publish tables continuously until `stop` returns True."""
     written: Config | None = None
-    """Configuration with patterns, which continuous publishing expands again. None if there are no patterns."""
+    """Configuration before its patterns were expanded, so that continuous publishing can expand them again."""
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
 
@@ -111,9 +111,9 @@ class RunContext:
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Evaluate the patterns of the configuration again. Return the tables `names`, or all tables if it is empty.
+        """Expand the patterns of the configuration again. Return the tables `names`, or all tables if `names` is empty.
 
-        Returns no tables if the configuration has no patterns or they cannot be evaluated. Passes the error, and a
+        Returns no tables if the configuration has no patterns or they cannot be expanded. Passes the error, and a
         warning about orphaned targets if a table is no longer selected, to `on_problem`.
         """
         if not (self.written and self.written.patterns):
@@ -164,7 +164,7 @@ class TableTask:
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def attempt_without_spark(self) -> TableResult | None:
-        """Return the result if the table is up to date and Spark is not needed to find this out, otherwise None."""
+        """Return the result if the table can be found to be up to date without Spark, otherwise None."""
         context, started = self.context, self.context.clock()
         if context.stop() or not needs_no_spark(self.table):
             return None
@@ -178,7 +178,7 @@ class TableTask:
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the table's queue entry. With `ordered`, read the table's log to compute the entry's time `due`."""
+        """Return the table's queue entry. With `ordered`, read since when changes wait, to compute the time `due`."""
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
@@ -261,7 +261,7 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result after the last attempt. A warning in `source_note` is passed to `on_problem`."""
+        """Return the result after the last attempt. If rows were published, pass `source_note` to `on_problem`."""
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)

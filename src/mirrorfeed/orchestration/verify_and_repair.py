@@ -39,11 +39,11 @@ from mirrorfeed.source.table_info import read_table_info
 
 @row
 class Repair(Row):
-    """Result of publishing rows of a table again to repair its mirror."""
+    """Result of repairing a mirror: source rows that differ from it are published again."""
 
     table: str = shown("table")
     what: str = shown("repair")
-    """Result in words. Empty if `error` prevented the repair."""
+    """Result in words, such as "nothing to repair". Empty if `error` prevented the repair."""
     upserts: int = 0
     deletes: int = 0
     files: int = 0
@@ -58,7 +58,7 @@ class Comparison(Row):
 
     table: str = shown("table")
     what: str = shown("mirror")
-    """Result in words."""
+    """Result in words, such as "not compared"."""
     equal: bool | None
     """True if source and mirror are equal. None if the comparison was not possible."""
     version: int | None = None
@@ -69,16 +69,16 @@ class Comparison(Row):
     source_rows: int | None = None
     mirror_rows: int | None = None
     differing: int | None = None
-    """Number of differing keys, or of differing distinct rows if the table has no keys."""
+    """Number of keys whose rows differ between source and mirror. Without keys, number of distinct such rows."""
     differences: tuple[Difference, ...] = ()
-    """Examples of the differences."""
+    """First differences between source and mirror, up to the requested number."""
     repair: Repair | None = None
-    """Result of the automatic repair. None if there was nothing to repair, or if `auto_repair_max_keys` is not set."""
+    """Result of the automatic repair. None if the mirror was equal, or if `auto_repair_max_keys` is not set."""
     error: MirrorfeedError | None = None
 
     @property
     def ok(self) -> bool:
-        """True if source and mirror are equal. False for a repaired table, because it was different."""
+        """True if source and mirror are equal. False if the mirror was different, even if it is now repaired."""
         return self.equal is True
 
     def chart(self) -> Chart:
@@ -113,8 +113,8 @@ def verify_tables(
     """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
 
     `mirrors` is the folder of the mirrored tables. `shown` is the maximum number of differences to return for a table.
-    If `auto_repair_max_keys` is set and not exceeded, a mirror is repaired. An error of a table is in its row. An error
-    of the ledger is passed to `on_problem`.
+    A different mirror is repaired if at most `auto_repair_max_keys` keys differ. An error of a table is in its row. An
+    error of the ledger is passed to `on_problem`.
     """
     rows: list[Comparison] = []
     ledger_rows: list[ledger.Row] = []
@@ -175,13 +175,15 @@ def count_repairable(
     by_time: bool = False,
     max_keys: int | None = None,
 ) -> tuple[int, MirrorfeedError | None]:
-    """Return the number of keys to publish again, and an error if some rows are not repaired.
+    """Return the number of keys to publish again, and an error if some rows are not repaired, otherwise None.
 
-    `differing` is the number of keys whose rows differ. The mirror contains `duplicated` of them more than once, and
-    has `null_keys` rows with NULL in the key, which no delete or upsert can change.
+    `differing` is the number of keys whose rows differ between source and mirror. The mirror contains `duplicated` of
+    these keys more than once. `null_keys` is the number of differing rows with NULL in the key, which no delete or
+    upsert can change.
 
-    With more than `max_keys` keys, no key is repaired. With `by_time`, duplicated keys are not repaired, because they
-    need a delete before the upsert: Fabric reads files in order of modification time, and both could have the same.
+    With more than `max_keys` keys, no key is repaired. `by_time` means that Fabric reads files in order of modification
+    time. Then duplicated keys are not repaired: they need a delete before the upsert, and both files could have the
+    same time.
     """
     skipped = duplicated if by_time else 0
     keys, reasons = differing - skipped, []
@@ -200,7 +202,7 @@ def count_repairable(
 def repair_table(
     context: RunContext, table: Table, mirrors: str | None, where: str | None = None, *, max_keys: int | None = None
 ) -> Repair:
-    """Publish the rows again that differ from the mirror, or all rows that match the SQL filter `where`.
+    """Publish the source rows again that differ from the mirror, or all rows that match the SQL filter `where`.
 
     `mirrors` is the folder of the mirrored tables. If it is None, rows that exist only in the mirror stay. The result
     has an error if more than `max_keys` keys need a repair, or if the publication fails. Raises `FeedRequired` if the
@@ -260,7 +262,7 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison with the mirror and the differing keys. With `where`, return None and the matching keys."""
+    """Return the comparison with the mirror and the differing keys. With `where`, return None and the keys it matches."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
