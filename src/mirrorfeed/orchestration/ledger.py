@@ -1,4 +1,4 @@
-"""The ledger: a Delta table with a row per publication, failure, verification and check. Publishing works without it."""
+"""The ledger: a Delta table with a row per publication, failure, verification and check. It is optional."""
 
 # `_column` returns a field:
 # ruff: noqa: RUF009

@@ -262,7 +262,7 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison with the mirror and the differing keys. With `where`, return None and the keys it matches."""
+    """Return the comparison with the mirror and the differing keys, or, with `where`, None and the keys it matches."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
