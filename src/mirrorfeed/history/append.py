@@ -1,7 +1,7 @@
 """Append new versions of a table to its permanent history.
 
-Each append is one commit with rows and a record. Delta accepts each record number only once. A run never
-trusts the response of an append. It reads the newest record before and after, to see what any run has appended.
+Each append is one commit with rows and a record. Delta accepts each record number only once. A run does not trust the
+response of an append. It reads the newest record before and after the append, to see what this or another run appended.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from mirrorfeed.source.versions import operation_parameters, read_schema
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
 _REPEAT_FACTOR = 2
-"""The newest record is repeated when its age reaches the history's archive interval divided by this number."""
+"""The newest record is appended again when its age reaches the history's archive interval divided by this number."""
 
 
 @dataclass
@@ -79,10 +79,10 @@ class AppendProgress:
 class _Step:
     facts: Facts
     what: Range | int
-    """Range, or version of a snapshot. The range is empty if there are no new versions."""
+    """Range of new versions, or the version of a snapshot. The range is empty if there are no new versions."""
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
-    """Rows to append, in the form of the change data feed. None if the versions change no rows."""
+    """Rows to append, as in a change data feed. None if the versions change no rows."""
     reason: Terminal | None = None
     """Error because of which the history continues with this snapshot. None for the first snapshot and for ranges."""
 
@@ -97,11 +97,12 @@ def append_versions(
 ) -> AppendProgress:
     """Append new versions of a table to its history, up to the newest version at the start of the call.
 
-    If versions cannot be appended, raises `HistoryInterrupted`. With `reseed`, or if the configuration allows it, the
-    history continues with a snapshot instead, and lacks these versions. Returns `progress`, updated after each append.
+    If versions cannot be appended, raises `HistoryInterrupted`, or the cause if the history is empty. With `reseed`, or
+    if the configuration allows it, the history continues with a snapshot instead, and lacks these versions. Returns
+    `progress`, updated after each append.
 
     Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
-    process changed the history, and `AppendConflict` if other runs append at the same time.
+    process changed the history, and `AppendConflict` after repeated conflicts with other runs.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
@@ -169,10 +170,10 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a snapshot to continue the history after an error, if `reseed` or the configuration allows it.
+        """Return a snapshot to continue the history after `finding`, if `reseed` or the configuration allows it.
 
-        Otherwise raises `HistoryInterrupted`. Raises `SourceReplaced` if the source is another table, and `finding` if
-        the history is empty.
+        Otherwise raises `HistoryInterrupted`. Raises `finding` if the history is empty, and `SourceReplaced` if the
+        source was replaced or restored to an older version.
         """
         if view is None or view.newest is None:
             raise finding
@@ -211,16 +212,16 @@ class _Append:
             archive_interval.set_first(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
-        """Return whether the newest record must be appended again, because its file will be archived."""
+        """Return whether the newest record must be appended again before its file is archived."""
         if view.newest is None or view.archive_days is None:
             return False
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Append a record and the rows of `step`. Returns the record, and False if Delta reported a conflict.
+        """Append a record and the rows of `step`. Returns the record, and True unless Delta reported a conflict.
 
         Only the next read shows whether the record was appended. If the source was replaced or its partition columns
-        changed, appends nothing and returns None instead of the record.
+        changed after `step` was created, appends nothing and returns None instead of the record, and False.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
@@ -282,7 +283,7 @@ class _Append:
         return _Step(facts, version, next_columns(self.source, version, (), schema, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """Return the next append for a range. It ends before the next version that changes the columns, if any."""
+        """Return the next append for `range_`. It ends before the next version that changes the columns, if any."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
@@ -308,7 +309,7 @@ class _Append:
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
     """Return the last version between `first` and `last` that equals version `first`, by binary search.
 
-    `is_equal` compares a version with `first`. All versions after the first different version must be different.
+    `is_equal` compares a version with `first`. After a version that is not equal, no later version can be equal.
     """
     if is_equal(last):
         return last

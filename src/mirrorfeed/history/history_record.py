@@ -1,7 +1,7 @@
 """Records of a permanent history, and the mapping of source columns to columns of the history. Pure functions.
 
-Each append commits its rows and one record. A record is complete without older records, and the newest record describes
-the newest version in the history.
+Each append commits its rows and one record. Records of a snapshot and of the ranges that follow it without a gap are a
+segment. After a gap, the next segment starts with another snapshot.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HistoryRecord:
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
     """Commits of the source in the range. For a snapshot, the commit of its version."""
     columns: tuple[HistoryColumn, ...]
-    """Columns of the source, equal for all versions of the record."""
+    """Columns of the source, which are the same in all versions that the record covers."""
     partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
@@ -110,7 +110,7 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Return a record from its JSON. `history` is a name for messages. Raises `DamagedFile` if the text is invalid."""
+    """Return a record from JSON. Raises `DamagedFile`, with the name `history`, if the JSON is invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:
@@ -125,7 +125,7 @@ Segment = Sequence[HistoryRecord]
 
 
 def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
-    """Return the segments of a history. `records` are all its records, in ascending order."""
+    """Split all records of a history, in ascending order, into segments. Each segment starts with a snapshot."""
     starts = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
     return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)]
 
@@ -135,7 +135,7 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """Return the newest segment that contains a version of the source, or None if there is none."""
+    """Return the newest segment that contains a version of the source, or None if no segment contains it."""
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
@@ -153,12 +153,12 @@ def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None
 
 
 def find_record(segment: Segment, version: int) -> HistoryRecord:
-    """Return the record whose snapshot or range contains `version`. The segment must contain it."""
+    """Return the record whose snapshot or range contains `version`. The segment must contain this version."""
     return next(record for record in segment if version <= record.to_version_inclusive)
 
 
 def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
-    """Return a description of missing or inconsistent records, or None if there are none."""
+    """Return a message about missing or inconsistent records, or None if all records of the history are consistent."""
     if [record.number for record in records] != list(range(1, len(records) + 1)):
         return f"its records have the numbers {', '.join(str(record.number) for record in records)}"
     if records and records[0].from_version_exclusive is not None:
@@ -182,11 +182,11 @@ def next_columns(
     existing: Mapping[str, str],
     renamed: Mapping[str, str | None] = {},
 ) -> tuple[HistoryColumn, ...]:
-    """Return the columns for a record that starts at `version`, from the columns `before` of the previous version.
+    """Return the columns for a record that starts at `version`, at which the source has the schema `schema`.
 
-    `before` is empty for a snapshot. `schema` is that of the source at `version`. `existing` has the types of the
-    history's columns by name. Schemas and types are Spark's JSON. `renamed` is the result of `renamed_columns`. Raises
-    `ColumnsIncompatible` if a column is missing and was not dropped, or if its new type is not wider.
+    `before` has the columns at the previous version, and is empty for a snapshot. `existing` maps the history's columns
+    to types. Schemas and types are Spark's JSON. `renamed` maps renamed columns to new names, and dropped columns to
+    None. Raises `ColumnsIncompatible` if another column is missing, or if a new type is neither equal nor wider.
     """
     known = {fold(name): each for each in before if (name := renamed.get(each.name, each.name)) is not None}
     fields = _fields(schema)
@@ -210,7 +210,7 @@ def next_columns(
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
-    """Return a description of each column that is missing in `schema` or has an incompatible type there."""
+    """Return a message for each of `columns` that `schema` lacks, or whose type there is neither equal nor wider."""
     types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
     other = [each for each in columns if not can_widen(types.get(each.name, each.type), each.type)]
@@ -240,9 +240,9 @@ def may_widen(type_: str) -> bool:
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str | None]:
-    """Return the top-level columns that a commit renamed, with their new names, or dropped, with None.
+    """Return the top-level columns that a commit renamed or dropped, mapped to their new names, or to None if dropped.
 
-    `operation` and `parameters` are columns of DESCRIBE HISTORY.
+    `operation` and `parameters` are the columns `operation` and `operationParameters` of DESCRIBE HISTORY.
     """
     if operation == DROP:
         return {path[0]: None for path in map(split_name, json.loads(parameters["columns"])) if len(path) == 1}
@@ -255,13 +255,13 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
 Spans = Sequence[tuple[int, str | None]]
 """Columns of a history that contain the values of one source column, in ascending order of versions.
 
-Each entry has the last version to which it applies, and the name of the history's column. The name is None if the
-source did not have its column.
+Each entry has the last version to which it applies, and the name of the history's column. The name is None for versions
+in which the source did not have the column.
 """
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the columns of the source at `version`, and for each the columns of the history with its values."""
+    """Return each column of the source at `version`, with the columns of the history that contain its values."""
     last = find_record(segment, version)
     columns = []
     for column in last.columns:
@@ -275,7 +275,7 @@ def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, 
 
 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two schemas have the same columns in the same order, with equal types and nullability."""
+    """Return whether two schemas have equal columns, types and nullability in the same order, except `void` columns."""
     columns = [[(f["name"], _type_json(f["type"]), f["nullable"]) for f in _fields(each)] for each in (one, other)]
     return columns[0] == columns[1]
 
@@ -286,7 +286,7 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
-    """Return the history column for values of a type: `name`, or a new name if that column has another type."""
+    """Return the history's column for a source column: `name`, or a new name if `name` exists with another type."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
     stored, stored_type = by_name.get(fold(name), (name, type_))
     return stored if stored_type == type_ else f"{name}__v{version}"
@@ -297,7 +297,7 @@ def _type_json(type_: Any) -> str:
 
 
 def _plain_type(type_: Any) -> Any:
-    """Return a type as a history stores it: without metadata, and with all parts nullable."""
+    """Return a type as a history stores it: without metadata, length and collation of text, and with nullable parts."""
     if isinstance(type_, str):
         return "string" if _TEXT.fullmatch(type_) else type_
     match type_["type"]:

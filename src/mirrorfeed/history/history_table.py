@@ -42,15 +42,15 @@ _OWN_COLUMNS = {
     "_record_time": "timestamp",
     "_record": "string",
 }
-"""Columns of a history in addition to those of its source. Rows have values in the first four columns, records in the
-last three. Records have no date, so they are in a separate partition and can be read without rows.
+"""Columns of a history in addition to those of its source. Rows with changes have values in the first four columns,
+records in the last three. Records have no `_commit_date`, so they are in a partition of their own.
 """
 _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
 """Value of `txnAppId`. With this value, Delta accepts each record number only once, from any writer."""
 _MAPPING = "delta.columnMapping.mode"
 _MARGIN = 16
-"""Number of commits to read at once. The newest record is usually among them."""
+"""Number of commits of a history to read at once. Usually, one of them appended the newest record."""
 _CHANGES_ROWS = (
     *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
     *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
@@ -64,11 +64,11 @@ class HistoryView:
 
     version: int
     records: tuple[HistoryRecord, ...]
-    """Records in ascending order. Those in archived files are omitted, except if all records are in archived files."""
+    """Records in ascending order. Records in archived files are omitted, unless all records are in archived files."""
     columns: Mapping[str, str]
-    """Types of the history's columns as JSON, by name."""
+    """Types of the history's columns as Spark's JSON, by column name."""
     archive_days: int | None
-    """Age in days at which files count as archived. None means never."""
+    """Age in days from which files count as archived. None if files never count as archived."""
     maps_columns: bool
     """True if column mapping is on, so that columns can have any name."""
 
@@ -122,14 +122,14 @@ class HistoryTable:
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
-        """Return all records in ascending order. Raises `HistoryChanged` if records are missing or inconsistent."""
+        """Return all records, also in archived files. Raises `HistoryChanged` if any is missing or inconsistent."""
         all_records = view.records if view.archive_days is None else self._records(view.version, None)
         if disorder := records.find_disorder(all_records):
             raise self._changed(disorder)
         return all_records
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
-        """Append a record and its rows in one commit. `rows` come from `to_stored_rows`, or are None if there are none.
+        """Append a record and its rows in one commit. `rows` have the history's columns. None means no rows.
 
         If Delta has already accepted the record's number, this appends nothing and raises no error.
         """
@@ -144,10 +144,10 @@ class HistoryTable:
         writer.option("txnAppId", _APP_ID).option("txnVersion", str(record.number)).append()
 
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
-        """Return the rows of the versions `after + 1` to `to` of a segment, in the form of the change data feed.
+        """Return the changes of the versions `after + 1` to `to` as in a change data feed, with the columns of `to`.
 
-        The rows have the columns of version `to`. Raises `HistoryChanged` if records and rows do not match, and
-        `ArchivedFilesNeeded` if archived files are needed that are not restored.
+        `segment` has the records of a snapshot and of the ranges that follow it, with all these versions. Raises
+        `HistoryChanged` if records and rows do not match, and `ArchivedFilesNeeded` if files must be restored first.
         """
         needed = [
             each
@@ -166,7 +166,7 @@ class HistoryTable:
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
-        """Return the rows of consecutive records as stored. Raises `ArchivedFilesNeeded` before any row is read."""
+        """Return the stored rows of consecutive records. Raises `ArchivedFilesNeeded` before any row is read."""
         commits = [commit for record in records for commit in record.commits]
         # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
         days = [commit.timestamp.astimezone(UTC).date() for commit in commits] or [date.min]
@@ -185,7 +185,7 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """Return the number of rows at a version, and the records as in `HistoryView.records`.
+        """Return the number of the history's rows at a version, and its records as in `HistoryView.records`.
 
         Uses delta-rs if possible, because Spark runs two jobs.
         """
@@ -227,10 +227,10 @@ class HistoryTable:
 
 
 def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapping[str, Any] | None:
-    """Return the first commit that changed rows and is not the append `batch`, or None if there is none.
+    """Return the first commit that changed rows, except the append with the id `batch`, or None if there is none.
 
-    `commits` are rows of DESCRIBE HISTORY in ascending order. Commits that a RESTORE reverted do not count. Log cleanup
-    removes commits from DESCRIBE HISTORY, so callers also count rows.
+    `commits` are rows of DESCRIBE HISTORY in ascending order. Commits that a later RESTORE reverted do not count. Log
+    cleanup removes commits from DESCRIBE HISTORY, so callers also count rows.
     """
     foreign: list[Mapping[str, Any]] = []
     for commit in commits:
@@ -243,7 +243,7 @@ def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapp
 
 
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:
-    """Return rows of a change data feed with the columns in which a history stores them."""
+    """Return rows of a change data feed as a history stores them. `columns` are the columns of the source."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
     day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / 86_400).cast("int"))
     values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
@@ -282,7 +282,7 @@ def _as_type(value: Column, column: HistoryColumn) -> Column:
 
 
 def _value(spans: Spans) -> Column:
-    """Return the value of a source column from the history columns that store it, by the row's version."""
+    """Return an expression for the value of a source column, which depends on the version of the row."""
     *earlier, (_, value) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
     for to, earlier_value in reversed(earlier):
         value = F.when(F.col("_commit_version") <= to, earlier_value).otherwise(value)

@@ -28,7 +28,7 @@ _NEVER_ADDED = "it has a delete of a row that was never inserted"
 
 @row
 class Replay(Row):
-    """Table that was created from a permanent history, with the rows of one version."""
+    """Table that was created from a permanent history, with the rows of one version of the source."""
 
     into: str = shown("table")
     history: str = shown("from the history")
@@ -42,9 +42,10 @@ class Replay(Row):
 def replay(spark: SparkSession, history: Source, into: Source, at: str | int) -> Replay:
     """Create the table `into` in one commit, with the rows and columns that the source had at `at`.
 
-    `at` is a version of the source, or a time in the session's time zone. A table that an earlier run created in the
-    same way is not changed. Raises `BadBound` if `at` is invalid, `NotInHistory` if the history does not contain `at`,
-    `TargetExists` if `into` is another table, and also `HistoryEmpty`, `HistoryChanged` and `ArchivedFilesNeeded`.
+    `at` is a version of the source, or a time in the session's time zone. A table that an earlier call created from the
+    same version is not changed. Raises `BadBound` if `at` is invalid, `NotInHistory` if the history does not contain
+    it, `TargetExists` if `into` is another table, `HistoryEmpty` if the history has no records, `HistoryChanged` if
+    another process changed it, and `ArchivedFilesNeeded` if files of the history must be restored first.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
@@ -76,9 +77,9 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
 
 
 def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) -> int:
-    """Return the version of the source for `at`: a version, or the version that was the newest at a time.
+    """Return `at` if it is a version of the source, or the version that was the newest at the time `at`.
 
-    Raises `NotInHistory` if no segment contains it. `history` is the name of the history in this error.
+    `records` are all records of the history with the name `history`. Raises `NotInHistory` if they do not cover `at`.
     """
     if isinstance(at, datetime):
         version = segments.find_version(records, at)
@@ -96,9 +97,9 @@ def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) 
 def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
     """Return the rows that remain after all changes in `changes`, which start with a snapshot as inserts.
 
-    A feed identifies rows only by their values, and equal rows can occur several times. So each row is returned as
-    often as its number of inserts minus its number of deletes. If this is negative, Spark raises an error when the
-    result is read. `record` has the columns of the result.
+    A change data feed has no row ids, and equal rows can occur several times. So each row is returned as often as its
+    number of inserts minus its number of deletes. If the difference is negative, Spark raises an error when the result
+    is read. `record` has the columns of the result.
     """
     names = [column.name for column in record.columns]
     step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
