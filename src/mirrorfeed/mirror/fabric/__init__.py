@@ -35,10 +35,10 @@ from mirrorfeed.mirror.fabric.status_and_settings import (
 from mirrorfeed.runtime.login import token_credential
 
 _REFRESH_MINUTES = 5
-"""Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
+"""Timeout in minutes of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a command."""
 _MIRRORING = "mirroring.json"
 _PLATFORM = ".platform"
-"""Part of a definition with the item's name and type. Not sent in requests, because only another API can change it."""
+"""File in a `Definition` with name and type of the database. Never sent, because only another API can change it."""
 
 
 class _Status(Response):
@@ -144,7 +144,7 @@ class MirroredDatabase:
         return self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, seconds)
 
     def _reach(self, goals: Collection[str], verb: str, ready: Collection[str], seconds: float) -> DatabaseStatus:
-        """Send the request `verb` once, when the status is in `ready`, and wait until the status is in `goals`."""
+        """Wait until the status is in `goals`. When it is in `ready`, send the request `verb` once (start or stop)."""
         is_sent, reported = False, ""
         for _ in self.client.attempts(seconds):
             status = self.status()
@@ -196,7 +196,7 @@ class MirroredDatabase:
         """Return the definition of the database.
 
         Raises `DefinitionUnreadable` if `mirroring.json` is missing or invalid. Raises `OtherMirror` if the database is
-        not an open mirrored database; the error shows `name`, or else the id.
+        not an open mirrored database. This error shows `name` or, if it is None, the id of the database.
         """
         path = f"{self.item.path}/getDefinition"
         parts = {part.path: part for part in self.client.read("read the definition", path, _Parts).parts}
@@ -211,18 +211,18 @@ class MirroredDatabase:
         return Definition(content, others)
 
     def plan(self, options: FabricOptions) -> tuple[list[Setting], str]:
-        """Return the settings that differ from the configuration, and all current values in one line."""
+        """Return the settings whose values in Fabric and in `options` differ, and all values in Fabric as one line."""
         content = self.definition().content
         target = target_settings(content)
         values = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
         return find_differences(content, options, self.is_stopped()), values
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings that differ from the configuration. Return all settings that differed.
+        """Change the settings whose values in Fabric and in `options` differ. Return all settings that differed.
 
-        Returned settings whose `changes` is False were not changed, because mirroring is not stopped. Before a change,
-        `confirm` receives one text for each setting that differs. It can raise an error to prevent the change. Raises
-        `NotApplied` if Fabric still has old values after the change.
+        Returned settings whose `changes` is False were not changed, because mirroring is not stopped. Before the first
+        change, `confirm` is called with one text for each setting that differs. It can raise an error to prevent all
+        changes. Raises `NotApplied` if Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)
@@ -245,7 +245,7 @@ class Definition:
     content: Mapping[str, Any]
     """Content of `mirroring.json`."""
     others: tuple[Mapping[str, Any], ...]
-    """All other parts, except `.platform`, as Fabric returned them."""
+    """All parts except `mirroring.json` and `.platform`, as Fabric returned them."""
 
 
 def _part(content: Mapping[str, Any]) -> dict[str, str]:
@@ -256,9 +256,9 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 def create(client: FabricClient, name: str, options: FabricOptions, seconds: float = 120.0) -> CreatedDatabase:
     """Create an open mirrored database in the workspace of `client` unless it exists, and return it.
 
-    Names are case-insensitive. `options` are the settings of a new database. Raises `OtherMirror` if a database of
-    this name mirrors another source, `NameTaken` if another item has the name, and `NotListed` if Fabric does not list
-    the new database after `seconds`.
+    Names are case-insensitive. `options` are the settings of a new database. Raises `OtherMirror` if the database
+    `name` exists but is not an open mirrored database, `NameTaken` if another item has this name, and
+    `NotListed` if Fabric does not list the new database after `seconds`.
     """
     client = replace(client, item=FabricItem(client.item.workspace))
     if database := _find(client, name):
@@ -284,7 +284,7 @@ def _find(client: FabricClient, name: str) -> MirroredDatabase | None:
 
 
 def client_of(config: Config) -> FabricClient:
-    """Return a client for the item in `landing_zone`. Raises `NotInFabric` if `landing_zone` is not in OneLake."""
+    """Return a client for the ids in `landing_zone`. Raises `NotInFabric` if `landing_zone` is not in OneLake."""
     if config.onelake is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
     credential = token_credential(config.credential, config.ca_bundle)

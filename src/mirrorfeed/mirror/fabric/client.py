@@ -1,4 +1,4 @@
-"""Client for Fabric's REST API: requests, long-running operations, listings in pages, and errors of responses."""
+"""Client for Fabric's REST API: requests, long-running operations, listings in pages, and error responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ R = TypeVar("R", bound="Response")
 
 ENDPOINT = "https://api.fabric.microsoft.com"
 AUDIENCE = "https://api.fabric.microsoft.com"
-"""Audience of tokens. Private endpoints have the same audience."""
+"""Audience of access tokens, also for private endpoints."""
 _POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 _MAX_SHOWN, _MAX_SEARCHED = 300, 2000
@@ -39,11 +39,11 @@ _MAX_SHOWN, _MAX_SEARCHED = 300, 2000
 
 @dataclass
 class FabricClient:
-    """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a change twice.
+    """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a request twice.
 
     In all methods, `action` describes the request in errors, such as "read the status". `path` is relative to the
-    workspace of `item`. A failed request raises the error of `error_for`, or `FabricUnavailable` if Fabric does not
-    respond.
+    workspace of `item`. A failed request raises the error that `error_for` returns, or `FabricUnavailable` if Fabric
+    does not respond.
     """
 
     item: FabricItem
@@ -75,7 +75,7 @@ class FabricClient:
             raise errors.ResponseInvalid(action=action, item=str(self.item), reason=str(error)) from error
 
     def pages(self, action: str, path: str, model: type[Page[T]], method: str = "POST") -> Iterator[T]:
-        """Yield all entries of a listing, page by page. Raises `ResponseInvalid` if a page is returned twice."""
+        """Yield the entries of all pages of a listing. Raises `ResponseInvalid` if Fabric returns a page twice."""
         query, seen = "", set[str]()
         while True:
             page = self.read(action, f"{path}{query}", model, method)
@@ -90,7 +90,7 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[None]:
-        """Yield once per attempt, with pauses, until `seconds` have passed, and then for one last attempt."""
+        """Yield for each attempt, with pauses between attempts, until `seconds` have passed. Then yield once more."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             yield
@@ -103,7 +103,7 @@ class FabricClient:
     def _wait_for_operation(self, action: str, accepted: HttpResponse) -> str:
         """Wait for the operation that `accepted` started. Return its id, or an empty string if `accepted` has no id.
 
-        Ignores the address in the response, because another host must not receive the token.
+        Never calls the host in the header Location of `accepted`, because another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
@@ -148,7 +148,7 @@ class FabricClient:
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object in a response. Returns a list as `{"value": list}`, and any other content as `{}`."""
+    """Return the JSON object in a response. A list is returned as `{"value": list}`, and any other content as `{}`."""
     try:
         content = parse_json(response.body())
     except ValueError:
@@ -178,14 +178,14 @@ class Page(Response, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class FabricItem:
-    """A mirrored database, or its workspace if `database` is None."""
+    """Ids of a workspace and of a mirrored database in it. `database` is None for the workspace itself."""
 
     workspace: str
     database: str | None = None
 
     @property
     def path(self) -> str:
-        """Path below the workspace: of the database, or of the list of databases if `database` is None."""
+        """Path below the workspace in the REST API. If `database` is None, the path of the list of databases."""
         return f"mirroredDatabases/{self.database}" if self.database else "mirroredDatabases"
 
     def __str__(self) -> str:
@@ -200,7 +200,7 @@ class ErrorResponse:
     message: str = ""
     retriable: bool = False
     retry_after: float = 0.0
-    """Wait in seconds that Fabric asks for, or 0."""
+    """Seconds after which Fabric asks to send the request again, or 0."""
 
     def __str__(self) -> str:
         reason = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
@@ -208,7 +208,7 @@ class ErrorResponse:
 
 
 def parse_error(status: int, retry_after: float, body: Any) -> ErrorResponse:
-    """Return an error response, built from its status, seconds to wait and JSON body. Removes secrets."""
+    """Return the error response with this status, `retry_after` and JSON body. Removes secrets from its texts."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)

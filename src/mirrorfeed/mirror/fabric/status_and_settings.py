@@ -1,4 +1,4 @@
-"""Status of the mirrored database and its tables in Fabric, and its settings compared with the configuration."""
+"""Status of a mirrored database and its tables in Fabric. Settings that differ between Fabric and configuration."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mirrorfeed.landing.names import Target, fold
 
 OPEN_MIRROR = "GenericMirror"
 _RETENTION_DAYS = 7
-"""Retention of new databases if `retention_days` is not configured."""
+"""Value of the setting `retention_days` of a new database if it is not configured."""
 FIELDS = {
     "retention_days": "retentionInDays",
     "change_data_feed": "enableDeltaChangeDataFeed",
     "default_schema": "defaultSchema",
 }
-"""Names of settings in the configuration, with their names in `mirroring.json`."""
+"""Name of each setting in `mirroring.json`, by its name in the configuration."""
 NOTES = {
     "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
     "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
@@ -33,13 +33,13 @@ class TableState(Row):
     table: str = shown("table")
     """Name with schema, such as `sales.orders`."""
     status: str = shown("status")
-    """Status as Fabric spells it."""
+    """Status as Fabric returns it, such as Replicating or Failed."""
     rows: int | None = shown("rows", default=None)
     """Number of rows that Fabric has processed. None if Fabric does not report the number."""
     error: str | None = None
-    """Fabric's error message."""
+    """Fabric's error message, or None."""
     synced: datetime | None = shown("synced", default=None)
-    """Time of the last synchronization, which can be minutes behind the data."""
+    """Time of the last synchronization that Fabric reports, or None. The mirror can have data that is minutes newer."""
 
     @property
     def ok(self) -> bool:
@@ -68,9 +68,9 @@ class TableSync(Row):
     status: str = shown("status")
     """Success, Failure, or NotRun if there was nothing new."""
     synced: datetime | None = shown("synced", default=None)
-    """Time of the last successful refresh."""
+    """Time of the last successful refresh of the table, or None."""
     error: str | None = None
-    """Fabric's error message."""
+    """Fabric's error message, or None."""
 
     @property
     def ok(self) -> bool:
@@ -85,7 +85,7 @@ class DatabaseStatus(Row):
     """Status of the mirrored database."""
 
     status: str
-    """Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped, as Fabric spells it."""
+    """Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped, as Fabric returns it."""
 
     def remarks(self) -> Sequence[str]:
         return (f"The mirrored database is {self.status}.",)
@@ -98,7 +98,7 @@ class CreatedDatabase(Row):
     name: str
     created: bool
     landing_zone: str
-    """Value for `landing_zone` in the configuration."""
+    """Address of its landing zone: the value to set for `landing_zone` in the configuration."""
 
     def remarks(self) -> Sequence[str]:
         state = "was created" if self.created else "already exists"
@@ -116,15 +116,15 @@ def setting_text(value: Value) -> str:
 
 @row
 class Setting(Row):
-    """Setting of the mirrored database that differs from the configuration."""
+    """Setting of the mirrored database whose value in Fabric differs from the configured value."""
 
     field: str = shown("field")
     """Name in the configuration."""
     current: Value = shown("in Fabric", setting_text)
-    """Current value. None if the definition does not have the setting."""
+    """Current value in Fabric. None if it is not set there."""
     wanted: Value = shown("configured", setting_text)
     changes: bool
-    """True if `mirrorfeed fabric apply` changes the setting. Only a stopped database can change `default_schema`."""
+    """True if `mirrorfeed fabric apply` changes the setting. False for `default_schema` if mirroring is not stopped."""
     note: str = shown("note", default="")
 
     @property
@@ -135,9 +135,9 @@ class Setting(Row):
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
-    """Return the refresh result of the table of `target`, or None if `syncs` does not have the table.
+    """Return the result in `syncs` for the table of `target`, or None if there is none.
 
-    A name without a schema matches only if exactly one of `all_targets` has this table name.
+    A result whose table name has no schema is used only if exactly one of `all_targets` has this table name.
     """
     schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
     names = {f"{schema}.{table}"}
@@ -164,9 +164,9 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
 
 
 def find_differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """Return the configured settings that differ from `definition`, the content of `mirroring.json`.
+    """Return the settings in `options` whose values differ from `definition`, the content of `mirroring.json`.
 
-    Only a stopped database can change `default_schema`. If `stopped` is False, this setting has `changes` False.
+    `stopped` is True if mirroring is stopped. Otherwise, `default_schema` cannot change, so its `changes` is False.
     """
     target, settings = target_settings(definition), []
     for field, name in FIELDS.items():
@@ -181,7 +181,7 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 
 
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
-    """Copy `definition`, the content of `mirroring.json`, and apply the `settings` whose `changes` is True."""
+    """Return `definition` (content of `mirroring.json`) with the new values of `settings` whose `changes` is True."""
     changed = {FIELDS[each.field]: each.wanted for each in settings if each.changes}
     target = definition["properties"].get("target") or {}
     target = {**target, "typeProperties": {**target_settings(definition), **changed}}
@@ -189,6 +189,6 @@ def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> d
 
 
 def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings in `definition`, the content of `mirroring.json`, by their names in Fabric."""
+    """Return the settings in `definition`, the content of `mirroring.json`, by their names in this file."""
     target = definition["properties"].get("target") or {}
     return target.get("typeProperties") or {}

@@ -1,6 +1,6 @@
 """`mirrorfeed replicate`: apply the files of a landing zone to local Delta tables, as Fabric does.
 
-Written from the specification of open mirroring, without code of the publisher.
+Written from the specification of open mirroring. Shares no code with `mirrorfeed.publish`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class TableReport(Row):
 
     table: str = shown("table")
     state: State = shown("state")
-    """`replicating`, `waiting for a gap`, `failed` or `dropped`."""
+    """`replicating`, `waiting for a gap` (until a file with a missing number exists), `failed` or `dropped`."""
     files: int = shown("files", default=0)
     rows: Mapping[int, int] = shown("rows", _rows_in_words, default_factory=dict)
-    """Number of applied rows by row marker."""
+    """Number of rows that the pass applied, by row marker: 0 insert, 1 update, 2 delete, 4 upsert."""
     message: str = ""
     error: MirrorfeedError | None = None
-    """Error of this pass, or None. A table that was stopped in an earlier pass has only a message."""
+    """Error in this pass, or None. If an earlier pass stopped the table, only `message` contains the reason."""
 
     @property
     def ok(self) -> bool:
@@ -72,7 +72,7 @@ def failed_report(table: str, error: MirrorfeedError) -> TableReport:
 
 
 class TableCycle:
-    """One pass of the replica over one table. Create a new instance for each pass."""
+    """One pass of the replica over the table in `folder`. Create a new instance for each pass."""
 
     def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
         self._zone, self._target, self._folder = zone, target, folder
@@ -125,9 +125,9 @@ class TableCycle:
         return State.REPLICATING, "" if done else "No file is published yet."
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
-        """Apply a file and return the mirror. If `mirror` is None, creates the mirror at `place`.
+        """Apply a file and return the mirrored table. If `mirror` is None, creates the table at `place`.
 
-        Returns None if the mirror cannot be created yet, because no column has a type.
+        Returns None if the table cannot be created yet, because no column of the file has a type.
         """
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
@@ -174,7 +174,7 @@ class TableCycle:
         landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
 
     def _confirm_folder(self) -> None:
-        """Check that the folder is still the same. Raises `FolderReplaced` if it was deleted or created again."""
+        """Raise `FolderReplaced` if the table's folder was deleted or created again since this pass listed it."""
         if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
@@ -186,8 +186,8 @@ class TableCycle:
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
     """Check that a file can be applied to a table with these `keys`. Raises `FileRefused` otherwise.
 
-    The file must have all key columns. For updates, deletes and upserts, the table must have keys, and each key column
-    must have a type. The first rows of a table must have at least one column with a type.
+    The file must have all key columns. If it has updates, deletes or upserts, the table must have keys, and the type of
+    each key column must be known from this or an earlier file. Otherwise, one column with a known type is enough.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:
@@ -204,9 +204,9 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
 
 @dataclass(frozen=True)
 class Replica:
-    """Applies the files of the landing zone `zone` to Delta tables, `<target>/<schema>/<table>`.
+    """Applies the files of the landing zone `zone` to Delta tables in the folder `target`: `<schema>/<table>`.
 
-    The default schema is `dbo`. `target` also stores all progress. Only one replica at a time may use a target.
+    The default schema is `dbo`. The folder also stores which files are applied. Only one replica at a time may use it.
     """
 
     zone: Store
@@ -217,7 +217,7 @@ class Replica:
         """Apply the new files of all tables, and return a report for each table, sorted by table.
 
         Drops mirrored tables whose folder was deleted. If a table fails, its report has an error or a message, and the
-        other tables continue. Raises an error of the store if the landing zone cannot be listed.
+        other tables continue. Raises an error only if the landing zone or `target` cannot be listed.
         """
         folders = [
             (folder, mirrored_table.mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)
@@ -233,7 +233,7 @@ class Replica:
         return sorted(reports, key=lambda report: report.table)
 
     def _drop(self, place: Path) -> TableReport | None:
-        """Drop a table whose folder was deleted. Return its report, or None if it is not a table of the replica."""
+        """Drop a table whose folder was deleted. Return its report, or None if the replica did not create the table."""
         table = f"{place.parent.name}.{place.name}"
         try:
             mirror = mirrored_table.open_mirror(place)
@@ -253,7 +253,7 @@ def run_passes(
 ) -> Iterator[list[TableReport] | Transient]:
     """Yield the reports of each pass, with `poll` seconds between passes, until `stop` returns True.
 
-    If the landing zone cannot be listed, yields the transient error instead of the reports, and continues.
+    If a pass raises a transient error, yields the error instead of the reports, and continues with the next pass.
     """
     while not stop():
         try:

@@ -40,10 +40,10 @@ class FileRows:
 
 
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
-    """Return the rows and row markers of a file. The extension of `name` selects its format.
+    """Return the rows and row markers in `data`, the content of a file. The extension of `name` selects its format.
 
-    Errors show `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file violates a
-    lint rule.
+    Errors show `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file breaks a
+    rule of `mirrorfeed lint`.
     """
     is_text = not name.endswith(".parquet")
     try:
@@ -81,7 +81,7 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
 
 
 def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
-    """Return the rows with the `declared` columns in this order. Raises `FileRefused` if the columns do not match."""
+    """Return the rows with all `declared` columns, in this order. Raises `FileRefused` if the columns do not match."""
     columns = [column for column in declared if column.name != MARKER]
     if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
         raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
@@ -93,7 +93,7 @@ def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> 
 
 
 def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return the rows without the row marker column, and the row markers. The markers are None without this column.
+    """Return the rows without the row marker column, and the row markers. If there is no such column, they are None.
 
     Raises `FileRefused` if the row marker is neither the first nor the last column, or has an invalid type or value.
     """
@@ -117,7 +117,7 @@ def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Tabl
 
 
 def _with_delta_types(rows: pa.Table, address: str) -> pa.Table:
-    """Return the rows with Delta types. Untyped columns stay untyped. Raises `FileRefused` for unsupported types."""
+    """Convert columns to types that Delta supports, except columns without a type. Raises `FileRefused` on failure."""
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
     # Only fractions of a microsecond can be lost, which Delta does not support.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
@@ -165,10 +165,10 @@ def without_untyped(schema: pa.Schema) -> pa.Schema:
 
 
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
-    """Return the columns of a file that its table does not have, as nullable columns.
+    """Return the columns of the schema `file` that the schema `table` does not have, as nullable columns.
 
-    Raises `TypeChanged` if a column has different types in table and file. Raises `FileRefused` if the file lacks a
-    column that is not nullable, or if two column names differ only in case, which Delta does not support.
+    Raises `TypeChanged` if a column has different types in both. Raises `FileRefused` if the file lacks a non-nullable
+    column, or if two names differ only in case, which Delta does not support. Errors show `name` and `address`.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))
@@ -190,7 +190,7 @@ def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> l
 
 
 def align_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """Return the rows with the columns of `schema` in the same order. Missing columns are NULL."""
+    """Return the rows with the columns of `schema`, in its order. Columns that `rows` does not have are NULL."""
     names = without_untyped(rows.schema).names
     columns = [rows[field.name] if field.name in names else pa.nulls(rows.num_rows, field.type) for field in schema]
     # NULLs in columns that are not nullable are checked before rows are written.

@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _RETENTION = timedelta(days=7)
 """Time after which an applied file is deleted."""
 _PROCESSED_TIMES = "_replica/processed.json"
-"""File for times of `delete_processed`, in the folder of the Delta table. Delta ignores names that start with `_`."""
+"""File in the folder of the Delta table, with the time when each applied file was first found in its subfolder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Queue:
     ready: list[Entry]
     """Files to apply now."""
     waiting: str = ""
-    """Description of the first missing number and of the files that wait for it. Empty if no file waits."""
+    """Text with the first missing file number and the files that wait for it. Empty if no file waits."""
 
 
 def read_settings(zone: Store, folder: str) -> Settings:
     """Return the settings in `_metadata.json` of a table folder, or the defaults if the file is missing.
 
-    Raises `FileRefused` if the meaning of the file is not clear.
+    Raises `FileRefused` if the file is invalid so that a setting is ambiguous.
     """
     path = f"{folder}/{METADATA}"
     try:
@@ -90,7 +90,7 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if their meaning is not clear."""
+    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if a setting is ambiguous."""
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)
@@ -129,7 +129,7 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Return the queue of files in the order of their modification times. `processed` names the applied files."""
+    """Return the queue of files by modification time. `processed` contains the names of the applied files."""
     # The specification does not define the order of files with equal times. Sorting by name makes runs repeatable.
     ordered = sorted(files, key=lambda file: (file.modified, file.name))
     done = [file for file in ordered if file.name in processed]
@@ -139,7 +139,7 @@ def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
 def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
     """Move the files of `done`, except the last, to the subfolder `_ProcessedFiles`.
 
-    Returns the names that already exist there. These files were published twice, and are not moved.
+    Returns the names of files that are not moved, because the subfolder already has a file with this name.
     """
     repeated = []
     for file in done[:-1]:
@@ -153,10 +153,10 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
 
 
 def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
-    """Delete applied files from their subfolders, seven days after this function first found them there.
+    """Delete applied files from the subfolders of `folder`, seven days after this function first found them there.
 
-    The time at which each file was first found is stored with the Delta table `mirror`. The modification time of the
-    file is of no use, because a rename does not change it. `now` is the current time.
+    The time at which each file was first found is stored in `mirror`, the folder of the Delta table, because moving a
+    file does not change its modification time. `now` is the current time.
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()

@@ -35,9 +35,9 @@ from mirrorfeed.storage.local_folder import FolderStore, arrow_files
 @dataclass(frozen=True, slots=True)
 class Change:
     remaining: pa.Array
-    """One value for each row of the table, in order: True if the row remains. May be empty if all rows remain."""
+    """For each row in the order of `Mirror.read_columns`: True if it remains. May be empty if all rows remain."""
     added: pa.Table
-    """New rows, with the columns of the file."""
+    """Rows to add, with the columns of the table."""
 
     @property
     def removes(self) -> bool:
@@ -47,7 +47,7 @@ class Change:
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
     """Return the change of a table that results from applying the `rows` of a file one by one.
 
-    `present` has the key columns of the whole table, converted to the column types of the file. `markers` has one row
+    `present` has the key columns of all rows of the table, with the same types as in `rows`. `markers` has one row
     marker for each of `rows`. A row with NULL in its key matches no other row.
     """
     count = rows.num_rows
@@ -98,7 +98,7 @@ _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, dat
 
 
 def mirror_path(target: str, folder: TableFolder) -> Path:
-    """Return the path of the mirror of a table folder: `<target>/<schema>/<table>`. The default schema is `dbo`."""
+    """Return the path of the Delta table for `folder`: `<target>/<schema>/<table>`. The default schema is `dbo`."""
     return Path(target, folder.schema or "dbo", folder.name)
 
 
@@ -111,7 +111,7 @@ def find_delta_tables(target: str) -> list[Path]:
 
 
 def open_mirror(place: Path) -> Mirror | None:
-    """Return the mirror at a path, or None if there is no Delta table.
+    """Return the mirrored table at a path, or None if there is no Delta table.
 
     Raises `NotOurs` if the replica did not create the table, and `MirrorUnavailable` if the table cannot be read.
     """
@@ -125,7 +125,7 @@ def open_mirror(place: Path) -> Mirror | None:
 
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
-    """Create an empty table, with the folder and keys as table properties. Raises `MirrorUnavailable` on failure."""
+    """Create an empty table, with `folder` and `keys` as table properties. Raises `MirrorUnavailable` on failure."""
     with _delta_errors(place):
         delta = DeltaTable.create(
             _address(place),
@@ -175,7 +175,7 @@ class Mirror:
         self._set(_STOPPED, reason)
 
     def applied(self) -> int:
-        """Return the number of the last applied file, or 0 if no file was applied by number."""
+        """Return the number of the last file that was applied in the order of numbers, or 0 if there is none."""
         with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
@@ -189,12 +189,12 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns to the table, in a separate commit before the commit of the file that has these columns."""
+        """Add columns to the table in a separate commit, before `apply` commits the file that has these columns."""
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return the given columns of all rows, in the order that `apply` expects."""
+        """Return the given columns of all rows, in the order that `Change.remaining` must have."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -202,10 +202,8 @@ class Mirror:
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
     def apply(self, change: Change, name: str, by_time: bool) -> None:
-        """Commit the change of the file `name`, and record the file as applied. Overwrites the table to remove rows.
-
-        `change.remaining` is in the order of `read_columns`.
-        """
+        """Commit the change that the file `name` makes, and record the file as applied: by its number or, with
+        `by_time`, by its name. Overwrites the table to remove rows."""
         mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
         with _delta_errors(self.place):
             write_deltalake(
@@ -242,7 +240,7 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Check that the table can store new or updated rows. `rows` must not include deletes.
+    """Check that a table with this `schema` can store `rows`, which must not include deletes. Errors show `address`.
 
     Raises `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a year outside 1 to 9999.
     """

@@ -38,10 +38,10 @@ from mirrorfeed.source.table_info import read_table_info
 def version_gone_errors(
     spark: SparkSession, source: Source, version: int, mirror: Source | None = None
 ) -> Iterator[None]:
-    """Context manager that raises `VersionGone` if the version of the source can no longer be read.
+    """Context manager that raises `VersionGone` if `version` of the source can no longer be read.
 
-    If the source does not exist, raises the error of `read_table_info`. Other errors, such as errors that name the path
-    of `mirror`, are raised unchanged.
+    If the source does not exist, raises the error of `read_table_info`. All other errors, also errors that contain the
+    path of `mirror`, are raised unchanged.
     """
     try:
         yield
@@ -92,8 +92,8 @@ def verify_at(
     """Return the comparison of a mirror with the selected rows and columns of its source.
 
     `records` has the publications that the mirror may have reached, newest first. The mirror is compared with the
-    source version of each publication until both are equal. If none is equal, returns the comparison with the fewest
-    differences. A source without versions is compared only once, in its current state. Collects the differences of at
+    source version of each publication until the rows are equal. If they never are, returns the comparison with fewest
+    differences. A source without versions is compared only once, in its current state. Reports the differences of at
     most `shown` keys or rows. Raises `MirrorNotReached` if `records` is empty, and the errors of `compare`.
     """
     if not records:
@@ -120,7 +120,7 @@ def verify_at(
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
     """Return the first comparison without differences, or else the comparison with the fewest differences.
 
-    Calls `compare_at` for each record. Raises `MirrorColumns` if every call raises this error.
+    Compares only once for records with the same version and keys. Raises `MirrorColumns` if every call raises it.
     """
     comparisons: list[Comparison] = []
     column_error: errors.MirrorColumns | None = None
@@ -153,12 +153,13 @@ def compare(
     selection: Selection | None = None,
     has_no_versions: bool = False,
 ) -> Comparison:
-    """Return the comparison of a source at a version with its mirror, by key if there are keys.
+    """Return the comparison of a source at a version with its mirror, by key if `keys` is not empty.
 
-    Set `as_text` if the published files are text. With `has_no_versions`, reads the source in its current state.
+    Set `as_text` if the published files are delimited text. With `has_no_versions`, reads the source in its current
+    state. Reports the differences of at most `shown` keys or rows.
 
-    Raises `VersionGone` if the version can no longer be read, `ArchivedFilesNeeded` if it needs archived files that are
-    not restored, `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read,
+    Raises `VersionGone` if the version can no longer be read, `ArchivedFilesNeeded` if reading it needs archived
+    files that are not restored, `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read,
     `MirrorColumns` if its columns do not match, and `BadCondition` if Spark cannot apply the condition in `selection`.
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
@@ -180,10 +181,10 @@ def find_differing_keys(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """Return the keys of rows that differ or, with `where`, of all rows in source or mirror that match this condition.
+    """Return the keys whose rows differ between source and mirror or, with `where`, the keys of all rows in source or
+    mirror that match this condition. `row_comparison.differing_keys` describes the columns.
 
-    The columns are those of `row_comparison.differing_keys`. Raises `ConditionUnreadable` if Spark cannot apply
-    `where`, and the errors of `compare`, except `VersionGone`.
+    Raises `ConditionUnreadable` if Spark cannot apply `where`, and the errors of `compare`, except `VersionGone`.
     """
     expected, actual = _read_both(spark, source, version, mirror, selection, as_text=as_text)
     try:

@@ -21,7 +21,7 @@ _ROW = "__row__"
 
 
 def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
-    """Return the rows and columns of a source that `selection` selects, with renamed and cast columns."""
+    """Return the rows and columns that `selection` selects (all if None), renamed and cast as it specifies."""
     if selection is None:
         return rows
     if selection.where is not None:
@@ -43,7 +43,7 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: T.StructField) -> Column:
-    """Return a column as the condition `where` reads it: text without collation, and timestamps in UTC."""
+    """Return a column as conditions compare it: text by its bytes, and timestamps in UTC without a time zone."""
     if isinstance(field.dataType, T.TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
@@ -66,9 +66,9 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
 
 
 def column_faults(expected: T.StructType, mirror: T.StructType, *, as_text: bool) -> list[str]:
-    """Return the reasons why columns of a source cannot be compared with its mirror.
+    """Return a reason for each column of a source that the mirror lacks or has with a wrong type.
 
-    Set `as_text` if the published files are text, which has fewer types.
+    Set `as_text` if the published files are delimited text, which has fewer types.
     """
     types, faults = {field.name: field.dataType for field in mirror}, []
     for field in expected:
@@ -87,7 +87,7 @@ def _mirror_type(type_: T.DataType) -> T.DataType:
 
 
 def _text_types(type_: T.DataType) -> tuple[T.DataType, ...]:
-    """Return the types that a mirror can have instead of `type_` if the published files are text."""
+    """Return the types that a mirror can have instead of `type_` if the published files are delimited text."""
     wider: dict[T.DataType, T.DataType] = {T.ByteType(): T.ShortType(), T.TimestampType(): T.TimestampNTZType()}
     return T.StringType(), wider.get(type_, type_)
 
@@ -97,7 +97,7 @@ def _is_geo_type(type_: T.DataType) -> bool:
 
 
 def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return expressions for a column in the source and in the mirror. They are equal if the values are the same."""
+    """Return two expressions for a column: for source and mirror. They are equal if the values are the same."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, T.VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
@@ -116,8 +116,8 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    Both have the type that the column has in a mirror published as Parquet. `mirror_type` is its type in this mirror.
-    A value in the mirror that does not have the first type becomes NULL. `field` must not be nested.
+    Both expressions have the type that the column has in a mirror published as Parquet. `mirror_type` is the type in
+    this mirror. A value that cannot be converted becomes NULL. `field` must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
@@ -130,7 +130,7 @@ def _as_text(value: Column, type_: T.DataType) -> Column:
 
 
 def _converted(value: Column, type_: T.DataType) -> Column:
-    """Return a value of a mirror of text files with the type `type_`, or NULL if it does not have this type."""
+    """Return a value of a mirror of text files, converted to `type_`, or NULL if it cannot be converted."""
     if isinstance(type_, T.TimestampType):
         return _instant(value)
     return F.try_to_binary(value, F.lit("base64")) if isinstance(type_, T.BinaryType) else value.try_cast(type_)
@@ -184,7 +184,7 @@ def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: T.DataType) -> Column:
-    """Return a source value with its type in a mirror. Text has no collation. The value must not be nested."""
+    """Convert a source value to its type in a mirror. Text is compared by its bytes. `value` must not be nested."""
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, T.StringType):  # compare bytes, independent of the collation

@@ -26,7 +26,7 @@ _BYTES_AROUND = 8
 
 @row
 class Difference(Row):
-    """A difference between source and mirror: a single value, or a whole row."""
+    """A difference between source and mirror: in the value of a column, or in how often a whole row occurs."""
 
     key: str = shown("key")
     column: str = shown("column", lambda name: name or "(whole row)")
@@ -48,11 +48,11 @@ class Comparison:
     source_rows: int
     mirror_rows: int
     differing: int
-    """Number of keys that differ. For a table without keys, number of distinct rows that differ."""
+    """Number of keys whose rows differ between source and mirror. Without keys, number of distinct such rows."""
     first: tuple[Difference, ...] = ()
     """First differences, sorted by the text of the key."""
     has_no_versions: bool = False
-    """True if the source has no versions. Changes after the publication then count as differences."""
+    """True if the source has no versions. Source changes since the publication then count as differences."""
 
     def __str__(self) -> str:
         at_version = f"at version {self.version}"
@@ -75,7 +75,7 @@ def compare_rows(
 ) -> Comparison:
     """Return the comparison of the `expected` rows, of a source at `version`, with the `actual` rows of its mirror.
 
-    The mirror must have all columns of `expected`. Collects the differences of at most `shown` keys or rows.
+    `actual` must have all columns of `expected`. Reports differences of at most `shown` keys or, without keys, rows.
     """
     names, rows = expected.columns, _both_sides(expected, actual)
     table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
@@ -89,10 +89,10 @@ def compare_rows(
 
 
 def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:
-    """Return the keys of rows that differ or, with `where`, of all rows in source or mirror that match this condition.
+    """Return the keys whose rows differ between source and mirror or, with `where`, the keys of all rows that match it.
 
-    Each key column has the type that a mirror should have, and NULL for text in the mirror that cannot be parsed. The
-    other columns are `IN_SOURCE` and `IN_MIRROR`. The mirror must have all columns of `expected`.
+    The key columns have the types of a mirror published as Parquet. Text in the mirror that cannot be parsed is NULL.
+    `IN_SOURCE` and `IN_MIRROR` count the rows of the key. `actual` must have all columns of `expected`.
     """
     rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
@@ -105,7 +105,7 @@ def _both_sides(
     """Return the rows of source and mirror in one DataFrame.
 
     `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. `__key__` has the
-    values of `key_columns` for `keys`. `__wanted__` is true in rows that match `where`.
+    values of `keys`, converted by `key_columns`. `__wanted__` is true in rows that match `where`.
     """
     types = {field.name: field.dataType for field in actual.schema}
     columns = {field.name: comparable_columns(field, types[field.name]) for field in expected.schema}
@@ -124,7 +124,7 @@ def _both_sides(
 def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
     """Return one result row for each key: two row counts, a source row in `__s__`, and a mirror row in `__m__`.
 
-    `__differs__` is false only if source and mirror have one row each, and these are equal. `more` are aggregates.
+    `__differs__` is false only if source and mirror have one row each, and both are equal. `more` adds aggregates.
     """
     source, mirror = (F.when(F.col("__side__") == side, F.col("__row__")) for side in (1, 0))
     grouped = rows.groupBy(*map(_row_field, keys)).agg(
@@ -155,7 +155,7 @@ def _row_field(name: str) -> Column:
 def _first_differences(
     table: DataFrame, keys: Sequence[str], columns: Sequence[str], shown: int
 ) -> tuple[Difference, ...]:
-    """Return differences of whole rows, or in `columns` if a key occurs once in the source and once in the mirror."""
+    """Return differences of at most `shown` keys: by column if the key is unique on both sides, else of whole rows."""
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
     for i, name in enumerate(columns):
@@ -176,7 +176,7 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a struct with a value as valid UTF-8 text, and with the bytes of the original text."""
+    """Return a struct of the value as valid UTF-8 text (nested values as JSON), and the bytes of the original text."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
     text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
     return F.struct(text, value.cast("string").cast("binary"))
