@@ -35,19 +35,19 @@ class File:
     number: _Number
     """Number in the published name."""
     rows: Mapping[str, Count]
-    """Number of rows by row marker: insert, update, delete and upsert."""
+    """Number of rows by name of the row marker: insert, update, delete or upsert."""
     bytes: Count
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousRecord:
-    """Reference to the previous record, so that publishers detect that records of the log are missing."""
+    """Reference to the previous record, so that publishers detect missing records of the log."""
 
     number: _Number
     batch: str
     etag: str
-    """ETag of the previous record's file when this record was written. If the ETag differs later, compare `batch`."""
+    """ETag of the previous record's file. If the ETag has changed, `batch` shows if it is the same record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class FullRead:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One publication of a table, as stored in the table's log."""
+    """One publication in a table's log: a snapshot, a range of versions, or a repair (some rows published again)."""
 
     __pydantic_config__: ClassVar = CONFIG
     number: _Number
@@ -70,7 +70,7 @@ class Record:
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """Last version before the published range. None for a snapshot. Equal to `to_version_inclusive` for a repair."""
+    """Last source version before the published range. None for a snapshot. In a repair, equal to the next field."""
     to_version_inclusive: Count
     columns: tuple[Column, ...]
     keys: _Names
@@ -87,9 +87,9 @@ class Record:
     selection: Selection | None = None
     """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
-    """Names of all source columns, with short type names such as "struct". None without a selection."""
+    """Short type name, such as "struct", of each source column by name. None if the whole source is published."""
     read: FullRead | None = None
-    """Full read of a source without a change data feed, otherwise None."""
+    """Full read of the source for a comparison of all rows, otherwise None."""
     format: int = FORMAT
 
     def to_json(self) -> bytes:
@@ -136,7 +136,7 @@ def parse(data: bytes, address: str) -> Record:
 
 
 def _check(record: Record) -> None:
-    """Check that fields do not contradict each other. Raises `ValueError`."""
+    """Check that the fields of a record do not contradict each other. Raises `ValueError`."""
     last, numbers = record.next_file_number - 1, [file.number for file in record.files]
     if numbers != list(range(last - len(numbers) + 1, last + 1)):
         raise ValueError("the numbers of its files do not end before next_file_number")
@@ -156,12 +156,12 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the candidates for the last record that Fabric has consumed completely, newest first.
+    """Return the records that may be the last one that Fabric has consumed completely, newest first.
 
     `newest_first` has the records of the log, and `in_place` the file numbers in the table's folder. Fabric may have
     consumed the oldest file in this folder, but no later file. With `by_time`, Fabric orders files by modification
-    time, so Fabric may consume any file of a publication last. If the result is empty, Fabric has consumed no record
-    completely. If the log has no record older than the result, this is also possible.
+    time, so Fabric may consume any file of a publication last. Fabric has consumed no record completely if the result
+    is empty, and perhaps also if the result has only the record whose last file is the oldest file in the folder.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -184,13 +184,13 @@ def missing_files(
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> tuple[int, ...]:
-    """Return the numbers of published files that are missing in the table's folder, unless Fabric consumed them.
+    """Return the numbers of published files that are missing in the table's folder, except files that Fabric consumed.
 
-    Fabric certainly did not consume the files if `in_place` is not empty. Otherwise, this is unknown.
+    If `in_place` is empty, Fabric may also have consumed the returned files, otherwise certainly not.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
-    - `processed`: numbers of the consumed files that Fabric moved to its subfolder.
+    - `processed`: numbers of the consumed files that Fabric moved to a subfolder.
     - `newest_first`: the records of the log, used only with `by_time`.
     - `by_time`: Fabric orders files by modification time. Then the files of one publication have no known order.
     """
@@ -207,6 +207,6 @@ def missing_files(
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """Return the highest number of a file that already has its final name. `staged` has the names of staged files."""
+    """Return the highest number of a file with its final name. `staged` has the names of files that are only staged."""
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

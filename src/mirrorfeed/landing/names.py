@@ -64,7 +64,7 @@ def part_fault(part: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Name of a table in the landing zone. Raises `BadTarget` if the name is not valid for a folder."""
+    """Name of a table in the landing zone. Without a schema, `schema` is None. Raises `BadTarget` for invalid names."""
 
     schema: str | None
     table: str
@@ -126,7 +126,7 @@ def _folder_fault(part: str) -> str | None:
 
 
 def data_name(number: int, suffix: str = "parquet") -> str:
-    """Return the published name of a data file. Raises `ValueError` for an invalid suffix or a number below 1."""
+    """Return the published name of a data file. Raises `ValueError` for an invalid suffix or number."""
     return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 
 
@@ -138,7 +138,7 @@ def data_number(name: str, extension: str | None = "parquet") -> int | None:
 
 
 def published_name(number: int, staged: str) -> str:
-    """Return the published name of a staged file, with this number and the extension of `staged`."""
+    """Return the published name of a staged file, from its number and the extension of its staged name."""
     return data_name(number, staged.partition(".")[2])
 
 
@@ -177,7 +177,7 @@ def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> 
 
 
 def start_marker_name(batch: str) -> str:
-    """Return the name of the start marker: an empty file that is created before files are staged for a first record."""
+    """Return the name of the start marker: an empty file, created before files for a log's first record are staged."""
     return f"{_checked(_HEX, batch)}{_BEGUN}"
 
 
@@ -217,13 +217,13 @@ WARN_TABLES = 450
 TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
-"""Limit of changed bytes per day, and the bytes that cause a warning. Microsoft does not document which bytes count."""
+"""Changed bytes per day of a mirrored database: limit and warning. Microsoft does not document which bytes count."""
 
 SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 
 
 def table_limit_warning(count: int) -> str:
-    """Return a warning if a mirrored database has `WARN_TABLES` tables or more, otherwise an empty string."""
+    """Return a warning if `count` tables are near the limit of a mirrored database, otherwise an empty string."""
     if count < WARN_TABLES:
         return ""
     return f"{count} tables. {TABLE_LIMITS} {SPREAD}"

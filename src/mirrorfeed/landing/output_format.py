@@ -192,7 +192,7 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
 
 
 class _Metadata(BaseModel):
-    """Keys and settings of a table in `_metadata.json`, with the defaults of the specification."""
+    """Keys and settings of a table in `_metadata.json`, with the defaults of Fabric's specification."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -220,7 +220,7 @@ def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[s
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
     """Return the content of `_metadata.json`. Raises `DamagedFile`, with `address` in the message.
-    The keys are always in `keyColumns`, even if the file has `KeyColumns`."""
+    If the file has the keys in `KeyColumns`, the result has them in `keyColumns`."""
     try:
         value = parse_json(data)
         if isinstance(value, dict) and "KeyColumns" in value:
@@ -233,7 +233,7 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
 
 def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
     """Return whether a published `_metadata.json` has the wanted content. Returns False if only the keys are missing.
-    Raises `KeysChanged` or `SettingChanged` for any other difference in keys or settings."""
+    Raises `KeysChanged` or `SettingChanged` if other keys or settings differ, with `address` in the message."""
     published, keys = existing.get("keyColumns", []), wanted.get("keyColumns", [])
     if published and published != keys:
         raise KeysChanged(address=address, published=published, wanted=keys)
@@ -251,7 +251,7 @@ def partner_events(name: str, source_type: str, source_version: str, information
 
 
 def has_content(data: bytes, wanted: Mapping[str, Any]) -> bool:
-    """Return whether JSON data is equal to `wanted`, in any layout. Returns False if the data is not valid JSON."""
+    """Return whether JSON data is equal to `wanted`, ignoring its layout. Returns False if it is not valid JSON."""
     try:
         return bool(parse_json(data) == wanted)
     except ValueError:

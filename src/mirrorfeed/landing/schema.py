@@ -85,7 +85,7 @@ def is_geo_type(type_: Any) -> bool:
 
 
 def is_text(type_: str) -> bool:
-    """Return whether a type name in the JSON of a Spark schema is any kind of string."""
+    """Return whether a type name in the JSON of a Spark schema is string (with any collation), char or varchar."""
     return type_ == "string" or _CHARS.fullmatch(type_) is not None
 
 
@@ -107,7 +107,7 @@ def _column(table: str, field: dict[str, Any]) -> Column:
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
-    """Check that each key is a column whose type has a reliable equality. Raises `BadKey`."""
+    """Check that each key is a column, and that its values can be compared reliably, unlike floats. Raises `BadKey`."""
     types = {column.name: column.type for column in columns}
     for key in keys:
         if key not in types:
@@ -131,7 +131,7 @@ def evolve(
 
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
     `may_drop` may be missing in the source, because a missing column could be a renamed column. With `fixed`, no column
-    can be added. Raises `IncompatibleSchema`.
+    can be added. Raises `IncompatibleSchema`, for example for another type.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
@@ -164,7 +164,7 @@ def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
 
 
 def _difference(column: Column, now: Column | None) -> str:
-    """Return the difference between a column before and now, or an empty string if the two are compatible."""
+    """Return how a published column differs from the current one, in words, or "" if they are compatible."""
     if now is None:
         return f"{column.name!r} is missing"
     if now.type != column.type:
@@ -175,7 +175,7 @@ def _difference(column: Column, now: Column | None) -> str:
 
 
 def _extends(before: Any, now: Any) -> bool:
-    """Return whether a nested type is the same as before, except for added fields in structs."""
+    """Return whether the nested type `now` is equal to `before`, except for added fields in structs."""
     if not isinstance(before, dict) or not isinstance(now, dict):
         return bool(before == now)
     if before["type"] != now["type"]:

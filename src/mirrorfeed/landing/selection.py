@@ -110,7 +110,7 @@ EVERYTHING = Selection()
 
 
 def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the keys in the target. Raises `BadSelection` if a key is excluded or its cast is inexact."""
+    """Return the names of the keys in the target. Raises `BadSelection` if a key is excluded or has an inexact cast."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -127,7 +127,7 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
 
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return name and type of the columns of a schema, which is the JSON of a Spark `StructType`.
+    """Return the type of each column by name, for a schema, which is the JSON of a Spark `StructType`.
     Nested types have short names such as "struct". Columns of type void are omitted."""
     types = {field["name"]: field["type"] for field in schema["fields"] if field["type"] != "void"}
     short = {name: type_ if isinstance(type_, str) else type_["type"] for name, type_ in types.items()}
@@ -135,7 +135,7 @@ def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
-    """Check that the options name only columns of the source. Raises `BadSelection`."""
+    """Check that all options except `where` name only source columns, the names in `types`. Raises `BadSelection`."""
     lists = {"columns": selection.columns or (), "exclude_columns": selection.exclude_columns}
     options = lists | {"rename": selection.rename, "cast": selection.cast}
     unknown = [(option, name) for option, names in options.items() for name in names if name not in types]
@@ -144,10 +144,10 @@ def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> N
 
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of the selected columns, with their new names and types. Ignores missing columns.
+    """Return the schema of the selected columns, with their new names and types. Ignores columns that it does not have.
 
-    `schema` is the JSON of a Spark `StructType`. Raises `BadSelection` for an inexact cast, a duplicate new name, or an
-    unknown or nested column in `where`.
+    `schema` is the JSON of a Spark `StructType`. Raises `BadSelection` for a cast that can lose values, a duplicate
+    new name, or an unknown or nested column in `where`.
     """
     if selection is None:
         return schema
@@ -173,7 +173,7 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
 
 
 def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
-    """Return the source column for each column name in the condition, ignoring case. Unknown names are omitted."""
+    """Return the source column for each name in `where`, ignoring case. Names that are not in `types` are omitted."""
     columns = {fold(name): name for name in types}
     condition = selection.condition
     return {name: columns[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in columns}
@@ -203,7 +203,7 @@ def unselected_columns(
     """Return the names of the published columns that are no longer selected.
 
     `before` is the selection of the newest record, and `now` the configured selection. `types` has the source columns
-    of the newest record, or is None if this record has no selection. Raises `SelectionChanged` if the change affects
+    of the newest record, or is None if `before` is None. Raises `SelectionChanged` if the change affects
     rows that are already published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
@@ -243,11 +243,11 @@ def check_source_columns(
     *,
     drops: bool,
 ) -> None:
-    """Check that changed source columns do not change the meaning of the selection. Raises `IncompatibleSchema`.
+    """Check that the selection has the same meaning for changed source columns. Raises `IncompatibleSchema` if not.
 
-    For example, a renamed column would be published, although its old name is excluded. `before` and `now` are the
-    types of the source columns by name. With `drops`, a missing column counts as dropped. Otherwise it may have been
-    renamed.
+    For example, an excluded column that was renamed would be published. `before` and `now` are the types of the source
+    columns by name, in the newest record and at `version`. With `drops`, a missing column counts as dropped. Otherwise
+    it may have been renamed.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [

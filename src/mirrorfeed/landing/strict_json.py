@@ -11,14 +11,14 @@ from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapt
 from pydantic_core import from_json
 
 CONFIG: Final = ConfigDict(strict=True, extra="forbid")
-"""Configuration of all models: no conversions between types, and no unknown fields. Nested dataclasses inherit it."""
+"""Pydantic configuration: no conversions between types, and no unknown fields. Nested dataclasses inherit it."""
 _LONGEST_REASON = 200
 
 T = TypeVar("T")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse JSON text. Raises `ValueError` also for duplicate names, numbers beyond 64 bits, NaN and infinity."""
+    """Parse JSON text. Also duplicate names, numbers beyond 64 bits, NaN and infinity raise `ValueError`."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         text = raw.decode()
@@ -43,7 +43,7 @@ def validate(model: TypeAdapter[T], value: Any) -> T:
 
 
 def format_of(value: Any) -> int:
-    """Return the format number of a parsed document. Raises `ValueError` if it has none."""
+    """Return the value of `format` in a parsed document. Raises `ValueError` if it is not a positive integer."""
     number = value.get("format") if isinstance(value, dict) else None
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ValueError("it has no format number")

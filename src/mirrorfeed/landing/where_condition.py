@@ -82,7 +82,7 @@ class Condition:
         return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
-        """Return the condition as SQL in one line. `column` converts each column name to SQL."""
+        """Return the condition as SQL in one line. `column` returns the SQL for a column name."""
         return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
 
 
@@ -100,7 +100,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
-    """Return the kind of a token, `column` for a column name. Raises `ValueError` for unsupported syntax."""
+    """Return the kind of a token between two others: `column` for a column name. Raises `ValueError` for bad syntax."""
     if token.kind == "text" and before is not None and before.kind == "text":
         raise ValueError(
             "has two adjacent strings, which Spark releases read differently: write \\' for a quote in a string"
