@@ -1,4 +1,4 @@
-"""Convert nested values (structs, arrays and maps) to JSON text that does not depend on settings of the session."""
+"""Convert nested values (structs, arrays and maps) to JSON text that does not depend on settings of Spark."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Options of `to_json`. They keep the precision of values, and do not depend on settings of the session."""
+"""Options of `to_json`. They keep the precision of values, and make the text independent of Spark's settings."""
 
 
 def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Return a nested value as JSON text. `type_` is its type in Spark's JSON.
-    If a text in the value is not valid UTF-8, the result is not valid either, so that the row is rejected."""
+    """Return a nested value as JSON text. `type_` is the JSON of its Spark `DataType`.
+    If a text in the value is not valid UTF-8, the result is not valid UTF-8 either, so that the row is rejected."""
     # `to_json` replaces invalid bytes, so append an invalid byte. Values are checked only if the JSON contains the
     # replacement character.
     text = F.to_json(_for_json(value, type_), _JSON)

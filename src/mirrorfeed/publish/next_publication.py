@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
-    Raises an error if the keys cannot be read, or if the source has a row filter or a column mask."""
+    Raises an error for keys that cannot be read, for `changes: compare` without keys, and, except with
+    `changes: compare`, for a row filter or a column mask that Unity Catalog reports."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
         from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
@@ -78,7 +79,7 @@ def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
     """Return the columns of the data files of the next publication, which ends at `version`.
-    Raises an error if the source's columns do not fit the published columns, the selection, the keys or the format."""
+    Raises an error if the source's columns do not fit those in `newest`, the selection, the keys or the format."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
@@ -103,8 +104,8 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns of the newest record. Columns that are no longer selected are marked as dropped.
-    Raises `ColumnsDropped` if there are such columns without `on_dropped_column: keep`, and `SelectionChanged`."""
+    """Return the columns of a repair: those of the newest record. No longer selected columns are marked as dropped.
+    Raises `SelectionChanged`, and `ColumnsDropped` for such columns unless the table has `on_dropped_column: keep`."""
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -112,14 +113,14 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return the names of the published columns that are no longer selected. Raises `SelectionChanged`."""
+    """Return the published columns that are no longer selected. Raises the errors of `unselected_columns`."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Read the facts about the source, and return them with the decision what to publish next. Changes nothing.
+    """Read facts about the source, and return them with the decision what to publish next. Changes nothing.
     If a problem prevents a publication, the decision is a `Finding`, which is returned and not raised."""
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
@@ -130,8 +131,8 @@ def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[
 def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
 ) -> tuple[Facts, Repair | SourceRecreated]:
-    """Read the facts about the source, and return them with the repair of `keys` at the published version.
-    Returns `SourceRecreated` instead of the repair if the source is now another table. Raises `NothingPublished`."""
+    """Read facts about the source, and return them with the repair of `keys` at the published version.
+    Returns `SourceRecreated` instead if the source is now another table. Raises `NothingPublished` without a record."""
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))
     published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)
@@ -141,7 +142,7 @@ def decide_repair(
 
 
 def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
-    """Return the first range of a decision, or the version of its snapshot."""
+    """Return the range to publish first, or the version of the snapshot."""
     return decision.version if isinstance(decision, TakeSnapshot) else decision.ranges[0]
 
 
@@ -151,10 +152,10 @@ def last_version(what: Range | int | Repair) -> int:
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit or, if that is unknown, of the last publication.
+    """Return the time of the first unpublished commit or, if there is none or it is unknown, of the last publication.
 
-    It is known only for sources in a local folder. Returns None if the table was never published, or if its log cannot
-    be read.
+    The commit is known only for sources in a local folder. Returns None if the table was never published, or if its log
+    cannot be read.
     """
     try:
         view = TableLog(store, table.target.folder).read_latest()

@@ -18,7 +18,7 @@ DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
 
 
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the rows with values as in the landing zone, in columns named by position (`position_name`).
+    """Return the rows with the values of the data files, in columns named by position: `_0`, `_1` and so on.
     The additional column `HASH` is a hash of all columns except the key."""
     hashes = ", ".join(f"lpad(hex({each}), 16, '0')" for each in payload_hashes(columns, keys))
     return with_positions(rows, columns).selectExpr("*", f"unhex(concat({hashes})) AS {HASH}")
@@ -34,10 +34,10 @@ def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Compare current rows with earlier hashes. Returns all current rows, and a row for each deleted key.
+    """Compare current rows with the hashes of earlier rows. Returns all current rows, and a row for each deleted key.
 
-    `now` is a result of `with_hashes`. `before` has the columns `key` and `HASH`. A deleted key has NULL in `HASH` and
-    in all other columns of `now`. The result has three additional columns:
+    `now` is a result of `with_hashes`. `before` has the columns `key` and `HASH`. A deleted key has NULL in all
+    columns of `now` except the key. The result has three additional columns:
 
     - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
     - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.
@@ -60,10 +60,10 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
 
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """Convert rows of `differences` to landing rows. A column that is missing in `rows` becomes NULL.
+    """Convert rows of `differences` to landing rows. A column of `columns` that `rows` does not have becomes NULL.
 
-    With `with_marker`, a deleted key becomes a delete, and any other row an upsert. With `exact`, a row with a new key
-    becomes an insert instead, and any other row an update.
+    With `with_marker`, a deleted key becomes a delete, and any other row an upsert. With `exact`, rows with a
+    new key become inserts instead of upserts, and rows with an existing key updates.
     """
     names = set(rows.columns)
     values = [

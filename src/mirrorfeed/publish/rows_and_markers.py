@@ -21,7 +21,7 @@ PROBLEM = "_change_type"
 """Last column of landing rows: number of the `Problem` because of which a row cannot be published, or NULL.
 No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
-"""Boolean column of repair keys: true if a delete must come first, because the mirror has several rows with the key."""
+"""Boolean column of the keys of a repair: true if the mirror has several rows with the key, so a delete is first."""
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
@@ -35,7 +35,7 @@ _HASH = ("__hash_1__", "__hash_2__")
 
 
 def position_name(at: int) -> str:
-    """Return the internal name of the column at a position. Names of source columns could clash with helper columns."""
+    """Return the internal name of a column, such as `_0`. Names of source columns could clash with helper columns."""
     return f"_{at}"
 
 
@@ -45,12 +45,12 @@ def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
 
 
 def with_positions(rows: DataFrame, columns: Sequence[Column], *others: str | SparkColumn) -> DataFrame:
-    """Return the values of the data files, in columns named by position (`position_name`), and the columns `others`."""
+    """Return the values of the data files, in columns named by `position_name`, and the columns `others` of `rows`."""
     return rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)), *others)
 
 
 def key_problem(keys: Sequence[str], is_shared: str = "false") -> str:
-    """Return SQL for the problem of a row's key, or NULL. `is_shared` is the SQL condition for a duplicate key."""
+    """Return SQL for the key's `Problem`, or NULL. `is_shared` is the SQL condition for a duplicate key."""
     null = " OR ".join(f"{key} IS NULL" for key in keys) or "false"
     return f"CASE WHEN {null} THEN {Problem.NULL_KEY.value} WHEN {is_shared} THEN {Problem.DUPLICATE_KEY.value} END"
 
@@ -67,7 +67,7 @@ def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
-    """Return up to `limit` keys of a snapshot that are NULL or not unique, each with its problem in `PROBLEM`."""
+    """Return up to `limit` keys of a snapshot that are NULL or not unique, each with its `Problem`."""
     names = [position_name(at) for at in range(len(keys))]
     counted = snapshot.groupBy(*(_col(key).alias(name) for key, name in zip(keys, names, strict=True))).count()
     problem = F.expr(key_problem(names, "count > 1")).alias(PROBLEM)
@@ -116,10 +116,10 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return the landing rows, with a problem in the column `PROBLEM` of each row with text that is not valid UTF-8.
+    """Return the landing rows, with `Problem.INVALID_TEXT` if text is not valid UTF-8 and the row has no other problem.
 
-    With `from_feed`, text with the replacement character gets `Problem.REPLACED_TEXT`: open source Delta replaces
-    invalid bytes in its change data feed, so the caller must search the source.
+    With `from_feed`, rows with the replacement character get `Problem.REPLACED_TEXT`: open source Delta replaces
+    invalid bytes in its change data feed, so only the source shows whether the text was valid.
     """
     # Delta allows any bytes in a STRING column, but readers of the data files do not.
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
@@ -135,14 +135,14 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
     """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, as landing rows.
-    Searches at least the rows with one of `keys`. Searches all rows if `keys` has no columns or many keys."""
+    Searches at least the rows with one of `keys`, or all rows without keys or with over `MAX_FILTER_KEYS` keys."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
 
 
 def to_landing(column: Column) -> SparkColumn:
-    """Return a source column converted to the type in the landing zone. A dropped column is NULL."""
+    """Return a source column converted to the type in the data files. A dropped column is NULL."""
     if column.dropped:
         return F.lit(None).cast(column.form).alias(column.name)
     value = _col(column.name)
@@ -158,7 +158,7 @@ def to_landing(column: Column) -> SparkColumn:
 
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
-    """Filter a snapshot so that Delta can skip files. The result has all rows with one of `keys`, and maybe others."""
+    """Filter a snapshot so that Delta can skip files. The result has all rows with one of `keys`, and maybe more."""
     if keys.num_rows > MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
@@ -206,8 +206,8 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
     """Return a landing row for each key and each version that changed the key, ordered by version, with deletes first.
 
-    If a key had two rows at the same time, or its changes contradict each other, the key gets only the row that `net`
-    returns. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
+    If a key had two rows at the same time, or its changes contradict each other, the key has only the row of
+    `net`. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
     row in the same version is an update. An upsert from `net` becomes a delete and an insert.
     """
     key = key_positions(columns, keys)
@@ -248,8 +248,8 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
 def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str, str]:
     """Return two SQL expressions, each of which computes a 64-bit hash of a row. Together they have 128 bits.
 
-    The expressions hash all columns except `keys`. They use the names of `with_positions`. Adding a column whose values
-    are all NULL changes no hash.
+    The expressions hash all columns except `keys`. They use the column names of `with_positions`. Adding a column
+    whose values are all NULL changes no hash.
     """
     # Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So each non-NULL value is hashed with its position, and
     # floating-point values are hashed as text.
@@ -263,7 +263,7 @@ def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str,
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine the changes of equal rows, which have the same key, values and columns `by`, to one row.
+    """Combine the changes of equal rows to one row. Equal rows have the same key, values and columns `by`.
 
     `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive, the
     result has the values of the row, otherwise only its key and hashes.

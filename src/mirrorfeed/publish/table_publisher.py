@@ -64,7 +64,7 @@ def publish(
 ) -> TableResult:
     """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
 
-    Returns `result`, or a new result without this argument. The result is updated during the run, and passed to
+    Returns `result`, or a new result if it is None. The result is updated during the run, and passed to
     `on_step` before files are staged and after a record is added. If `stop` returns True, the run ends before the next
     publication, when no file is left to rename. Raises a `Finding` if the source cannot be published, and other
     subclasses of `MirrorfeedError`.
@@ -129,7 +129,7 @@ class _Run:
     now: Callable[[], datetime]
 
     def commit(self, view: View, record: Record) -> View | None:
-        """Add a record to the log. Returns a view from a read after the write, or None if there is no log any more."""
+        """Add a record to the log. Returns the log as read after the write, or None if the log was deleted."""
         started = time.monotonic()
         self.result.sent[record.batch] = view.log_id, record
         after = self.log.add_record(view, record)
@@ -138,7 +138,7 @@ class _Run:
 
     def finish(self, view: View | None) -> View | None:
         """Rename the remaining files of the newest record, and delete old records and files that are not needed.
-        Adds records that the log contains to the result. Returns the view after the renames, or None without a log."""
+        Updates the result. Returns what was read from the log after the renames, or None without a log."""
         earlier, started, first_view = len(self.result.records), time.monotonic(), view
         if view:
             self._report_sent(view)
@@ -162,7 +162,7 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add sent records to the result if the log contains them. `view` must be read after they were sent."""
+        """Add the records in `result.sent` that the log contains. `view` must be read after they were sent."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -173,7 +173,7 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Check that the configuration fits the newest record, if any. Raises `KeysChanged` or `SelectionChanged`."""
+        """Check keys and selection against the newest record, if any. Raises `KeysChanged` or `SelectionChanged`."""
         if newest := view and view.newest:
             if newest.keys and newest.keys != (wanted := self.table.target_keys):
                 address = self.log.store.address(f"{self.log.folder}/{METADATA}")
@@ -183,10 +183,10 @@ class _Run:
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files of a publication. Returns the view of the log, and the record to add to the log.
+        """Stage the files of a publication. Returns the view to which the record is added, and the record.
 
-        Without a view, creates the log. Returns `NothingNew` if a comparison found no difference, and None if another
-        publisher was first or another table replaced the source.
+        Without `view`, creates the log. Returns `NothingNew` if a full comparison found no difference, and None
+        if another publisher was first or another table replaced the source.
         """
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.
@@ -275,7 +275,7 @@ class _Run:
 def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Context manager for publishing a range or the version of a snapshot. Converts errors to `MirrorfeedError`."""
+    """Context manager that converts errors of publishing a range or a snapshot (its version) to `MirrorfeedError`."""
     try:
         yield
     except MirrorfeedError:

@@ -28,7 +28,7 @@ class TableResult(Row):
     to_version_inclusive: int | None = None
     """Last version that the run published. None if nothing was published."""
     published_version: int | None = None
-    """Version up to which the table is published, by this run or an earlier one."""
+    """Last version that this run or an earlier run published."""
     inserts: int = shown("inserts", nonzero, default=0)
     updates: int = shown("updates", nonzero, default=0)
     upserts: int = shown("upserts", nonzero, default=0)
@@ -36,7 +36,7 @@ class TableResult(Row):
     files: int = shown("files", default=0)
     bytes: int = shown("size", size, right=True, default=0)
     seconds: float = shown("took", duration, right=True, default=0.0)
-    """Time spent on this table, without waiting for other tables."""
+    """Seconds spent on this table, without waiting for other tables."""
     lag_versions: int | None = shown("lag", init=False)
     """Number of source versions that are not published yet. None if unknown."""
     tries: int = 1
@@ -53,18 +53,18 @@ class TableResult(Row):
     freshness_target_minutes: float | None = field(default=None, repr=False)
     """Freshness target in minutes, from commit to publication."""
     decision: str = field(default="", repr=False)
-    """Text of what is being published, such as `versions 4 to 7`. Empty after the record was added."""
+    """Publication in progress, such as `versions 4 to 7`. Empty after its record was added."""
     latest: int | None = field(default=None, repr=False)
     """Newest version of the source, or None if unknown."""
     records: list[Record] = field(default_factory=list, repr=False)
     """Records that the run added to the log, or whose files it finished renaming."""
     measured: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    """Measurements of each record, such as `stage_seconds`, by batch id. Their names are columns of the ledger.
+    """Measurements of each record by batch id. Their names, such as `stage_seconds`, are columns of the ledger.
     A record that an earlier run added has only `rename_seconds`."""
     sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
     """Records that were sent to the log but not yet found in it, each with the id of the log, by batch id."""
     differed: str = field(default="", repr=False)
-    """Difference in the schema because of which Spark's files were rewritten. Empty if none were rewritten."""
+    """Difference from the table's schema because of which files from Spark were rewritten. Empty if none were."""
     retention_warning: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that the source may delete changes before they are published."""
     missing_file_warning: MirrorfeedError | None = field(default=None, repr=False)
@@ -93,7 +93,7 @@ class TableResult(Row):
 
     @property
     def step(self) -> str:
-        """Progress for display: what is being published or, after the record was added, the text of `in_words`."""
+        """Progress for display: the publication in progress, otherwise a summary of all publications of the run."""
         return f"publishing {self.decision}" if self.decision else self.in_words
 
     @property
@@ -125,7 +125,7 @@ class TableResult(Row):
 
     @property
     def is_idle(self) -> bool:
-        """True if there was nothing new."""
+        """True if nothing was published, without an error or a stop."""
         return self.ok and not self.records
 
     @property

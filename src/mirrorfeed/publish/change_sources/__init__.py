@@ -21,7 +21,7 @@ class ChangeSource(Protocol):
         """Read the identity of the table, its newest version, and the commits after version `after`.
 
         `after` is the published version, or None before the first publication. Schema and change data feed are checked
-        for at most `limit` versions.
+        for at most `limit` of these commits.
         """
         ...
 
@@ -30,7 +30,7 @@ class ChangeSource(Protocol):
         ...
 
     def schema(self, version: int, facts: Facts) -> dict[str, Any]:
-        """Return the schema of a version, before the selection, as the JSON of a Spark `StructType`."""
+        """Return the schema of all source columns at a version, as the JSON of a Spark `StructType`."""
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
@@ -47,7 +47,7 @@ class ChangeSource(Protocol):
         ...
 
     def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
-        """Return the first keys that are NULL or not unique at a version. Empty if all keys are valid."""
+        """Return up to five keys that are NULL or not unique at a version. Empty if all keys are valid."""
         ...
 
 

@@ -35,7 +35,7 @@ from mirrorfeed.source.versions import read_schema
 _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
 _DEFAULT_CORES = 32
-"""Number of cores if the engine does not report the number, for example serverless compute."""
+"""Assumed number of cores if Spark does not report the number, for example on serverless compute."""
 _MIN_TASK_BYTES = 16 * 2**20
 """Minimum size of a task that reads a snapshot, so that small source files do not become small data files."""
 
@@ -47,7 +47,7 @@ class DeltaFeed:
     spark: SparkSession
     source: Source
     staging_path: str | None = None
-    """Folder for Spark's files, used if Spark and this process do not share the landing zone."""
+    """Folder for Spark's files, used if Spark and this process cannot both open the landing zone as a folder."""
     upload_from: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
 
@@ -116,7 +116,7 @@ class DeltaFeed:
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
         """Stage the rows that differ between the versions at the start and the end of a range.
-        `cause` is the error because of which the feed cannot be read. It is raised if the versions cannot be read."""
+        `cause` is the error of reading the change data feed. It is raised if a version cannot be read either."""
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
         try:
@@ -140,10 +140,10 @@ class DeltaFeed:
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
-        """Return the estimated bytes of all data files of a snapshot, and the estimated rows per file.
+        """Return the estimated size in bytes of a snapshot's data files together, and the estimated rows per file.
 
-        The bytes are None if unknown, and the rows per file also if the whole source fits in one file. Estimates from
-        the size of the source's files or, with a selection of a larger source, from a sample of the rows.
+        The size is None if unknown, the rows per file also if the source fits in one file. The estimates use the size
+        of the source's files and, for a selection of a source that needs several files, a sample of its rows.
         """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
@@ -190,7 +190,7 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return landing rows for the deleted keys that the source still has at a version, or None if it has none.
+        """Return landing rows for the keys in `deleted` that the source has at a version, or None if it has none.
         Reads the newest version instead if the files of `version` are gone."""
         # The changes up to the newest version are published later, so the mirror becomes the same.
         try:
@@ -207,7 +207,7 @@ class DeltaFeed:
         return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Return the deleted keys that exist at a version. Raises `LookUpNeedsArchive` if archived files are needed."""
+        """Return the keys in `deleted` that a version has. Raises `LookUpNeedsArchive` if archived files are needed."""
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         if not archive.has_interval(facts.properties):
             return keys
@@ -230,7 +230,7 @@ class DeltaFeed:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        """Read the feed of a range. Raises `FeedUnreadable` if one of `columns` is missing or has another type."""
+        """Read the changes of a range. Raises `FeedUnreadable` if one of `columns` is missing or has another type."""
         table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
         schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))

@@ -67,7 +67,7 @@ class SnapshotDiff(DeltaFeed):
 
     @contextmanager
     def _comparable(self, what: Range) -> Iterator[None]:
-        """Context manager that converts errors about deleted files or versions to `NotComparable`."""
+        """Context manager that converts errors about deleted source files or versions to `NotComparable`."""
         try:
             yield
         except Exception as error:
@@ -146,7 +146,7 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the view of a history, and a segment: consecutive records that contain version `after` and later versions.
+    """Return what was read from a history, and its consecutive records that contain version `after` and later versions.
     Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`."""
     table = HistoryTable(spark, history)
     view = table.read_view()
@@ -157,7 +157,7 @@ def segment_after(
 
 
 def _schema_breaks(segment: Segment) -> tuple[int, ...]:
-    """Return the versions with column changes other than additions. Each of these versions has a separate record."""
+    """Return the versions with column changes other than added columns. Each of these versions has its own record."""
     return tuple(
         record.commits[0].version
         for before, record in pairwise(segment)
@@ -171,7 +171,7 @@ def bridge_gap(
     """Return a source for the changes in a gap of the change data feed, or None if no source has these changes.
 
     Returns a `HistorySource` if the permanent history contains the changes. If not, returns a `SnapshotDiff` for a
-    table with keys and `on_gap: compare`. `table` must have its keys, see `with_keys`. If the history cannot be
+    table with keys and `on_gap: compare`. `table` must be a result of `with_keys`. If the history cannot be
     read, calls `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):

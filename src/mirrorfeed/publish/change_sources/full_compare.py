@@ -49,13 +49,13 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import newest_version, read_commits, read_history
 
 _ID = "mirrorfeed.states"
-"""Property of each table of row hashes, with a random id. Shows that mirrorfeed created the table."""
+"""Table property with a random id. Only tables of row hashes have it, so it shows that mirrorfeed created the table."""
 _STATE = "_state"
 """Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""All hashes are rewritten above these limits: share of rows with all values, and number of commits with such rows."""
+"""All hashes are rewritten above these limits: share of rows with a `_STATE`, and number of distinct `_STATE`s."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
-"""Operations that do not change rows."""
+"""Operations of Delta commits that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
 """Table feature for columns of type timestamp_ntz. Set at creation, because such a column could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
@@ -100,7 +100,7 @@ class RowHashTable:
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
-        """Return `newest` if the commits after `version` changed no hashes, otherwise `version`."""
+        """Return `newest`, the newest version, if no commit after `version` changed hashes, otherwise `version`."""
         if newest == version:
             return version
         later = read_commits(self.spark, self.location, version)
@@ -116,12 +116,12 @@ class RowHashTable:
     def write(
         self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Commit the rows that differ and their hashes. Creates the table if it does not exist.
+        """Commit the rows that changed and their hashes. Creates the table if it does not exist.
 
         `rows` is a result of `row_diff.differences`. With `all_hashes`, replaces the whole table, and also writes the
-        hashes of equal rows. Returns the number of rows and bytes of the commit. Returns None, without a commit, if no
-        row differs and `all_hashes` is False. Raises `RowHashesChanged` if another process made a commit in the
-        meantime.
+        hashes of unchanged rows. Returns the number of rows and bytes of the commit. Returns None, without a commit, if
+        no row changed and `all_hashes` is False. Raises `RowHashesChanged` if another process made a commit after
+        `facts` were read.
         """
         batch, own_columns = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
         payload = [name for name in rows.columns if name not in own_columns]
@@ -162,7 +162,7 @@ class RowHashTable:
         return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
 
     def needs_compaction(self, version: int) -> bool:
-        """Return whether all hashes should be rewritten, because of `_MAX_COMPLETE` or `_MAX_COMMITS`."""
+        """Return whether all hashes should be rewritten, because too many rows or too many commits have values."""
         counts = self.rows_at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE)))
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
@@ -174,8 +174,8 @@ class RowHashTable:
     def vacuum(self) -> None:
         """Run VACUUM, and log its error instead of raising it.
 
-        Call only if the published version was the newest version before this comparison. Otherwise VACUUM could delete
-        files of the published version.
+        Call only if the published version was the newest version when the comparison started. Otherwise VACUUM could
+        delete files of the published version.
         """
         try:
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
@@ -185,7 +185,7 @@ class RowHashTable:
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
         """Context manager that converts errors about deleted files and versions of this table to `RowHashesLost`.
-        Converts no errors if there is no published version, and only errors that contain the folder name `folder`."""
+        Converts only errors whose text contains `folder`, and none if `version`, the published version, is None."""
         try:
             yield
         except Exception as error:
@@ -272,10 +272,10 @@ class FullCompare:
     def _compare(
         self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Compare all rows of the source, and commit the rows that differ to the table of row hashes.
+        """Compare all rows of the source with the stored hashes, and commit changed rows to the table of row hashes.
 
         `published` is the published version, or None for the first publication. Returns the number of rows and bytes of
-        the commit. If no row differs, and the newest hashes belong to the published rows, returns None and makes no
+        the commit. If no row changed, and the newest hashes belong to the published rows, returns None and makes no
         commit.
         """
         now = read_full(self.spark, self.source)

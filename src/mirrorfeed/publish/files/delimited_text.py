@@ -67,7 +67,7 @@ def checksum(data: bytes) -> int:
 
 
 class SnappyFrames:
-    """Writer of the Snappy framing format. Each call of `write` compresses its data and writes all of it."""
+    """Writer of the Snappy framing format. Each call of `write` compresses and writes all its data."""
 
     def __init__(self, sink: Any) -> None:
         self._sink, self._codec = sink, pa.Codec("snappy")
@@ -89,7 +89,7 @@ class SnappyFrames:
 
 
 class TextForm:
-    """Writer of a file of delimited text with a header line. Compresses all of it, unless `compression` is `none`."""
+    """Writer of a file of delimited text with a header line. The file is compressed unless `compression` is `none`."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str, format_: Delimited) -> None:
         self._format, self._encoder = format_, codecs.getincrementalencoder(format_.encoding)()
@@ -104,7 +104,7 @@ class TextForm:
 
     def write(self, group: pa.Table) -> None:
         """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value.
-        Nearly all bytes are written to the file before the method returns, so that its size is known."""
+        Nearly all bytes are written to the file before the method returns, so that the size of the file is known."""
         for batch in group.combine_chunks().to_batches():
             text = self._rows(batch)
             try:

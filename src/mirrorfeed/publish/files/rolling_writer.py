@@ -1,4 +1,4 @@
-"""Write landing rows to staged files near the target size, in bounded memory."""
+"""Write landing rows to staged files of about the target size, with limited memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File
 
 
 def write_empty(job: StagingJob) -> File:
-    """Write one staged file with the schema of the table and without rows, and return it."""
+    """Write one staged file with the columns of the table and without rows, and return it."""
     files = _Files(job)
     files.open()
     files.close()
@@ -75,7 +75,7 @@ class ParquetForm:
 
 
 class _Files:
-    """Writer of staged files near the target size. Splits and combines batches into row groups."""
+    """Writer of staged files of about the target size. Splits and combines batches into row groups."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job

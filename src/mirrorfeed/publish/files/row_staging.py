@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 
 SMALL_BATCH_ROWS = 20_000
 """Maximum number of rows that the driver collects and writes with Arrow.
-
 Arrow needs less CPU time than Spark's writer for 50,000 rows, and more for 100,000 (`tests.bench.small_batch_limit`). A
-higher limit needs more driver memory and saves little time.
-"""
+higher limit needs more driver memory and saves little time."""
 MAX_DRIVER_KEYS = 2**23
 """Maximum number of keys that the driver checks for duplicates by 64-bit hashes (64 MiB). Spark checks more keys."""
 _WIDE_ROW_BYTES = 4096
@@ -58,7 +56,7 @@ _TIME_STEP = 1.1
 Storage times have a precision of one second or better."""
 FindInvalidText = Callable[[pa.Table], list[BadRow]]
 """Function that returns source rows with invalid UTF-8. The argument contains the keys of the rows to search.
-If the argument has no columns or many keys, the function searches all rows."""
+If the argument has no columns or more than `MAX_FILTER_KEYS` keys, the function searches all rows."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
 """Function that receives keys, and returns landing rows for the keys that the source has at the end of the range.
 Returns None if the source has none of the keys."""
@@ -78,7 +76,7 @@ def stage(
 ) -> Staged:
     """Check landing rows, and write them to staged files in the landing zone. Without rows, no file is staged.
 
-    The driver writes batches that `collect_small_batch` returns, Spark writes all others. Raises `BadRows` if rows
+    The driver writes small batches (see `collect_small_batch`), Spark writes all others. Raises `BadRows` if rows
     cannot be published, and `StagingPathRequired` if Spark must write the files but `area` is None.
 
     - `upload_from`: whether the driver or the executors upload Spark's files.
@@ -86,7 +84,7 @@ def stage(
     - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
     - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key are bad rows.
     - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. It returns bad rows.
-    - `existing_rows`: called with the deleted keys. The returned rows are staged in separate files, applied last.
+    - `existing_rows`: called with the deleted keys. Fabric applies the returned rows last, in separate files.
     """
     with ExitStack() as folders:
 
@@ -123,8 +121,8 @@ def stage(
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
-    """Collect the rows on the driver, in their order. Returns None if there are too many rows or a row is too large.
-    The limits are `SMALL_BATCH_ROWS`, `_WIDE_ROW_BYTES` and `spark.driver.maxResultSize`."""
+    """Collect the rows on the driver, in their order. Returns None for more than `SMALL_BATCH_ROWS` rows, a row with
+    over 4 KiB of text and binary values, or a result that exceeds `spark.driver.maxResultSize`."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     if texts:
         # Measuring the sizes with an Observation would take a noticeable part of the time of a small publication.
@@ -147,7 +145,7 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
     """Return the average bytes per row, measured in a Parquet file with the first rows.
-    Returns None if there are no rows, or if a row is too large for `collect_small_batch`."""
+    Returns None if there are no rows, or if `collect_small_batch` returns None for them."""
     sample = collect_small_batch(rows.limit(5_000))
     if not sample:
         return None
@@ -210,7 +208,7 @@ def small_part(
     unique_keys: Sequence[str] = (),
     find_invalid_text: FindInvalidText | None = None,
 ) -> _Part:
-    """Check landing rows that the driver collected. Raises `BadRows` if rows cannot be published."""
+    """Check landing rows that the driver collected. Returns functions to use them. Raises `BadRows` for bad rows."""
     bad = bad_rows(batch, PROBLEM, job.keys) or _duplicates_in_batch(batch, unique_keys)
     if not bad and find_invalid_text:
         replaced = batch.filter(pc.equal(batch.column(PROBLEM), Problem.REPLACED_TEXT.value))
@@ -255,7 +253,7 @@ def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]
 
 
 def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
-    """Return the first `PROBLEMS_SHOWN` keys that are NULL or not unique in the rows."""
+    """Return up to `PROBLEMS_SHOWN` (5) keys that are NULL or not unique in the rows."""
     return bad_rows(rows_and_markers.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
 
 

@@ -55,7 +55,7 @@ _OPTIONS = {
     "parquet.summary.metadata.level": "NONE",  # write no files without rows
     "maxRecordsPerFile": "0",  # no limit
 }
-"""Parquet options for Spark's writer. An engine may ignore them, so each file is checked after the write.
+"""Parquet options for Spark's writer. Spark may ignore them, so each file is checked after the write.
 Spark 4.0, for example, reads the first two only from the configuration of the user's session."""
 _BATCH_ROWS = 2**14
 _PARALLEL_FILES = 4
@@ -77,7 +77,7 @@ class SparkFiles:
     paths: Sequence[str]
     """Paths of the files, in the order in which Fabric must apply them."""
     rows: dict[str, int]
-    """Rows by marker, counted during the write."""
+    """Number of rows by name of the row marker, counted during the write."""
     replaced: int = 0
     """Number of rows with text in which the change feed may have replaced invalid bytes."""
 
@@ -90,7 +90,7 @@ def write_with_spark(
 
     The folder is deleted at the end. `part` is a suffix for the name of the folder, so that one job can have two
     folders. Raises `BadRows` if rows cannot be published, `StagingUnusable` if Spark cannot write to the staging area,
-    and `StagingFilesLost` if only this write failed or the written files cannot be read.
+    and `StagingFilesLost` if Spark can, but this write failed or the written files cannot be read.
     """
     folder, observation = area.folder(job) + part, Observation()
     finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))
@@ -183,7 +183,7 @@ def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
 
 
 def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
-    """Return the first difference between a file and the schema `wanted`, in words, or an empty text."""
+    """Return the first difference of a file from the schema `wanted`, in words, or an empty text."""
     sample = io.BytesIO()
     pq.ParquetWriter(sample, wanted).close()
     columns, expected = _columns(file), _columns(pq.ParquetFile(sample))
@@ -222,9 +222,9 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Upload one file that Spark wrote. Returns no staged file if it has no rows, and several if it is rewritten and
-    exceeds the target size. Raises `BadRows` if delimited text cannot store a value, and `StagingFilesLost` if the file
-    is missing or damaged."""
+    """Upload one file that Spark wrote. The result has no staged file if that file has no rows, and several if it is
+    rewritten and exceeds the target size. Raises `BadRows` if delimited text cannot store a value, and
+    `StagingFilesLost` if the file is missing or damaged."""
     retries_before = retry_counter().of_thread
     with area.open(path) as file:
         try:
@@ -277,7 +277,7 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
-    """Check that as many rows of each marker were uploaded as Spark wrote. Raises `StagingFilesLost`."""
+    """Check that for each marker, all rows that Spark wrote were uploaded. Raises `StagingFilesLost`."""
     uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
     if uploaded != files.rows:
         left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")
@@ -287,7 +287,7 @@ def _check_counts(files: SparkFiles, staged: Staged) -> None:
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from executors, with one Spark task per file. Returns the staged files.
 
-    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLost` if rows are missing afterwards,
+    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLost` if not all rows were uploaded,
     `ExecutorUploadFailed` for a transient error of a task, and `ExecutorUploadImpossible` for any other error of a
     task.
     """
@@ -314,7 +314,7 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
 
 def upload_task(job: StagingJob, area: StagingArea, paths: Sequence[str]) -> Callable[[_Batches], _Batches]:
     """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`, and each output
-    row is JSON with the staged files or an error, because of a raised error Spark passes on only the text."""
+    row is JSON with the staged files or an error, because Spark passes on only the text of a raised error."""
 
     def upload(number: int) -> dict[str, object]:
         try:

@@ -1,6 +1,6 @@
 """The staging area: the folder in which Spark writes files before they are uploaded.
 
-It is in the landing zone if Spark and this process both access the landing zone as a folder. Otherwise it is at
+The folder is in the landing zone if Spark and this process both access the landing zone as a folder. Otherwise it is at
 `staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose name contains a hash
 of the table's address. A publisher deletes only the subfolders of its own tables, so several publishers can share a
 staging area.
@@ -63,7 +63,7 @@ class StagingArea:
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-        `written` must be the result of `read`. Raises `StagingFilesLost` if it reads any other file."""
+        `written` must be the result of `read`. Raises `StagingFilesLost` if it reads other files."""
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
@@ -99,7 +99,7 @@ class StagingArea:
         raise errors.StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
-        """Delete a folder of the staging area. Ignores storage errors: a later publication of the table tries again."""
+        """Delete a folder of the staging area. Ignores storage errors: later publications of the table try again."""
         root, below = self._below(folder)
         with suppress(MirrorfeedError):
             # Deleting a folder starts with a rename, which the mount of a volume does not support.
@@ -154,7 +154,7 @@ class StagingArea:
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
         """Return the error to raise after Spark failed with `error` to write to `folder`. Deletes the folder.
-        Returns `StagingUnusable` if Spark cannot write a small test file either, except because of a full disk."""
+        Returns `StagingUnusable` if a test write fails too, unless the disk is full, otherwise `StagingFilesLost`."""
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
@@ -172,7 +172,7 @@ def staging_area_for(
 ) -> StagingArea | None:
     """Return the staging area for publications to the landing zone `store`.
 
-    There is none if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
+    Returns None if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
     only small batches can be published. Raises `StagingNotVisible` on Databricks if `staging_path` is not in a volume.
     """
     zone, databricks = store.address(""), is_on_databricks(environment)

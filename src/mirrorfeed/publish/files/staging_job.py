@@ -1,4 +1,4 @@
-"""Settings for staging the files of one record, the resulting files, and rows that cannot be published."""
+"""Settings for staging the files of one record, the staged files, and rows that cannot be published."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    """Return UTF-8 bytes as quoted text, for messages. If they are invalid, only the part around the first error."""
+    """Return UTF-8 bytes as quoted text, for messages. If they are invalid, shows only the part around the error."""
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:
@@ -93,7 +93,7 @@ class BadRow:
 
     problem: Problem
     key: str
-    """Key of the row as text, if the table has keys. If one value is the problem, also its column and the value."""
+    """Key of the row as text, empty without keys. If the value of one column is invalid, also this column and value."""
 
 
 class BadRows(Exception):
@@ -110,11 +110,11 @@ class Staged(NamedTuple):
     files: Sequence[File]
     """Files in the order in which Fabric must apply them. All file numbers are 0 until the record is created."""
     corrections: int = 0
-    """Number of files at the end of `files` whose rows replace rows of earlier files."""
+    """Number of files at the end of `files` that must be applied last. Their rows replace earlier rows."""
     retries: int = 0
     """Number of storage requests that were retried in other threads or on executors."""
     differed: str = ""
-    """First difference between the schemas of Spark's files and of the table, in words. Empty if there was none."""
+    """First difference of Spark's files from the schema of the table, in words. Empty if there was none."""
     rows_read: int | None = None
     """Number of rows of the source if the whole source was read, otherwise None."""
     look_up_seconds: float = 0.0
@@ -156,7 +156,7 @@ class StagingJob:
         return self.store.address(self.folder.rsplit("/", 2)[0])
 
     def by_marker(self, counts: dict[int | None, int]) -> dict[str, int]:
-        """Convert row counts by marker number to counts by marker name. None means rows without a marker."""
+        """Convert row counts by marker number to counts by marker name. The number None means rows without a marker."""
         without = "upsert" if self.with_marker and self.output.upserts_by_default else "insert"
         return {without if marker is None else Marker(marker).name.lower(): count for marker, count in counts.items()}
 
@@ -177,7 +177,7 @@ def combine_staged(parts: Iterable[Staged]) -> Staged:
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """Return up to `PROBLEMS_SHOWN` rows that cannot be published. The column `problem` contains the problem of a row.
+    """Return up to `PROBLEMS_SHOWN` rows that cannot be published. The column named `problem` has numbers of `Problem`.
     Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid."""
     problems = rows.column(problem)
     if problems.null_count == len(problems):

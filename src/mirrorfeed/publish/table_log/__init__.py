@@ -25,7 +25,7 @@ from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import NewFile, retry_new, try_write
 
 _ATTEMPTS = 20
-"""Maximum attempts to read or create the log while others change it. Then `ConcurrentChanges` is raised."""
+"""Maximum attempts to read or create the log while other publishers change it, before `ConcurrentChanges` is raised."""
 
 
 @dataclass
@@ -39,8 +39,8 @@ class TableLog:
     """Cache of records by log id, record number and ETag."""
 
     def read_latest(self) -> View | None:
-        """Return a view of the newest record and the staged files, from one listing. Returns None if there is no log.
-        Call `confirm` before you change files or report an error because of this view."""
+        """Read the newest record and the names of staged files, from one listing. Returns None if there is no log.
+        Before you change files or report an error because of the result, call `confirm`."""
         for _ in range(_ATTEMPTS):
             log_id = self.current_id()
             view = self._view(log_id) if log_id else None
@@ -49,7 +49,7 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """List the log again, and return a confirmed copy of `view`. Returns None if records or log id have changed.
+        """List the log again, and return a confirmed copy of `view`. Returns None if records or log id changed.
 
         Without `data`, does not list the published files again. If a staged file of the newest record is then empty,
         returns None, because only a new listing shows whether the file was renamed.
@@ -64,7 +64,7 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Return a confirmed view of the log and the published files, or None if there is no log."""
+        """Read the log and the names of published files, and confirm the result. Returns None if there is no log."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -72,7 +72,7 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def create_log(self) -> View:
-        """Create the log, and return its view. If another publisher creates a log first, returns the view of that log.
+        """Create the log, and return its `View`. If another publisher creates a log first, returns the `View` of it.
         Call this method only after a read that found no log. Raises the errors of `check_unclaimed`."""
         # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
         # table's folder was deleted, and a record could then be added to the deleted log.
@@ -82,7 +82,7 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
-        """Make one attempt. Returns None if another publisher's `log.json` existed and was deleted again."""
+        """Try once to create the log. Returns None if another publisher's `log.json` existed and was deleted again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
@@ -105,7 +105,7 @@ class TableLog:
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Compare the files in a confirmed view with the log. Raises the errors of `table_log.view.check`.
+        """Compare the file names in a confirmed view with its records. Raises the errors of `table_log.view.check`.
         If files are missing, raises `FilesLost`, or returns a warning if Fabric may have consumed them."""
         check(view, self._address())
         lost = self.find_lost_files(view)
@@ -114,7 +114,7 @@ class TableLog:
         return lost
 
     def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
-        """Return `FilesLost` if published files are missing in a confirmed view that Fabric cannot have consumed.
+        """Return `FilesLost` if a confirmed view lacks published files, and Fabric cannot have consumed these files.
         Returns `LastFileMissing` if Fabric may have consumed them, and None if no file is missing."""
         if not missing_files(view.last_renamed, view.numbers):
             return None
@@ -138,9 +138,9 @@ class TableLog:
         return error(address=self._address(), numbers=missing)
 
     def add_record(self, view: View, new: Record) -> View | None:
-        """Add a record to the log, which commits the publication. Returns a confirmed view from a read after the write.
+        """Add a record to the log, which commits the publication. Returns a confirmed view, read after the write.
 
-        Returns None if there is no log any more. Another publisher may have added a record first, so call `contains` to
+        Returns None if the log was deleted. Another publisher may have added a record first, so call `contains` to
         check that the log has `new`. Raises an error if the log has no record with this number afterwards, and the
         errors of `check`.
         """
@@ -188,7 +188,7 @@ class TableLog:
         return False  # the next record was deleted as an old record, so `sent` was created too late
 
     def records(self, view: View) -> Iterator[Record]:
-        """Yield the stored records, newest first. Ends at the first record that was deleted since `view` was read."""
+        """Yield the records in `view`, newest first. Ends at the first record that has been deleted since then."""
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
@@ -196,8 +196,8 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Check that all files in `staged` are newer than the published files, and `corrections` newer than the rest.
-        Otherwise Fabric would not read them in this order. Raises `EqualFileTimes`."""
+        """Check that the files in `staged` are newer than the published files, and `corrections` newer than the others.
+        Otherwise Fabric could read the files in another order. Raises `EqualFileTimes`."""
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)
         published = [entry.modified for entry in entries if not entry.is_folder and not names.is_ignored(entry.name)]
@@ -208,7 +208,7 @@ class TableLog:
                 raise errors.EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
-        """Return an unconfirmed view of a log, or None if one of its two newest records was deleted in the meantime."""
+        """Return an unconfirmed view of a log, or None if one of its two newest records was deleted during the read."""
         entries = self.entries(log_id)
         etags, newest, is_linked = _etags(entries), None, True
         start_markers = tuple(entry.name for entry in entries if names.is_start_marker(entry.name))
@@ -262,7 +262,7 @@ class TableLog:
         return files
 
     def current_id(self) -> str | None:
-        """Return the id in `log.json`, or None without such a file."""
+        """Return the log id in `log.json`, or None if there is no such file."""
         path = f"{self.folder}/{names.LOG_ID}"
         try:
             value = parse_json(self.store.read(path))

@@ -1,4 +1,4 @@
-"""Compare the files of a table's newest publication with its record, and find what Fabric may have applied."""
+"""Compare files of a table's newest publication with its record, and find records that Fabric may have applied last."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mirrorfeed.storage.errors import NotThere
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
-    """Return each table with a view of its log, and the records that Fabric may have applied last, newest first.
-    `names` are targets. Without names, returns all configured tables. Reads only the landing zone."""
+    """Return each table, its log (None without a log), and the records, newest first, that may be the last one that
+    Fabric applied. `names` are targets. Without names, returns all configured tables. Reads only the landing zone."""
     store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)

@@ -39,7 +39,7 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `_metadata.json` has the content `wanted`, or False if the file or only its keys are missing.
+    """Return whether `_metadata.json` has the content `wanted`. Returns False if the file or only its keys are missing.
     Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings."""
     current = _read(store, folder)
     return current is not None and output_format.is_up_to_date(current, wanted, store.address(f"{folder}/{METADATA}"))

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.table_log.view import View
 
 _MIN_RECORDS = 2
-"""Minimum number of records to keep. So if the second newest record is missing, it was not deleted as an old record."""
+"""Minimum number of records to keep. A second newest record that is missing was therefore not deleted by `clean_up`."""
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename the staged files of the newest record. Returns a view with no file left to rename, or None without a log.
+    """Rename the staged files of the newest record. Returns the `View` without files to rename, or None without a log.
     Reads the log if `view` is None. Raises the errors of `TableLog.check`, and an error if a file cannot be renamed."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
@@ -51,7 +51,7 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
     """Delete old records, and staged files that can never be published. Returns the first error, or None.
-    Keeps the newest `log_retention_records`, and at least two. With `others`, also deletes logs with other ids."""
+    Keeps the newest `log_retention_records`, and at least two. With `others`, also deletes other logs of the table."""
     old_records = list(view.records)[: -max(_MIN_RECORDS, log_retention_records)]
     failure = _remove(log, view.log_id, [*view.leftovers(), *map(names.record_name, old_records)])
     try:

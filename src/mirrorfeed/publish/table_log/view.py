@@ -1,4 +1,4 @@
-"""View of a table's log and data files at one read, and the check that they match. Makes no storage calls."""
+"""What was read from a table's log and folder at one time, and a check that both match. Makes no storage calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirrorfeed.publish import errors
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """View of a table's log and data files. A confirmed view is from two listings of the log that agree."""
+    """Result of reading a table's log and listing its data files. Confirmed if two listings show the same records."""
 
     log_id: str
     newest: Record | None = None
@@ -21,7 +21,7 @@ class View:
     is_linked: bool = True
     """False if the record before the newest one is missing or was replaced, or a first record has no start marker."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Sizes in bytes of all staged files by name. Includes files whose record was not created."""
+    """Sizes in bytes of all files that are only staged, by name. Includes files whose record was not created."""
     start_markers: tuple[str, ...] = ()
     """Names of the empty files that publishers create before they stage files for a first record."""
     confirmed: bool = False
@@ -45,7 +45,7 @@ class View:
 
     def _repeated(self) -> list[File]:
         """Return the empty staged files that a repeated request created after the original file was renamed.
-        Requires a confirmed view, whose listing of the table's folder is older than its listing of the log."""
+        Requires a confirmed `View`, whose listing of the table's folder is older than its listing of the log."""
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
         # same or a higher number.
         highest = max(self.numbers, default=0)
@@ -83,7 +83,7 @@ class View:
 
     def leftovers(self) -> list[str]:
         """Return the names of staged files and start markers that no publication needs. Empty before the first record.
-        A staged file is needed if its record does not exist yet, or if the file must still be renamed."""
+        A staged file is needed if its record number is above the newest, or if the file must still be renamed."""
         if self.newest is None:
             return []
         needed = {file.staged for file in self.unfinished}
@@ -94,7 +94,7 @@ class View:
 
 
 def check(view: View, address: str) -> None:
-    """Raise an error if files in a view do not match its log. `address` is the table's folder, for messages."""
+    """Raise an error if files in `view` do not match its records. `address` is the table's folder, for messages."""
     if view.newest and not view.is_linked:
         raise errors.RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
