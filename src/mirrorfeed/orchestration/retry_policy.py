@@ -69,7 +69,7 @@ def next_state(
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
-    """Return whether the table is reloaded after `error`, because its option for such errors is `reseed`."""
+    """Return whether the table must be reloaded after `error`, because its option for such errors is `reseed`."""
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):

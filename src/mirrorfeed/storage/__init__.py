@@ -132,8 +132,8 @@ class Store(Protocol):
     def open_write(self, path: str) -> Writer:
         """Return a writer of a new file, which uses little memory.
 
-        `path` must be a name that no request used before, because a failed request may still take effect: see
-        `NewFile`. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and
+        `path` must be a name that no earlier request used, because a failed request may still take effect. `NewFile`
+        chooses such names. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and
         `StoreUnavailable` if the storage fails temporarily.
         """
 

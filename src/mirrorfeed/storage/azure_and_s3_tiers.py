@@ -117,7 +117,7 @@ class AzureTiers(TierStore):
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:
-    """Return the tier of a blob, or `Tier.PENDING` during a restore.
+    """Return the tier of a blob, or `Tier.PENDING` while it is being restored.
 
     A blob without a tier counts as `Tier.HOT`, because the default tier of an account is never Archive.
     """
@@ -164,10 +164,9 @@ class S3Tiers(TierStore):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request copies in the class STANDARD, which expire after `days` (by default `DEFAULT_COPY_DAYS`).
+        """Request copies in S3's storage class STANDARD, which expire after `days` (by default 7). Ignores `to`.
 
-        For an existing copy, changes only its expiry time. Ignores `to`. Returns the reason for each refused file, by
-        URI.
+        For an existing copy, changes only its expiry time. Returns the reason for each refused file, by URI.
         """
         client = self._client
         request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _RESTORE_SPEEDS[priority]}}
@@ -223,7 +222,7 @@ class S3Tiers(TierStore):
 
 
 def facts_of(entry: Mapping[str, Any]) -> Facts:
-    """Return tier, size and expiry time of an object in an S3 listing.
+    """Return tier, size and expiry time of an object from its entry in an S3 listing.
 
     An archived object with a restored copy has the tier `Tier.HOT` and the expiry time of the copy.
     """

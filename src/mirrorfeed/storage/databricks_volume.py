@@ -2,7 +2,7 @@
 
 Only one publisher at a time can use a volume, because the Files API cannot rename: `rename` copies the file and then
 deletes the original. The API creates a file completely or not at all, inside and outside Databricks. The store does not
-use the mount below `/Volumes`, because the mount has no call that creates a file and fails if the file exists.
+use the mount below `/Volumes`, because the mount cannot create a file on the condition that it does not exist yet.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether an interrupted `rename` copied this file. If so, also delete this file and its marker file."""
+        """Return whether an interrupted `rename` has copied this file. If so, delete this file and its marker file."""
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege

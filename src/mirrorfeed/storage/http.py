@@ -32,11 +32,11 @@ _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries reads and writes that fail temporarily, within `limits`. Never retries a request with `retry_total` 0.
+    """Retries requests that fail temporarily, within `limits`. Never retries a request with the option `retry_total=0`.
 
-    Retrying writes is safe, because every caller reads the storage again after a write. This class replaces the
-    policies of the Azure libraries, because these ignore `Retry-After` or status 429, limit attempts instead of time,
-    or do not retry a POST that may have been processed.
+    Retrying writes is safe, because every caller reads the storage again after a write. The retry policies of the Azure
+    libraries are not used, because they ignore `Retry-After` or status 429, limit attempts instead of time, or do not
+    retry a POST that may have been processed.
     """
 
     def __init__(self, limits: RetryLimits) -> None:
@@ -71,7 +71,7 @@ def _is_retryable(response: Any) -> bool:
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
     """Transport that raises `ServiceResponseError` for an incomplete response.
 
-    Python's HTTP library treats a response that ends within its headers as complete, so a folder would appear empty.
+    Python's HTTP library accepts a response that ends within its headers, so a folder would seem to be empty.
     """
 
     def send(self, request: Any, **options: Any) -> Any:
@@ -87,7 +87,7 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
 
 
 def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Return certificates and timeouts for an HTTP transport. Also makes two Azure loggers log only errors."""
+    """Return the options of an HTTP transport: certificates and timeouts. Makes two Azure loggers log only errors."""
     for name in ("transport", "policies.http_logging_policy"):
         log = logging.getLogger(f"azure.core.pipeline.{name}")
         if log.level == logging.NOTSET:  # the loggers write all headers, and each download that is then retried
@@ -100,7 +100,7 @@ def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, A
 
 
 def client_options(credential: Credential, ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Return the constructor arguments of every Azure storage client. Raises the errors of `token_credential`."""
+    """Return keyword arguments for creating any Azure storage client. Raises the errors of `token_credential`."""
     return {
         "credential": token_credential(credential, ca_bundle),
         "retry_policy": RetryPolicy(limits),
@@ -135,9 +135,9 @@ class HttpClient:
     ) -> HttpResponse:
         """Send a request and return the response, even if its status is an error. A `body` is sent as JSON.
 
-        `is_retryable` returns whether to repeat the request after a response. If there is no response, raises the error
-        that `unavailable` creates from the reason. Raises `CredentialRefused` if the login is refused, and
-        `LoginUnavailable` if the login fails temporarily.
+        `is_retryable` returns whether a response requires to repeat the request. If there is no response, raises the
+        error that `unavailable` creates from the reason as text. Raises `CredentialRefused` if the login is refused,
+        and `LoginUnavailable` if the login fails temporarily.
         """
         request = HttpRequest(method, address)
         if body is not None:

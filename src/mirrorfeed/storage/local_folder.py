@@ -51,8 +51,8 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 def resolve(action: str, root: str, path: str) -> Path:
     """Return the full path of `path` below `root`.
 
-    Raises `PathOutside` if `path` is not valid. Raises `SymbolicLink`, whose message has the verb `action`, if a part
-    of `path` is a link.
+    Raises `PathOutside` if `path` is not valid, and `SymbolicLink` if a part of `path` is a symbolic link. `action` is
+    the verb in the message of this error.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -272,7 +272,7 @@ def flush_to_disk(handle: int) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete the unfinished files and folders that killed processes left in `folder`. Ignores errors."""
+    """Delete unfinished files and folders in `folder` that are at least 7 days old. Ignores errors."""
     with suppress(OSError):
         for item in list(os.scandir(folder)):
             if not _LEFTOVER.fullmatch(item.name):
@@ -302,7 +302,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _creation_time(path: str) -> int:
-    """Return a folder's creation time in nanoseconds, or 0 if unknown. ETags need it, because inodes are reused."""
+    """Return a folder's creation time in nanoseconds for its ETag, or 0 if unknown. An inode alone may be reused."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

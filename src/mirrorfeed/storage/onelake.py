@@ -38,14 +38,14 @@ _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
 def blob_endpoint(endpoint: str) -> str:
-    """Return the URL of the Blob endpoint that belongs to a DFS endpoint."""
+    """Return the URL of OneLake's Blob endpoint that belongs to the URL of a DFS endpoint."""
     parts = urlsplit(endpoint)
     return parts._replace(netloc=parts.netloc.replace(".dfs.", ".blob.", 1)).geturl()
 
 
 @dataclass(frozen=True)
 class OneLakeStore:
-    """Store in a folder of a OneLake item. Contains no secret. Every process opens its own connections."""
+    """Store in a folder of a Fabric item in OneLake. Contains no secret. Every process opens its own connections."""
 
     workspace: str
     """Workspace id."""
@@ -58,7 +58,7 @@ class OneLakeStore:
     """File with trusted certificates, for endpoints with their own certificate authority."""
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
     part_bytes: int = 8 * 2**20
-    """Number of bytes to buffer before a part of a file is sent."""
+    """Size in bytes of the parts in which a file is sent. One part is in memory."""
     root_folder: str = "Files/LandingZone"
     """Folder of the item that is the root of the store."""
 
@@ -206,8 +206,7 @@ class OneLakeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
-        """Context manager that converts errors of the Azure libraries to storage errors. `new_path` is the path that
-        the request creates, or None."""
+        """Context manager that converts errors of the Azure libraries for a request that creates `new_path`, if set."""
         try:
             yield
         except HttpResponseError as error:

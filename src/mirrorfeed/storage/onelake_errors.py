@@ -96,9 +96,9 @@ _NO_ITEM = {"ArtifactNotFound", "ItemNotFound", "FriendlyNameSupportDisabled"}
 _IN_USE = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsBeingDeleted"}
 _IN_USE_TEXT = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
 _CONTENT_DIFFERS = {"InvalidFlushPosition"}
-"""Error codes for a file that does not contain the sent data. Writing the data again can help."""
+"""Error codes which mean that the file does not have the data that was sent. Writing the data again can help."""
 _REFUSED_STATUS = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 431}
-"""HTTP statuses that depend on the request only, so retries do not help."""
+"""HTTP statuses for invalid requests, so retries do not help."""
 _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
 
 
@@ -113,7 +113,7 @@ class Response:
     retry_after: float = 0.0
     """Seconds that the service asks clients to wait. 0 if unknown."""
     refused: str = ""
-    """Header or query parameter that the service does not accept, with its value. Empty if none is named."""
+    """Header or query parameter that the service does not accept, with its value. Empty if the response names none."""
 
     def __str__(self) -> str:
         text = ": ".join(part for part in (self.code, self.message) if part)
@@ -156,9 +156,9 @@ def is_paused(code: str, message: str) -> bool:
 
 
 def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
-    """Return the error to raise for `response`. The verb `action` and `address` are for the message of the error.
+    """Return the error to raise for `response`. Its message has the verb `action` and the `address` of the file.
 
-    `new_address` is the address that the request would have created, or None.
+    `new_address` is the address that the request should have created, or None if it creates none.
     """
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):

@@ -19,13 +19,13 @@ class _Model(BaseModel):
 
 class RestorePrices(_Model):
     per_gib: _Price
-    """Price of restoring a GiB from the archive."""
+    """Price of restoring a GiB of archived files."""
     per_10k_files: _Price
     """Price of restoring 10,000 files."""
 
 
 class StoragePrices(_Model):
-    """Monthly prices per GiB."""
+    """Prices of storing a GiB for a month, by access tier."""
 
     hot: _Price
     archive: _Price
@@ -34,7 +34,7 @@ class StoragePrices(_Model):
 
 
 class Prices(_Model):
-    """Prices of storage and restores in one currency. The prices of storage and archiving are optional."""
+    """Prices of storage and restores in one currency."""
 
     currency: Annotated[str, Field(min_length=1)]
     standard: RestorePrices

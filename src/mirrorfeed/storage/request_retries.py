@@ -25,9 +25,9 @@ class RetryLimits:
     """Limits of retries. Stores contain their limits, so that executors use the same limits."""
 
     seconds: float = 120.0
-    """Time limit in seconds, from the first attempt. No attempt starts later."""
+    """Seconds from the first attempt of a call after which no further attempt starts."""
     connections: int = 4
-    """Maximum number of attempts to reach a server that never responded, so that a wrong address fails quickly."""
+    """Maximum number of attempts without a connection to the server, so that a wrong address fails quickly."""
     first_pause: float = 0.5
     """Seconds to pause before the second attempt. Later pauses double, up to `longest_pause`."""
     longest_pause: float = 30.0
@@ -76,7 +76,7 @@ class Counter:
 
     @property
     def of_thread(self) -> int:
-        """Amount that the current thread has added."""
+        """Sum of the numbers that the current thread has added."""
         return getattr(self._local, "value", 0)
 
 
@@ -106,7 +106,7 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
     """Call `attempt` until it succeeds, and return its result. Each call must use a new name or content.
 
-    Retries only `StoreUnavailable`, and raises it after the retry limits of the store.
+    Retries only `StoreUnavailable`, and raises it when the retry limits of `store` are reached.
     """
     budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES))
     while True:
@@ -120,9 +120,9 @@ def retry_new(store: Store, attempt: Callable[[], T]) -> T:
 class NewFile(Writer):
     """Writer of a new file with a new name. Counts the bytes and computes their SHA-256.
 
-    Each attempt to create the file calls `new_path` for another path. Raises `StoreUnavailable` after the retry limits
-    of the store. Even a small file is created empty and then filled. With one request for both, the network could
-    repeat this request after the file was renamed, and so create the complete staged file again.
+    Each attempt to create the file calls `new_path` for another path. Raises `StoreUnavailable` when the retry limits
+    of `store` are reached. Even a small file is created empty and then filled: with one request for both, the network
+    could repeat this request after the file was renamed, and so create the complete staged file again.
     """
 
     def __init__(self, store: Store, new_path: Callable[[], str]) -> None:

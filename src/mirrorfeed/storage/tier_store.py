@@ -52,8 +52,8 @@ class Facts:
 class TierStore(Protocol):
     """Storage that reports the access tiers of files and restores archived files.
 
-    `uris` are the URIs that Spark uses. Methods raise `TiersUnavailable` if a request to the storage fails, and
-    `OtherPlace` for a file in another storage.
+    `uris` are file URIs as Spark uses them. Methods raise `TiersUnavailable` if a request to the storage fails, and
+    `OtherPlace` for a file that is not in this container or bucket.
     """
 
     @property
@@ -72,7 +72,7 @@ class TierStore(Protocol):
     ) -> dict[str, str]:
         """Request the restore of archived files, which takes hours. Return the reason for each refused file, by URI.
 
-        A restore that is pending or finished can be requested again. If `restores_copies` is True, copies expire after
+        Safe to repeat for a restore that is pending or finished. If `restores_copies` is True, copies expire after
         `days`, and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
 
@@ -92,7 +92,7 @@ class TiersOfTables(TierStore):
     uris: tuple[str, ...]
     """URIs of all files. `restores_copies` is True if it is True for the tier store of every file."""
     at: Callable[[str], TierStore | None] = tiers_at
-    """Function that returns the tier store for a URI."""
+    """Function that returns the tier store for a URI, or None if there is none."""
 
     @property
     def restores_copies(self) -> bool:
