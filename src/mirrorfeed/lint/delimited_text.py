@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 """Bytes to read at once."""
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum ratio of decompressed to compressed bytes. A copy instruction has at least 2 bytes and yields at most 64."""
+"""Upper bound of the ratio of decompressed to compressed bytes. No Snappy instruction yields more per byte."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -69,7 +69,7 @@ NULL = error(
 
 
 class Unsplittable(Exception):
-    """Raised if the rest of a text cannot be split into values. Row 1 is the header."""
+    """Raised for a row that cannot be split into values, and so neither can the rest. Row 1 is the header."""
 
     def __init__(self, rule: Rule, row: int, detail: str) -> None:
         super().__init__(detail)
@@ -236,7 +236,7 @@ class _Splitter:
         self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
-        """Read the row at index `at` of `text`. Return its values, the index after the row, and True.
+        """Read the row that starts at index `at` of `text`. Return its values, the index after the row, and True.
 
         If a value has no end in `text`, returns the values before it, the index where it starts, and False. `ended` is
         True if `text` is the end of the file: then the last row needs no row separator.

@@ -1,7 +1,7 @@
 """Find rows that insert a key that the table already has, with bounded memory.
 
-Fabric does not check for duplicate keys. Each row is stored as a digest of its key, and its row marker. The digest
-selects one of several temporary files, so that only a part of the keys is in memory at a time.
+Fabric does not check for duplicate keys. Of each row, a digest of its key and its row marker are stored in one of
+several temporary files, which the digest selects. So only the keys of one file are in memory at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGEST = 16
 KEY_ROW = Struct(f"{_DIGEST}sb")
 """Format of a packed row: digest of the key, and row marker."""
 _STORED = Struct(f"{_DIGEST}sbIQ")
-"""Format of a stored row: digest of the key, row marker, number of the file in the index, and row number."""
+"""Format of a stored row: digest of the key, row marker, number of the data file in the index, and row number."""
 _UNMARKED, _UNKNOWN = -1, -2
 _NO_KEY = bytes(_DIGEST)
 
@@ -36,7 +36,7 @@ KEY_AGAIN = error(
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Return the keys and row markers as bytes, with each row in the format `KEY_ROW`.
+    """Return the keys and row markers of rows as bytes: for each row, a digest of the key and the row marker.
 
     `markers` is None if the file has no row markers.
     """
@@ -65,7 +65,7 @@ class KeyIndex(ExitStack):
         self._upserts = upserts
         self._parts = [self.enter_context(SpooledTemporaryFile(_IN_MEMORY)) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """Path of each complete file and number of incomplete files before it, by number in the index."""
+        """For each data file whose rows are all in the index, by number: its path, and the number of others before."""
         self._file = self._row = self._period = 0
 
     def discard(self) -> None:
@@ -73,7 +73,7 @@ class KeyIndex(ExitStack):
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
-        """Add rows, packed by `key_rows`, to the current file. Rows with NULL in the key are never duplicates."""
+        """Add rows, as bytes from `key_rows`, to the current file. Rows with NULL in the key are never duplicates."""
         for digest, marker in KEY_ROW.iter_unpack(rows):
             self._row += 1
             if digest != _NO_KEY:

@@ -1,4 +1,4 @@
-"""Read the columns of Parquet and text files, and count rows by row marker, NULLs and invalid texts.
+"""Read the columns of Parquet and text files, count row markers and NULLs, and find invalid texts.
 
 Of a Parquet file, only the footer and the needed columns are read: keys, row markers, texts and columns that must not
 be NULL. A child process reads Parquet files, because their library can crash on a damaged file.
@@ -26,7 +26,7 @@ from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
 _MAX_MARKERS = 1000
-"""Maximum number of different row markers to count separately. All others are counted as `other values`."""
+"""Maximum number of different row markers to count separately. Further markers are counted as `other values`."""
 _MAX_MARKER_LENGTH = 100
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _TYPE_NAMES = {
@@ -50,8 +50,8 @@ def read_parquet(
 ) -> Contents | Unreadable:
     """Return the columns and counts of a Parquet file of `size` bytes, or the reason why the file cannot be read.
 
-    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, with the keys and row markers of each
-    batch, packed by `key_rows`. Call this function only in a child process, because the Parquet library can crash.
+    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, with the keys and row markers of each batch
+    as bytes from `key_rows`. Call this function only in a child process, because the Parquet library can crash.
     """
     if unreadable := _check_ends(file, size):
         return unreadable
@@ -93,7 +93,7 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether one column chunk ends after the data of a file of `size` bytes, or all together are larger."""
+    """Return whether the column chunks in the footer cannot fit before the footer of a file of `size` bytes."""
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)
@@ -141,7 +141,7 @@ def _type_name(column: Any) -> str:
 
 
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
-    """Return the names of the columns to read: keys, row marker, texts, and nullable `required` columns.
+    """Return the names of the columns to read: keys, row marker, texts, and columns in `required` that are nullable.
 
     Leaves out names that occur more than once.
     """
@@ -181,7 +181,7 @@ def _count_values(
 ) -> dict[str, Any]:
     """Return the counts of values as keyword arguments for `Contents`. Ignores columns with a repeated name.
 
-    Calls `emit`, if set, with the keys and row markers of each batch that has all key columns, packed by `key_rows`.
+    Calls `emit`, if set, with the bytes from `key_rows` for each batch that has all key columns.
     """
     markers, null_keys, missing_values = Counter[str](), Counter[str](), Counter[str]()
     widest_keys, invalid_texts = dict[str, int](), dict[str, int]()
@@ -228,7 +228,7 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return the keys and row markers of a batch, packed by `key_rows`. Empty if Python cannot represent a value."""
+    """Return the bytes from `key_rows` for a batch, or empty bytes if Python cannot represent a value."""
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None

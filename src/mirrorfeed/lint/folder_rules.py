@@ -224,7 +224,7 @@ def check_partner_events(data: bytes) -> Iterator[Finding]:
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
-    """Yield findings for leftovers, and for keys and data files that differ from the newest record of the log."""
+    """Yield findings for leftover files, and for keys and data files that do not match the newest log record."""
     extensions = rf"parquet|csv|tsv|psv|txt|{re.escape(table.settings.extension)}"
     staged = re.compile(rf"_.*\.(?:{extensions})(?:\.\w+)?|_temporary", re.IGNORECASE)
     for name in filter(staged.fullmatch, table.ignored):

@@ -29,9 +29,9 @@ from mirrorfeed.lint.file_rules import TRUNCATED, UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
 
 _SECONDS = 60.0
-"""Time limit in seconds, without the part that depends on the file's size. Waiting for bytes does not count."""
+"""Time limit of the child for a file, in seconds. More is allowed for its size. Waiting for bytes does not count."""
 _BYTES_PER_SECOND = 10 << 20
-"""Minimum speed of the child. The time limit grows by the file's size divided by this speed."""
+"""Minimum speed of the child. The time limit increases by the file's size divided by this speed."""
 _KEY_BYTES_PER_SECOND = 1 << 20
 """Minimum speed of the child if it also sends keys."""
 _MAX_PART = 1 << 20
@@ -151,7 +151,7 @@ class IsolatedParquetReader:
             self._left -= time.monotonic() - started
 
     def _stop(self) -> str:
-        """Kill the child. Return why it ended, as text for a finding, or an empty string if no child is running."""
+        """Kill the child. Return why it ended, as text for a finding, or an empty string if there is no child."""
         child, self._child = self._child, None
         if child is None:
             return ""

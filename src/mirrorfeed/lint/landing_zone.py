@@ -31,9 +31,9 @@ class Contents:
     codecs: frozenset[str] = frozenset()
     """Compressions of a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows by row marker, as text or `NULL`. Empty if the file has no row marker."""
+    """Number of rows by row marker as text, with `NULL` for NULL. Empty if the file has no row marker column."""
     first_unknown_marker: int = 0
-    """Row number, from 1, of the first unknown row marker. 0 if there is none."""
+    """Row number, from 1, of the first row marker that is not valid. 0 if there is none."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, by key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Contents:
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """Row number, from 1, of the first text that is not valid UTF-8, by column of a Parquet file."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
-    """Number of NULLs, by Parquet column that is not nullable in the table's first file. Deletes do not count."""
+    """Number of NULLs in rows other than deletes, by Parquet column that is not nullable in the table's first file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class DataFile:
     name: str
     size: int
     content: Contents | Unreadable | None = None
-    """Result of reading the file. None if it is empty, has no data file name, or was consumed before it was read."""
+    """Result of reading the file. None if the file is empty, was consumed before, or has no name of a data file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """File names in a second listing, made between reading `log` and `processed`. Empty without a record."""
+    """Names in another listing, made after `log` and before `processed` was read. Empty if the log has no record."""
     processed: Mapping[str, str] = field(default_factory=dict)
     """Files that Fabric has consumed: name of the subfolder, by file name."""
     scratch: tuple[str, ...] = ()

@@ -41,7 +41,7 @@ from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Bytes of data files up to which a table is checked for duplicate keys by default."""
+"""Maximum bytes of a table's data files for which lint searches for duplicate keys by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class Report:
 def lint(store: Store, check_keys: bool = False) -> Report:
     """Check all tables of a landing zone and return a report with all findings.
 
-    Searches for duplicate keys in tables with at most `MAX_BYTES_BY_DEFAULT` of data files. If `check_keys` is set,
-    searches in all tables. Holds the listing and counts of only one table in memory. Raises `ReaderNotStarted` if the
-    process that reads Parquet files cannot start.
+    Searches for duplicate keys in tables with at most 64 MiB of data files. If `check_keys` is set, searches in all
+    tables. Holds the listing and counts of only one table in memory. Raises `ReaderNotStarted` if the process that
+    reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
     folders, findings, notes, unchecked = folder_rules.find_tables(root), list[Finding](), list[str](), list[str]()

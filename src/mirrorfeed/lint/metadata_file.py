@@ -39,7 +39,7 @@ _PROPERTIES = (
 _NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 """Codecs of Python that are not character encodings, or that depend on the machine."""
 _MEANINGS = {"true": True, "false": False, r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
-"""Values that some publishers write as a text."""
+"""Values by the text that some publishers write instead of the value."""
 
 TIMESTAMPS = "LastUpdateTimeFileDetection"
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -130,15 +130,14 @@ class Deviation(NamedTuple):
 
 
 def find_metadata_name(names: Iterable[str]) -> str:
-    """Return `_metadata.json` or, if only such names are among `names`, the name in another case, without `_` or
-    without `.json`."""
+    """Return the metadata file in `names`: `_metadata.json`, or this name in another case, without `_` or `.json`."""
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=METADATA)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
-    """Return the settings in a metadata file, and its deviations from the specification. Findings show the path `file`.
-    If `data` is not a JSON object, the settings are defaults."""
+    """Return the settings in the metadata file with the content `data`, and its deviations from the specification.
+    Findings show the path `file`. If `data` is not a JSON object, the settings are defaults."""
     try:
         properties = load_object(data)
     except ValueError as fault:

@@ -44,8 +44,8 @@ def is_ignored(name: str) -> bool:
 class Column:
     name: str
     type: str | None
-    """`DataType` in SchemaDefinition for a declared column. Otherwise the type name in Delta or, if Delta lacks the
-    type, in Parquet. None for an undeclared column of delimited text."""
+    """In a Parquet file: the type name in Delta or, if Delta lacks the type, in Parquet. In SchemaDefinition and in
+    delimited text: the `DataType`, or None for a column of the text that is not in SchemaDefinition."""
     nullable: bool = True
 
 
@@ -103,7 +103,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def describe(value: object) -> str:
-    """Return a JSON value as a phrase for messages, such as `an object` or `the value 12`. Shortens long values."""
+    """Describe a JSON value in messages, such as `an object` or `the value 12`. Shortens long values."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -155,7 +155,7 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """Return an array that is True for each row that has NULL in `values`, a column of `batch`, and is not a delete."""
+    """Return an array with True for each row of `batch` that is not a delete and has NULL in its column `values`."""
     is_missing, index = pc.is_null(values), batch.schema.get_field_index(MARKER)
     if index < 0:
         return is_missing
