@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 Send = Callable[["Alert"], None]
 """Function that sends an alert to one channel, or raises an error."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
-"""Limits for webhooks and mail servers. They are short, because the next run sends failed alerts again."""
+"""Time limits of a request to a webhook or mail server. They are short, because the next run retries failed alerts."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
-"""Maximum characters of the problem, and of the fix, in a message. Slack and Teams limit the size of messages."""
+"""Maximum characters of each of problem and fix in a message, because Slack and Teams limit the size of messages."""
 _LONGEST_TITLE = 150
 _LONGEST_RESPONSE = 200
 
@@ -53,7 +53,7 @@ class ChannelRefused(Terminal):
 
 
 def channels_of(config: Config) -> dict[str, Send]:
-    """Return for each configured channel, by name, the function that sends an alert to it."""
+    """Return a function for each configured channel, by channel name. The function sends an alert to the channel."""
     channels: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
     if mail := config.alerts.mail:
         channels[MAIL] = partial(send_mail, mail)
@@ -95,7 +95,7 @@ def teams(alert: Alert) -> dict[str, Any]:
 
 
 def slack(alert: Alert) -> dict[str, Any]:
-    """Return the request body for a Slack webhook as JSON. `text` is escaped, because Slack reads it as markup."""
+    """Return the request body for a Slack webhook as JSON. Its `text` is escaped, because Slack reads it as markup."""
     escaped = text(alert).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {
         "text": escaped,
@@ -107,8 +107,8 @@ def slack(alert: Alert) -> dict[str, Any]:
 
 
 def post(webhook: Webhook, alert: Alert) -> None:
-    """Send an alert to a webhook. Raises `BadProxy`, `ChannelRefused`, or `ChannelUnavailable` if a later attempt may
-    succeed."""
+    """Send an alert to a webhook. Raises `BadProxy` if the proxy settings are invalid, `ChannelUnavailable` if a later
+    attempt may succeed, and `ChannelRefused` for all other failures."""
     channel = f"webhook {webhook.name}"
     try:
         address = read_secret(webhook.url).strip()
@@ -144,8 +144,8 @@ def _is_https(address: str) -> bool:
 
 
 def send_mail(mail: Mail, alert: Alert) -> None:
-    """Send an alert by mail to all recipients. Raises `ChannelRefused`, or `ChannelUnavailable` if a later attempt may
-    succeed."""
+    """Send an alert by mail to all recipients. Raises `ChannelUnavailable` if a later attempt may succeed, and
+    `ChannelRefused` for all other failures, also if the server refuses only some recipients."""
     channel, seconds = f"mail server {mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     try:
         password = read_secret(mail.password) if mail.password else None

@@ -1,10 +1,10 @@
 """Check all tables, and send alerts about new, lasting and resolved problems.
 
-A channel receives one alert when a problem starts, one per interval while it lasts, and one when it ends. A JSON file
-records the sent alerts. By default, the file is in the landing zone, where other identities may change it. Therefore,
-the file contains only names and times, and suppresses an alert for one interval at most. A file that is damaged or has
-times in the future is reported and replaced. The file is written after the alerts are sent, so after a failure an alert
-can be sent twice, but is never lost.
+A channel receives one alert when a problem starts, one per interval (`alerts.remind_after_hours`) while it lasts, and
+one when it ends. A JSON file, the alert file, records which alerts were sent. By default, it is in the landing zone,
+where other identities may change it. Therefore, it contains only names and times, and suppresses an alert for one
+interval at most. A file that is damaged or has times in the future is reported and replaced. It is written after the
+alerts are sent, so after a failure an alert can be sent twice, but is never lost.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Alert(Row):
     fix: str = ""
     since: datetime | None = None
     resolved_at: datetime | None = None
-    """Time of the check that found the problem resolved. None for a current problem."""
+    """Time of the first check that did not find the problem again. None for a current problem."""
     sent_to: tuple[str, ...] = ()
     """Names of the channels that this check notified. `output` is the output of the command."""
     error: MirrorfeedError | None = None
@@ -70,7 +70,7 @@ class Alert(Row):
 
     @property
     def ok(self) -> bool:
-        """False if there is an `error`, or if the output of this check contains a current problem."""
+        """False if there is an `error`, or if this check wrote an alert about a current problem to the output."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -89,7 +89,7 @@ class SentAlert:
     since: UtcTime
     resolved_at: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """Time of the last alert by channel. A channel is removed after it was notified that the problem is resolved."""
+    """Time of the last alert by name of the channel. When the problem is resolved, notified channels are removed."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -109,10 +109,10 @@ _FILE: TypeAdapter[_File] = TypeAdapter(_File)
 def check_alerts(
     spark: Callable[[], SparkSession], config: Config, mirror: str | None
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
-    """Check all tables, write their lags to the ledger and send alerts. Returns rows, notes and a summary.
+    """Check all tables, write their lags to the ledger and send alerts.
 
-    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Raises an error if the alert file
-    cannot be reached. An error of the ledger is in the notes.
+    Returns the result of `notify`, notes (the error if the ledger cannot be written), and a summary. `mirror` is the
+    folder of the mirrored tables, or None for those in Fabric. Raises an error if the alert file cannot be reached.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
 
@@ -127,8 +127,8 @@ def check_alerts(
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
     """Send the alerts that are due, and record them in the alert file at `path`.
 
-    `channels` contains the function that sends an alert to each channel. Returns a row for each current problem, for
-    each resolved problem that was sent, and for each failure of a channel or the file. The next run retries failed
+    `channels` has the function that sends an alert, by channel name. Returns a row for each current problem, for each
+    alert that a problem is resolved, and for each failure of a channel or the file. The next run retries failed
     channels.
     """
     state = _read(store, path, now)
@@ -164,11 +164,11 @@ def update_alerts(
     now: datetime,
     notified: Collection[tuple[str, tuple[str, str]]] = (),
 ) -> tuple[SentAlert, ...]:
-    """Return `alerts` with the changes that a check found, and an entry for each new problem.
+    """Return `alerts`, the entries of the alert file, changed according to `check`, with an entry for each new problem.
 
-    `notified` has pairs of a channel that was notified now and an alert's key. Times of channels that are not in
-    `channels` are removed. Problems that the check could not evaluate stay unchanged. A resolved problem is removed
-    when all channels that received it were notified of its end. If it recurs before, it counts as the same problem.
+    `notified` has a pair of channel name and `SentAlert.key` for each alert that was sent at `now`. Channels that are
+    not in `channels` are removed. A problem that the check could not evaluate stays current or resolved. The entry of
+    a resolved problem is removed when all channels that received it were notified of its end, unless it recurs earlier.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]
@@ -193,8 +193,8 @@ def update_alerts(
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
     """Return the names of the channels to notify now of a problem or of its end.
 
-    A lasting problem is sent again after the configured interval. The end of a problem is sent only to channels that
-    received the problem. A problem with `is_temporary` is sent after it has lasted for `max_lag_minutes.published`.
+    A lasting problem is sent again after `alerts.remind_after_hours`. Its end is sent only to channels that received
+    the problem. If `is_temporary` is set, it is sent after it has lasted for `alerts.max_lag_minutes.published`.
     """
     problem, last = check.problems.get(alert.key), alert.notified
     if alert.resolved_at is not None:
@@ -237,9 +237,9 @@ def _record(
     change: Callable[[Sequence[SentAlert]], tuple[SentAlert, ...]],
     now: datetime,
 ) -> AlertsNotRecorded | None:
-    """Write the result of `change` to the alert file. Returns an error instead of raising it.
+    """Apply `change` to the entries in `state`, and write them to the alert file. Returns an error, or None.
 
-    `state` is the content that was read. If another process replaced the file, `change` is applied to the new content.
+    `state` is the content that was read. If another process replaced the file, `change` is applied to its new content.
     """
     reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):
@@ -264,7 +264,7 @@ def to_json(alerts: tuple[SentAlert, ...]) -> bytes:
 
 
 def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
-    """Return the alerts in the content of the file. Raises `ValueError` with the reason if the content is invalid."""
+    """Return the entries in the content of an alert file. Raises `ValueError` with the reason if they are invalid."""
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))
     for alert in alerts:
@@ -277,7 +277,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return a summary of the check. Empty if an alert was sent to the output."""
+    """Return a summary of the rows of a check. Empty if an alert was sent to the output."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     lasting = sum(each.error is None for each in rows)
@@ -293,7 +293,7 @@ def state_of(config: Config) -> tuple[Store, str]:
 
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
-    """Return a ledger row for each table whose freshness is known."""
+    """Return a ledger row with times and lags for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}

@@ -33,7 +33,7 @@ def diagnose(
 ) -> tuple[tuple[Finding, ...], tuple[str, ...], str]:
     """Check the mirrored database, the ledger, and all tables or only `names`. Returns findings, notes and a summary.
 
-    With `fix`, applies the safe fixes of each table first, and adds a note about the result.
+    With `fix`, applies the fixes that are safe to automate, adds their results to the notes, and checks again.
     """
     progress.info("Checking tables, landing zone and Fabric")
     store, notes = zone_of(config), list[str]()
@@ -63,7 +63,7 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
 
 
 def _fix(store: Store, table: Table) -> str:
-    """Rename files of the newest record and delete leftover files. Return a note with the result or the error."""
+    """Rename staged files of the newest record, and delete files that no record needs. Return a note on the result."""
     log = TableLog(store, table.target.folder)
     try:
         view = finish_publication(log)
@@ -78,7 +78,7 @@ class Check:
     """Result of one check of all tables."""
 
     problems: Mapping[tuple[str, str], Finding] = field(default_factory=dict)
-    """Current problems by table and name."""
+    """Current problems by `Finding.key`: table and name of the problem."""
     unknown: frozenset[tuple[str, str]] = frozenset()
     """Table and name of each problem that was not evaluated. An empty name means all problems of the table. If both are
     empty, no problem was evaluated.
@@ -86,13 +86,13 @@ class Check:
     alerts: Alerts = field(default_factory=Alerts)
 
     def is_unknown(self, key: tuple[str, str]) -> bool:
-        """Return whether the check could not evaluate a problem. `key` is its table and name."""
+        """Return whether the check could not evaluate a problem. `key` is table and name of the problem."""
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""If a table has one of these problems, its other problems cannot be evaluated. If the database has it, none can."""
+"""Problems that hide others: all other problems of the table or, if the database has one, of all tables."""
 
 
 def check_all(
@@ -111,7 +111,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the result of a check from its facts. Leaves out findings that are `ok`, and problems of paused tables."""
+    """Find problems in facts. The result leaves out findings that are `ok`, and problems of paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

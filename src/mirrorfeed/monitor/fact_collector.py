@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 LARGEST_MEASURED = 64 * 2**20
-"""Text lengths and keys are not checked in tables with more bytes, because these checks read all rows."""
+"""Maximum size in bytes of sources whose text lengths and keys are checked, because these checks read all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -63,11 +63,11 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """True to check also everything that the next publication checks. This reads more of the source."""
+    """True to run also the checks of the next publication, which read more of the source."""
     states: Sequence[TableState] | None = None
     """State of each table in Fabric, or None if Fabric was not read."""
     syncs: Sequence[TableSync] | str | None = None
-    """Result of `read_endpoint`, or the reason why there is none. None if mirrors are not read at all."""
+    """Result of `read_endpoint`, or a text with the reason why there is none. None to read no mirrors at all."""
     mirror: str | None = None
     """Folder of the mirrored tables, or None for the mirror in Fabric."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
@@ -84,7 +84,7 @@ class Collector:
         return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
-        """Return the facts about a table in a local folder, or None if Spark is needed or an error occurs."""
+        """Return the facts about a table whose source is a local folder. None if Spark is needed or an error occurs."""
         if table.changes == "compare" or open_local_table(table.source) is None or (self.deep and table.selection):
             return None
         with suppress(Exception):  # Spark reads the table then, and its error counts
@@ -93,7 +93,7 @@ class Collector:
         return None
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table, including errors. With `NO_SPARK`, raises an error of the source."""
+        """Return the facts about a table, including errors. Without Spark, raises errors of the source."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
         minutes = max_lag.model_dump() | {"published": table.freshness_target_minutes or max_lag.published}
@@ -133,7 +133,7 @@ class Collector:
     ) -> tuple[SourceFacts, datetime | None, datetime | None]:
         """Return the facts about the source, and the times of its newest version and its oldest unpublished version.
 
-        Raises an error if the source cannot be read, or if it does not fit what is published.
+        Raises an error if the source cannot be read, or if a recreated source or a changed selection needs a rebuild.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
@@ -179,7 +179,7 @@ class Collector:
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
     ) -> None:
-        """Raise the error that would stop the next publication. Without `is_log_read`, check only the source."""
+        """Raise the error that would stop the next publication. If `is_log_read` is False, check only the source."""
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
         ahead, decision = decide_next(feed, table, view)
         if isinstance(decision, Finding):
@@ -200,7 +200,7 @@ class Collector:
         committed: datetime | None,
         unpublished: datetime | None,
     ) -> Freshness:
-        """Return the freshness from the facts about log and source. Lost files count as not consumed."""
+        """Return the freshness. `committed` and `unpublished` come from `_read_source`. Lost files are not consumed."""
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:
             mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)
@@ -226,7 +226,7 @@ class Collector:
 
 
 def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
-    """Return the facts about a table's folder and log. `view` is None if there is no log."""
+    """Return the facts about a table's folder and log. `view` is the content of the log, or None if there is no log."""
     store, folder = log.store, log.folder
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
@@ -256,16 +256,16 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
     """Return the longest time in seconds from a commit to its publication. 0 if no time is known.
 
-    `committed` has commit times by version. The oldest record is ignored, because it may be a snapshot.
+    `committed` has commit times by version. The last of `newest_first` is ignored, because it may be a snapshot.
     """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
-    """Return the selected column with the longest text, and its bytes in UTF-8. None if there is no text.
+    """Return the name of the column with the longest text in the source, and the bytes of this text in UTF-8.
 
-    Nested values are measured as JSON.
+    Ignores columns that are not selected. Measures nested values as JSON. Returns None if there is no text.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StringType, StructType
@@ -287,7 +287,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Return the same as `longest_text`, without Spark. None also if the table is too large.
+    """Return the same as `longest_text`, without Spark. None also if the table exceeds `LARGEST_MEASURED`.
 
     Raises an error if a column is nested, or if delta-rs cannot read a file.
     """

@@ -1,7 +1,7 @@
 """Facts, rules and findings, which `status`, `doctor` and alerts share.
 
-Facts are values that were read about a table or the database, and errors that occurred while they were read. A rule
-tests facts. Rules, errors and checks result in findings.
+Facts are values that were read about a table or the database, and errors that occurred while reading. A rule finds one
+kind of problem in facts. A finding describes a problem that a rule found, an error, or the result of a setup check.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LogFacts:
     has_consumed: bool = False
     """True if the files in the folder show that Fabric has consumed a file."""
     empty_files: tuple[str, ...] = ()
-    """Addresses of data files with 0 bytes that Fabric has not consumed."""
+    """Addresses of data files with 0 bytes in the folder."""
     newest_file_age: float | None = None
     """Seconds since the newest data file was written. None if there is no data file."""
     published: int | None = None
@@ -41,9 +41,9 @@ class LogFacts:
     unfinished: int = 0
     """Number of files in the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
-    """Names of staged files that belong to no record, and of folders of other logs."""
+    """Names of staged files that belong to no record, and of folders of logs other than the current one."""
     lost: FilesLost | LastFileMissing | None = None
-    """Error about missing files that were published and that Fabric may not have consumed."""
+    """Error about published files that are missing and that Fabric may not have consumed. None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class SourceFacts:
     newest_version: int | None = None
     """Newest version of the source. None for a source without versions."""
     lag_seconds: float | None = None
-    """Seconds since the oldest unpublished commit. 0 if all are published, None if nothing is published."""
+    """Seconds since the oldest unpublished commit. 0 if all commits are published, None if nothing is published."""
     lag_before: tuple[float, float] | None = None
-    """Seconds since the oldest publication in the log, and the lag in seconds at that time."""
+    """Seconds since the oldest publication in the log, and the lag in seconds at that time. None if unknown."""
     longest_wait: float = 0.0
-    """Longest time in seconds from a commit to its publication, of all publications in the log."""
+    """Longest time in seconds from a commit to its publication, of the publications in the log. 0 if unknown."""
     retentions: Mapping[str, float | None] = field(default_factory=dict)
-    """Retention in seconds by table property. None if it cannot be parsed."""
+    """Retention in seconds by name of the table property. None if its value cannot be parsed."""
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
     """Column with the longest text, and the bytes of this text. None if no text was measured."""
@@ -86,7 +86,7 @@ class TableFacts:
     """True if Fabric was read. Then `service` is None if the table does not exist in Fabric."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     limits: Mapping[Step, float | None] = field(default_factory=dict)
-    """Seconds for which changes may wait for a step before an alert is sent. None means no limit."""
+    """Seconds for which changes may wait for each step without being a problem. None means no limit."""
 
     @property
     def has_consumed(self) -> bool:
@@ -96,7 +96,7 @@ class TableFacts:
 
     @property
     def is_complete(self) -> bool:
-        """True if log and source were read, and all errors are permanent."""
+        """True if log and source were read, and no error is transient or unexpected."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
@@ -105,7 +105,7 @@ class TableFacts:
 class DatabaseFacts:
     table: ClassVar = ""
     status: str | None = None
-    """Status as Fabric returns it. None if the landing zone is not in Fabric, or if Fabric could not be read."""
+    """Status of mirroring as Fabric returns it. None if the landing zone is not in Fabric or Fabric cannot be read."""
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
 
@@ -114,10 +114,10 @@ class Severity(Enum):
     WRONG = "wrong"
     """Publishing has stopped, or published changes do not reach Fabric."""
     SOON = "soon"
-    """Will become `WRONG` if nothing changes."""
+    """The problem will become `WRONG` if nobody acts."""
     NOTE = "note"
     UNKNOWN = "unknown"
-    """The check does not apply, or only a person can make it."""
+    """The check was not made: it does not apply here, or only a person can make it."""
     OK = "ok"
 
 
@@ -127,14 +127,14 @@ class Finding(Row):
 
     severity: Severity
     code: str
-    """Code of the error. Empty for a check without an error."""
+    """Code of the rule or error, such as MF804. Empty if a setup check has no code."""
     name: str
     """Name of the rule, error or check."""
     table: str
     """Target of the table. Empty for the mirrored database as a whole, and for a setup check."""
     what: str
     fix: str = ""
-    """Command or change that solves the problem."""
+    """Command or instruction that solves the problem. Empty if there is none."""
     command: str = ""
     """Shell command of the fix. Empty if the fix is not a command."""
     since: datetime | None = field(default=None, repr=False)
@@ -168,11 +168,11 @@ class Rule(Generic[F]):
     code: str
     name: str
     test: Callable[[F], Values | None]
-    """Function that returns the values for `text`, or None if there is no problem."""
+    """Function of the facts. Returns the values for the template `text`, or None if there is no problem."""
     text: str
     """Text of the finding, as a template in the syntax of `mirrorfeed.errors`."""
     fix: str
-    """Shell command, SQL statement or instruction, as a template with the attributes of the facts."""
+    """Shell command, SQL statement or instruction, as a template that is filled with attributes of the facts."""
     severity: Severity = Severity.WRONG
     is_temporary: bool = False
 
@@ -200,7 +200,7 @@ def error_finding(table: str, error: MirrorfeedError) -> Finding:
 
 
 def _find_command(fix: str) -> str:
-    """Return the shell commands in the last sentence of `fix` that has commands. Empty if a shell cannot run them."""
+    """Return the shell commands of the last sentence in `fix` with commands. Empty if they need to be edited first."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:

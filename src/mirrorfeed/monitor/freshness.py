@@ -1,4 +1,4 @@
-"""Freshness of a table: when changes reached each step from commit to SQL endpoint, and which steps lag."""
+"""Freshness of a table: when changes reached each step from commit to SQL endpoint, and since when changes wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Step(StrEnum):
 
 
 LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
-"""Steps for which changes can wait."""
+"""Steps after the commit, for which changes can wait."""
 NOTHING_PUBLISHED = "nothing is published yet"
 ENDPOINT_NOT_READ = "the SQL endpoint was not read"
 
@@ -48,7 +48,7 @@ class Freshness:
     consumed, last write to the mirror, and last load by the SQL endpoint.
     """
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """Time since which changes wait, by step. A step that no change waits for is missing."""
+    """Time since which changes wait for a step, by step. A step that no change waits for is missing."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
     """Reason for each step whose time or wait is unknown."""
 
@@ -61,7 +61,7 @@ class Freshness:
         return ", ".join(map(shown, Step))
 
     def lag(self, step: Step, now: datetime) -> float | None:
-        """Return the seconds for which changes have waited for a step. 0 if none waits, None if unknown."""
+        """Return the seconds for which changes have waited for a step. 0 if no change waits, None if unknown."""
         if step in self.unknown:
             return None
         since = self.since.get(step)
@@ -86,9 +86,9 @@ def mirror_freshness(
     *,
     refresh_failed: bool = False,
 ) -> Freshness:
-    """Return the freshness of a mirror and its SQL endpoint, from the times of their last updates.
+    """Return the freshness of a mirror and its SQL endpoint, from the times of their last updates (None if unknown).
 
-    Changes wait for the SQL endpoint only if its last refresh failed.
+    `unknown` has the reason by step. Changes count as waiting for the SQL endpoint only if `refresh_failed`.
     """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
@@ -106,11 +106,11 @@ def freshness_of(
     has_consumed: bool = False,
     mirror: Freshness = NOT_READ,
 ) -> Freshness:
-    """Return the freshness of a table. Reads only as many records from `newest_first` as necessary.
+    """Return the freshness of a table. Reads only as many of its records (`newest_first`) as necessary.
 
-    `file_numbers` are the data files in the landing zone. `committed` is the time of the newest version, and
-    `unpublished` is that of the oldest unpublished version. `unfinished` is True if files of the newest record are not
-    renamed. `has_consumed` is True if other facts than `file_numbers` show that Fabric has consumed a file.
+    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the time of the newest version,
+    and `unpublished` that of the oldest unpublished version or None. `unfinished` is True if files of the newest record
+    are not renamed. `has_consumed` is True if other facts than `file_numbers` show that Fabric has consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
@@ -151,7 +151,7 @@ def freshness_of(
 
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:
-    """Refresh the SQL endpoint. Returns the result for each table, or the reason for a failure."""
+    """Refresh the SQL endpoint. Returns the result for each table or, if this fails, a text with the reason."""
     from mirrorfeed.mirror.fabric import database_of
 
     try:
@@ -167,10 +167,10 @@ def read_mirror(
     syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
     mirror: str | None = None,
 ) -> Freshness:
-    """Return the freshness of a table's mirror. Times that cannot be read are unknown. Raises no error.
+    """Return the freshness of a table's mirror. Raises no error: times that cannot be read are unknown.
 
-    Reads the Delta log of the mirror, in the folder `mirror` or in OneLake. `state` is the state of the table in
-    Fabric. `syncs` is the result of `read_endpoint`, or the reason why there is none.
+    Reads the Delta log of the mirror, in the folder `mirror` or, if it is None, in OneLake. `state` is the state of the
+    table in Fabric. `syncs` is the result of `read_endpoint`, or a text with the reason why the endpoint was not read.
     """
     unknown: dict[Step, str] = {}
     mirrored = queryable = None

@@ -40,13 +40,13 @@ _SECONDS = 10.0
 _EVERYBODY = "account users"
 _PRIVILEGES = "privileges in Unity Catalog"
 Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
-"""Privileges by object in Unity Catalog. The key is the object's type (such as CATALOG or VOLUME) and name."""
+"""Privileges by object in Unity Catalog. The key is the object's type, such as CATALOG, and the parts of its name."""
 _ROWS = 3
 _OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
 
 def required_rights(config: Config) -> Rights:
-    """Return the privileges in Unity Catalog that a configuration needs, catalogs before their contents."""
+    """Return the privileges in Unity Catalog that a configuration needs. Catalogs come before their contents."""
     rights: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
@@ -70,7 +70,7 @@ def required_rights(config: Config) -> Rights:
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Yield a finding for each privilege: whether the current identity or one of its direct groups has it."""
+    """Yield a finding for each privilege in `rights`: whether this identity or one of its direct groups has it."""
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
@@ -134,7 +134,7 @@ def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = N
 
 
 def required_hosts(config: Config) -> Mapping[str, str]:
-    """Return the addresses of services that a configuration needs in addition to Databricks, with their purposes.
+    """Return the purpose of each service that a configuration needs in addition to Databricks, by its address.
 
     Empty if the landing zone is not in OneLake.
     """
@@ -157,7 +157,7 @@ def required_hosts(config: Config) -> Mapping[str, str]:
 
 
 def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
-    """Return a finding: whether the host responds. Any HTTP status passes."""
+    """Return a finding: whether the host responds with any HTTP status. The finding shows `purpose`."""
     check = f"response of {address}"
     try:
         check_proxy()
@@ -210,7 +210,7 @@ def check_environment(spark: SparkSession) -> Finding:
 
 
 def check_settings(spark: SparkSession) -> Finding:
-    """Return a finding with the required Spark settings that cannot be changed in this session."""
+    """Return a finding with the Spark settings that mirrorfeed must change, but cannot change in this session."""
     check = "settings of the Spark session"
     if refused := refused_settings(spark):
         settings = ", ".join(f"{name} ({value})" for name, value in refused.items())
@@ -219,7 +219,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Yield findings: whether Spark's `observe` and `inputFiles` work for files in the staging area."""
+    """Yield findings: whether `observe` and `inputFiles` of Spark DataFrames work for files in the staging area."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:

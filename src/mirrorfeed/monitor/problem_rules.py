@@ -1,7 +1,7 @@
 """Rules that find problems in the facts about tables and the mirrored database.
 
-An error that occurred while facts were read becomes a finding without a rule. Rules find the other problems. A rule
-returns no finding if its facts could not be read.
+Facts are values that were read about a table or the database. An error that occurred while reading becomes a finding
+without a rule. Rules find the other problems. A rule returns no finding if its facts could not be read.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Some problems can be found only by `mirrorfeed publish`."
 _HANGING_SECONDS = 3600.0
-"""Age of the newest file in seconds. A table that Fabric has not processed by then is a problem."""
+"""Seconds since the newest data file was written, after which it is a problem if Fabric has not loaded the table."""
 _SOON_SECONDS = 7 * 86_400.0
-"""A lag is reported if it will exceed the retention within this number of seconds."""
+"""A growing lag is reported if it will exceed the source's retention within this number of seconds."""
 _LONGEST_TEXT = 16 * 2**20
 """Maximum bytes of a text in Fabric."""
 _IGNORED_SHARE = 0.05
-"""A growing lag below this share of the retention is ignored."""
+"""A growing lag is ignored if it is shorter than this share of the retention."""
 _ERROR_WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
@@ -31,11 +31,11 @@ _ERROR_WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Patterns for error messages of Fabric, by name of the problem. Microsoft documents only "throttled"."""
+"""Patterns that find the problem in error messages of Fabric, by its name. Microsoft documents only "throttled"."""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a test: whether Fabric reports an error of the type `name`, or of an unknown type if `name` is empty."""
+    """Return a test: whether Fabric reports the problem `name` for a table or, if `name` is empty, an unknown error."""
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
@@ -53,9 +53,9 @@ def _too_long(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return two rules: the retention is shorter than the current lag, or is too short if one run fails.
+    """Return two rules for a retention of the source: it is shorter than the lag, or is too short if one run fails.
 
-    `option` is the table property, and `days` the value that the fix sets.
+    `option` is the table property with the retention, and `days` the value that the fix sets.
     """
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
@@ -80,7 +80,7 @@ def _retention_rules(code: str, name: str, option: str, days: int) -> tuple[Rule
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
     """Return the seconds until a growing lag exceeds the retention, or None if the lag does not grow.
 
-    `before` is the seconds since an earlier publication, and the lag at that time. Without it, the lag is assumed to
+    `before` is the seconds since an earlier publication, and the lag at that time. If it is None, the lag is assumed to
     grow by one second per second.
     """
     ago, lag_then = before or (lag, 0.0)
@@ -134,7 +134,7 @@ def _stopped(facts: TableFacts) -> Values | None:
 
 
 def _lag_rule(code: str, step: Step, problem: str, fix: str) -> Rule[TableFacts]:
-    """Return the rule: changes wait for `step` longer than `alerts.max_lag_minutes` or the table's freshness target."""
+    """Return a rule: changes wait for `step` longer than `TableFacts.limits` allows. `problem` starts its text."""
 
     def test(facts: TableFacts) -> Values | None:
         limit, freshness = facts.limits.get(step), facts.freshness

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from mirrorfeed.source.identifier import Source
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Rows of each query, by name of the query."""
+"""Result rows of each query, by name of the query."""
 Series = Mapping[str, Mapping[date, float]]
-"""Values of a chart, by name of the series and then by time."""
+"""Values of a chart, by name of the series (such as a table) and then by time."""
 
 
 class NoLedger(Terminal):
@@ -41,7 +41,7 @@ class NoLedger(Terminal):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Report on the ledger at one time. A notebook shows it with charts and tables."""
+    """Figures from the ledger at the time `as_of`. A notebook shows them with charts and tables."""
 
     as_of: datetime
     figures: Figures
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def sections(self) -> Mapping[str, Sequence[Row]]:
-        """Rows of each section by name, without empty sections. The section on archives has only the newest day."""
+        """Rows of each section by name, without empty sections. The section `archive` has only its newest day."""
         archive = self.figures["archive"]
         newest = {"archive": [each for each in archive if each["day"] == archive[-1]["day"]]}
         figures = {**self.figures, **newest}
@@ -97,9 +97,9 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Return a report from the queries `names` (default: all of the report) as of `now`.
+    """Return a report with the results of the queries `names`, or of all except `DASHBOARD_ONLY` if it is None.
 
-    Raises `LedgerUnreadable` if a query fails.
+    The queries use `now` as the current time. Raises `LedgerUnreadable` if a query fails.
     """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
@@ -115,7 +115,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
 
 @contextmanager
 def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
-    """Context manager that yields the name of a temporary view of the ledger. The view is cached if possible."""
+    """Context manager that yields the name of a temporary Spark view of the ledger. Spark caches it if possible."""
     frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
     with suppress(Exception):  # serverless compute has no cache
         frame.persist()
@@ -129,7 +129,7 @@ def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
 
 
 def body(report: Report) -> str:
-    """Return the report as HTML: totals, charts and tables. Many rows without a problem are collapsed."""
+    """Return the report as HTML: totals, charts and tables. Long lists of rows without a problem are collapsed."""
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
@@ -180,7 +180,7 @@ def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
-    """Return charts of publication lag and rows per day, empty without a ledger. May raise `LedgerUnreadable`."""
+    """Return charts of lag and of rows per day, empty if `ledger` is None. Raises the errors of `read_report`."""
     names = ("lag", "days")
     figures: Figures = dict.fromkeys(names, ())
     if ledger:
@@ -192,8 +192,8 @@ def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
     """Return the series of a chart: the sum of a column of `rows` at each time.
 
-    `time` is the column with the time. `values` has a value column for each series name. An empty name means one series
-    for each table.
+    `time` is the name of the column with the time. `values` has the name of a value column by name of the series. If
+    the name of the series is empty, each table has its own series.
     """
     series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:

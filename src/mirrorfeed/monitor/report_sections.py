@@ -1,7 +1,7 @@
 """SQL queries of the report over the ledger, and the types of their rows.
 
-`make fmt` copies the queries into the dashboard `resources/ledger.lvdash.json`. The report runs all queries as of the
-same time, the dashboard as of the current time. Days are in UTC.
+`make fmt` copies the queries into the dashboard `resources/ledger.lvdash.json`. In a report, all queries use the same
+current time. In the dashboard, each query uses the time when it runs. Days are in UTC.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mirrorfeed.orchestration.ledger import (
 
 NOW = "current_timestamp()"
 DASHBOARD_ONLY = frozenset({"operations", "phases"})
-"""Queries that only the dashboard runs. The report has the same figures in `days`."""
+"""Queries that only the dashboard runs. The report takes the same figures from the query `days`."""
 
 
 def _any_of(outcomes: Iterable[str]) -> str:
@@ -205,9 +205,8 @@ class TableState(Row):
 
 @row
 class TableFreshness(Row):
-    """Freshness of a table at its last check: minutes since each step, and minutes for which changes wait for it.
-
-    The wait is 0 if no change waits. None means unknown.
+    """Freshness of a table at its last check: minutes since the last change reached each step (`…_minutes`), and
+    minutes for which changes have waited for it (`…_waits`, 0 if no change waits). None means unknown.
     """
 
     QUIET = "{tables}: no changes are waiting."
@@ -243,7 +242,7 @@ class TableFreshness(Row):
 
 @row
 class DayOnTime(Row):
-    """Publications of a table on one day, and how many met its freshness target."""
+    """Publications of a table on one day, and how many of them met the freshness target of the table."""
 
     QUIET = "{rows} other days of tables: every publication was on time."
 
@@ -303,7 +302,7 @@ class ArchiveState(Row):
 
 @row
 class Failure(Row):
-    """A failure, a reload, or a mirror that differs or could not be compared."""
+    """A failure, a reload, or a mirror that differs from its source or could not be compared with it."""
 
     time: datetime = shown("Time (UTC)", utc_minute)
     table: str = shown("Table")
@@ -311,7 +310,7 @@ class Failure(Row):
     error: str | None = shown("Error")
     message: str | None = shown("Message")
     total: int
-    """Number of failures in the last 30 days. The report lists the newest 50."""
+    """Number of such rows in the last 30 days, of which the report lists the newest 50."""
 
     @property
     def ok(self) -> bool:

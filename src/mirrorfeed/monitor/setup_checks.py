@@ -1,6 +1,6 @@
 """Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger, sources, hosts.
 
-The checks write small files to the landing zone and remove them. `check_setup` creates the ledger.
+The checks write and remove test files in landing zone and staging area. `check_setup` creates the ledger if missing.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 
 
 def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tuple[Finding, StagingArea | None]:
-    """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite the files.
+    """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite these files.
 
-    Also returns the staging area, or None if it is missing or cannot be used.
+    Also returns the staging area, or None if it is not configured or cannot be used.
     """
     check = "files, written by Spark and read by the driver"
     try:
@@ -165,7 +165,7 @@ def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tup
 
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
-    """Write a test file with Spark, and return how its schema differs from published files. Empty if it does not."""
+    """Write a test file with Spark. Return how its schema differs from the schema of published files, or empty text."""
     columns = Column("id", "long"), Column("price", "decimal(9,2)"), Column("at", "timestamp"), Column("text", "string")
     rows = spark.sql(
         "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, timestamp'0001-01-01 00:00:00Z' AS at,"
@@ -185,7 +185,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Return a finding that compares the bytes that changed in the last day (`count`) with the limit of a database."""
+    """Return a finding: whether the bytes of changes in the last day (`count`) are within the limit of a database."""
     volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, volume, SPREAD)
@@ -193,7 +193,7 @@ def check_changes(count: int) -> Finding:
 
 
 def check_source(facts: TableFacts) -> Finding:
-    """Return a finding: whether changes of a source can be published. Errors of the landing zone are ignored."""
+    """Return a finding: whether changes of a source can be published. Ignores errors in reading the landing zone."""
     check, errors = f"changes of {facts.source_name}", facts.errors
     if not facts.source_facts.is_read or (errors and facts.log_facts.is_read):
         return failed_with(check, errors[-1])
@@ -203,7 +203,7 @@ def check_source(facts: TableFacts) -> Finding:
 def check_days(spark: SparkSession) -> Finding:
     """Return a finding: whether change feeds return dates from 1582-10-05 to 1582-10-14 unchanged.
 
-    The calendar of older Spark versions does not have these days. Snapshots always return them.
+    The calendar of older Spark versions does not have these days. Reads of snapshots always return them unchanged.
     """
     check = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:

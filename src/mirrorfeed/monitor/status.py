@@ -1,4 +1,4 @@
-"""Status of each table: which versions are published, consumed and mirrored."""
+"""Status of each table: published version, lag, and how far Fabric has consumed and mirrored the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
-"""States of tables without a known unpublished version."""
+"""States of tables that have no unpublished version, as far as known."""
 _HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at"}
 
 
@@ -41,19 +41,19 @@ class Status(Row):
     state: str = shown("state")
     """`failing`, `behind`, `never published`, `paused`, `compared` or `up to date`.
 
-    `compared` means that the table is published by comparison, so its lag is unknown.
+    `compared` means that each publication compares all rows (`changes: compare`), so the lag is unknown.
     """
     feed: str | None = shown("feed")
     """Kind of change data feed of the source. None if unknown."""
     service: str | None = shown("in Fabric")
-    """Status of the table in Fabric. None if Fabric was not read."""
+    """Status of the table in Fabric, with row count and error. None if Fabric was not read."""
     published_version: int | None = shown("published")
     newest_version: int | None = shown("newest")
     lag_versions: int | None
     lag_seconds: float | None = shown("lag", lambda seconds: duration(seconds) if seconds else None, right=True)
     """Seconds since the commit of the oldest unpublished version. 0 if there is none, None if unknown."""
     not_renamed: int = shown("not renamed", nonzero)
-    """Number of published files that still have staged names. The next run renames them."""
+    """Number of published files that still have staged names. The next run of `publish` renames them."""
     not_consumed: int = shown("not consumed", nonzero)
     """Number of files that Fabric has not consumed. Fabric keeps the last consumed file, which is not counted."""
     has_consumed: bool
@@ -88,7 +88,7 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return as text how long changes have waited for a step, or else the time since the step. None if unknown."""
+        """Return how long changes have waited for a step or, if none waits, how long ago the last change reached it."""
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)
@@ -142,8 +142,8 @@ def read_status(
     """Return the status of all tables or only of `names` (most urgent first), notes and a summary.
 
     With `behind`, tables that are `up to date` or `compared` are left out. With `fabric`, also reads the status in
-    Fabric, and refreshes the SQL endpoint. If `mirror` is set, mirrors are read from this folder and not from Fabric.
-    The row of a table that fails has an `error`.
+    Fabric, and refreshes the SQL endpoint. If `mirror` is set, mirrored tables are read from this folder, not from
+    OneLake. If a table cannot be read, its row has an `error`.
     """
     progress.info("Reading the newest versions")
     collector = Collector(config, spark, syncs=ENDPOINT_NOT_READ if mirror else None, mirror=mirror)
@@ -165,7 +165,7 @@ def read_status(
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
     """Return a note with the number of tables from which Fabric may have consumed no file. Empty if there are none.
 
-    Tables with a row in the output are not counted, because the row shows this.
+    Tables whose rows the output lists are not counted, because the column `not consumed` then shows this.
     """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
