@@ -70,7 +70,7 @@ class Record:
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """Last source version before the published range. None for a snapshot. In a repair, equal to the next field."""
+    """Last version before the published range. None for a snapshot. Equal to `to_version_inclusive` for a repair."""
     to_version_inclusive: Count
     columns: tuple[Column, ...]
     keys: _Names
@@ -184,9 +184,9 @@ def missing_files(
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> tuple[int, ...]:
-    """Return the numbers of published files that are missing in the table's folder, except files that Fabric consumed.
+    """Return the numbers of published files that are missing in the table's folder and not known to be consumed.
 
-    If `in_place` is empty, Fabric may also have consumed the returned files, otherwise certainly not.
+    If `in_place` is empty, Fabric may have consumed these files. Otherwise, Fabric certainly did not.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
@@ -207,6 +207,6 @@ def missing_files(
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """Return the highest number of a file with its final name. `staged` has the names of files that are only staged."""
+    """Return the highest number of a file with its final name. `staged` has the staged names of the other files."""
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

@@ -144,10 +144,10 @@ def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> N
 
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of the selected columns, with their new names and types. Ignores columns that it does not have.
+    """Return the schema of the selected columns, with their new names and types.
 
-    `schema` is the JSON of a Spark `StructType`. Raises `BadSelection` for a cast that can lose values, a duplicate
-    new name, or an unknown or nested column in `where`.
+    `schema` is the JSON of a Spark `StructType`. Selected columns that it does not have are ignored. Raises
+    `BadSelection` for a cast that can lose values, a duplicate new name, or an unknown or nested column in `where`.
     """
     if selection is None:
         return schema
@@ -203,8 +203,8 @@ def unselected_columns(
     """Return the names of the published columns that are no longer selected.
 
     `before` is the selection of the newest record, and `now` the configured selection. `types` has the source columns
-    of the newest record, or is None if `before` is None. Raises `SelectionChanged` if the change affects
-    rows that are already published.
+    of the newest record, or is None if `before` is None. Raises `SelectionChanged` if the change affects rows that are
+    already published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
