@@ -62,8 +62,8 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
     """Convert rows of `differences` to landing rows. A column of `columns` that `rows` does not have becomes NULL.
 
-    With `with_marker`, a deleted key becomes a delete, and any other row an upsert. With `exact`, rows with a
-    new key become inserts instead of upserts, and rows with an existing key updates.
+    With `with_marker`, a deleted key becomes a delete, and any other row an upsert. With `exact`, there are no
+    upserts: rows with a new key become inserts, and rows with an existing key become updates.
     """
     names = set(rows.columns)
     values = [

@@ -21,7 +21,7 @@ PROBLEM = "_change_type"
 """Last column of landing rows: number of the `Problem` because of which a row cannot be published, or NULL.
 No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
-"""Boolean column of the keys of a repair: true if the mirror has several rows with the key, so a delete is first."""
+"""Boolean column of the keys of a repair: true if the mirror has several rows with the key, so a delete comes first."""
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
@@ -135,7 +135,7 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
     """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, as landing rows.
-    Searches at least the rows with one of `keys`, or all rows without keys or with over `MAX_FILTER_KEYS` keys."""
+    Searches at least the rows with one of `keys`, or all rows if there are no keys or more than `MAX_FILTER_KEYS`."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)

@@ -125,7 +125,7 @@ class TableResult(Row):
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing was published, without an error or a stop."""
+        """True if nothing was published, although the run neither failed nor was stopped."""
         return self.ok and not self.records
 
     @property

@@ -162,7 +162,7 @@ class RowHashTable:
         return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
 
     def needs_compaction(self, version: int) -> bool:
-        """Return whether all hashes should be rewritten, because too many rows or too many commits have values."""
+        """Return whether to rewrite all hashes: values are stored for too many rows, or by too many commits."""
         counts = self.rows_at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE)))
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)

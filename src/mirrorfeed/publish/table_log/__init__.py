@@ -49,7 +49,7 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """List the log again, and return a confirmed copy of `view`. Returns None if records or log id changed.
+        """List the log again, and return a confirmed copy of `view`, or None if records or log id have changed.
 
         Without `data`, does not list the published files again. If a staged file of the newest record is then empty,
         returns None, because only a new listing shows whether the file was renamed.
@@ -105,7 +105,7 @@ class TableLog:
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Compare the file names in a confirmed view with its records. Raises the errors of `table_log.view.check`.
+        """Compare the files in a confirmed view with its records. Raises the errors of `table_log.view.check`.
         If files are missing, raises `FilesLost`, or returns a warning if Fabric may have consumed them."""
         check(view, self._address())
         lost = self.find_lost_files(view)
