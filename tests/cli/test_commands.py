@@ -120,8 +120,3 @@ def test_report_that_cannot_be_written_is_an_error(config: Path, monkeypatch: py
     missing = config.parent / "no/such.html"
     shown = output(config, "report", "--html", str(missing), code=1)
     assert shown.startswith(f"Error MF1009: {missing} cannot be written: No such file or directory.")
-
-
-@pytest.mark.parametrize("arguments", [["--setup", "--fix"], ["--live", "sales.orders"]], ids=" ".join)
-def test_wrong_arguments_of_a_method_exit_with_2(config: Path, arguments: list[str]) -> None:
-    assert "Error MF1001: `setup` and `live` check all tables" in output(config, "doctor", *arguments, code=2)
