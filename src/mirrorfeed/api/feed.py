@@ -67,8 +67,8 @@ class Feed:
 
     _config: Config
     """Configuration whose patterns are not expanded."""
-    _session: SparkSession | Callable[[], SparkSession] | None = None
-    """Session, or a function that returns one. None means the active session or a new one."""
+    _session: SparkSession | Callable[..., SparkSession] | None = None
+    """Session, or a function that returns one for given sources. None means the active session or a new one."""
     _mirror: str | None = None
     """Folder of the mirrored tables. Only `mirrorfeed.api.notebook.deployed` sets this field."""
     _archived_table: str | None = None
@@ -638,17 +638,13 @@ class Feed:
     def _spark(self, *sources: Source) -> SparkSession:
         """Return the session that `load` got, the active session, or a new one.
 
-        Without a session from `load`, raises `NoTableAtPath` before a session starts if none of `sources` exists.
+        In a command, raises `NoTableAtPath` instead of starting a session if none of `sources` exists.
         """
-        if self._session is not None and not callable(self._session):
-            return self._session
-        from mirrorfeed.runtime.spark_session import get_session
-        from mirrorfeed.source.errors import NoTableAtPath
-        from mirrorfeed.source.table_info import is_missing_locally
+        if self._session is None:
+            from mirrorfeed.runtime.spark_session import get_session
 
-        if sources and all(map(is_missing_locally, sources)):
-            raise NoTableAtPath(path=", ".join(map(str, sources)))
-        return (self._session or get_session)()
+            return get_session()
+        return self._session(*sources) if callable(self._session) else self._session
 
     def __repr__(self) -> str:
         names = [str(table.target) for table in self._config.tables]

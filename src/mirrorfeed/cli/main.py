@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.config.model import Config
+    from mirrorfeed.source.identifier import Source
 
 wait_option = click.option("--wait", "minutes", default=10.0, metavar="MINUTES", help="Maximum time to wait.")
 tables_argument = click.argument("tables", nargs=-1)
@@ -46,6 +47,7 @@ mirror_option = click.option(
 _CONFIG, _JSON, _SPARK, _STOP = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.spark", "mirrorfeed.stop"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
+_LONGEST_HELP = 1000
 _SECTIONS = {
     "Set up": ("init", "enable-cdf", "tables"),
     "Publish": ("publish", "rebuild", "repair", "drop"),
@@ -138,7 +140,9 @@ class _Commands(click.Group):
             sys.exit(1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        helps = {name: each.get_short_help_str(1000) for name, each in self.commands.items() if not each.hidden}
+        helps = {
+            name: each.get_short_help_str(_LONGEST_HELP) for name, each in self.commands.items() if not each.hidden
+        }
         for title, names in (_SECTIONS if ctx.parent is None else {"Commands": sorted(helps)}).items():
             with formatter.section(title):
                 formatter.write_dl([(name, helps[name]) for name in names])
@@ -231,12 +235,19 @@ def load_config() -> Config:
     return loader.load(context.meta[_CONFIG], **context.obj)
 
 
-def spark_session() -> Any:
+def spark_session(*sources: Source) -> Any:
     """Return the Spark session of this command. The first call starts the session.
 
-    Suppresses Spark's own messages about failed queries, because the command reports the failures.
+    Raises `NoTableAtPath` without starting the session if none of `sources` exists. Suppresses Spark's own messages
+    about failed queries, because the command reports the failures.
     """
     context = click.get_current_context()
+    if sources:
+        from mirrorfeed.source.errors import NoTableAtPath
+        from mirrorfeed.source.table_info import is_missing_locally
+
+        if all(map(is_missing_locally, sources)):
+            raise NoTableAtPath(path=", ".join(map(str, sources)))
     if _SPARK not in context.meta:
         from concurrent.futures import ThreadPoolExecutor
 
