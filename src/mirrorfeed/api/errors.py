@@ -15,6 +15,12 @@ class Misused(Terminal):
     meaning = "A command or a Python method was called with wrong or missing arguments or options."
 
 
+class FileExists(Terminal):
+    code = "MF1003"
+    what = "The file {path} already exists, and `mirrorfeed init` does not overwrite files."
+    fix = "Choose another file: `mirrorfeed init FILE`."
+
+
 class TaskFailed(Terminal):
     code = "MF1007"
     what = "`{command}` failed with exit code {status}."

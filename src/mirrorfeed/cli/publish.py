@@ -16,7 +16,7 @@ from typing import Any, Literal
 import click
 
 from mirrorfeed.api import results
-from mirrorfeed.api.errors import ArchiveTablesInvalid, FileNotWritten, NotInATask
+from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
     confirmation,
@@ -71,6 +71,8 @@ def init(file: str) -> Example:
     try:
         with Path(file).open("x", encoding="utf-8") as target:
             target.write(EXAMPLE)
+    except FileExistsError as error:
+        raise FileExists(path=file) from error
     except OSError as error:
         raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
     return Example(file)
