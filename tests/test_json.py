@@ -52,7 +52,7 @@ def test_every_command_has_json_output_and_reports_unknown_options(
     error = run_json(*path, "--1", code=2)["error"]
     assert error["what"] == error["facts"]["reason"] in ("No such option '--1'.", "No such option: --1")  # click 8.1
     assert error["code"] == "MF1001"
-    assert error["next"] == "See `--help` of the command, or `help` of the Python method."
+    assert error["next"] == "Run the command with `--help` to list its arguments and options."
 
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["archive", "nothing"], ["archive", "plan", "t"]], ids=" ".join)

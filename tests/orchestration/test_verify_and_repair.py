@@ -192,7 +192,7 @@ def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Sh
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
 
     assert "nothing to repair" in shop.repair("--where", "id > 100")
-    assert "Error MF1001" in shop.run("repair", "s.t", "--source-only", code=2)
+    assert "Error MF1006" in shop.run("repair", "s.t", "--source-only", code=1)
     records = BufferingHandler(capacity=9)
     log = PySparkLogger.getLogger("SQLQueryContextLogger")
     log.addHandler(records)

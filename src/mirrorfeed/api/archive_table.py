@@ -10,7 +10,6 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.api.errors import Misused
 from mirrorfeed.api.results import Result
 from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive import archive_report, has_interval, restore, table_maintenance
@@ -217,11 +216,11 @@ class ArchiveAwareTable(GuardedTable):
         expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. No data file is read or
         requested.
 
-        Raises `MirrorfeedError` if the table has no archive interval, if `feed_from` is combined with `where`, or if
-        `feed_to` is used without `feed_from`.
+        Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
+        `where`, or `feed_to` is used without `feed_from`.
         """
         if (where is not None and feed_from is not None) or (feed_to is not None and feed_from is None):
-            raise Misused(reason="Use either `where`, or `feed_from` with or without `feed_to`.")
+            raise ValueError("changes are always read completely: use where, or feed_from with or without feed_to")
         if feed_from is None:
             plan = partial(plan_query, source=self.source, where=where)
         else:

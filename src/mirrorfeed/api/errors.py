@@ -11,8 +11,8 @@ from mirrorfeed.errors import Terminal
 class Misused(Terminal):
     code = "MF1001"
     what = "{reason}"
-    fix = "See `--help` of the command, or `help` of the Python method."
-    meaning = "A command or a Python method was called with wrong or missing arguments or options."
+    fix = "Run the command with `--help` to list its arguments and options."
+    meaning = "A command was called with wrong or missing arguments or options."
 
 
 class FileExists(Terminal):
@@ -72,6 +72,13 @@ class ReplicaMissing(Terminal):
     code = "MF1005"
     what = "The replica requires the Python package {module}, but {module} is not installed."
     fix = "Run `make setup` or `uv tool install '.[replica]'` in the project."
+
+
+class ConditionMissing(Terminal):
+    code = "MF1006"
+    what = "--source-only does not read the mirror, so it is unknown which rows differ."
+    fix = "Select the rows to publish again with --where (in Python `where`). For all rows, use `--where true`."
+    meaning = "A repair with --source-only needs a condition, because it does not read the mirror."
 
 
 class NoArchiveNamed(Terminal):

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mirrorfeed.api.errors import Misused, NoArchiveNamed, NothingToMirror, ReplicaMissing
+from mirrorfeed.api.errors import ConditionMissing, NoArchiveNamed, NothingToMirror, ReplicaMissing
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE, loader
 from mirrorfeed.config.errors import UnknownTable
@@ -213,9 +213,7 @@ class Feed:
         config, problems = self._current_config, list[MirrorfeedError]()
         selected = config.select([table])
         if source_only and where is None:
-            raise Misused(
-                reason="`source_only` does not read the mirror, so select rows with `where`. `true` selects all rows."
-            )
+            raise ConditionMissing()
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
         context = run_context(self._spark(), config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
@@ -319,13 +317,13 @@ class Feed:
         `setup` and `live` run other checks. With `setup`, check the requirements of publishing (permissions,
         credential, landing zone and sources), and create the ledger. With `live`, test only how storage, Spark and
         network behave. These findings contain no names of tables. Both options write small files into the landing zone
-        and delete them. Raises `MirrorfeedError` if `setup` or `live` is combined with `tables` or `fix`.
+        and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
+            if tables or fix:
+                raise ValueError("setup and live check all tables and fix nothing, so omit tables and fix")
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
-            if tables or fix:
-                raise Misused(reason="`setup` and `live` check all tables and fix nothing, so omit `tables` and `fix`.")
             return Result(tuple((check_live if live else check_setup)(self._spark(), self._current_config)))
         from mirrorfeed.monitor.doctor import diagnose
 

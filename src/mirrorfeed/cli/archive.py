@@ -83,7 +83,11 @@ def plan(
     table: str | None, where: str | None, sql: str | None, feed_from: int | None, feed_to: int | None, **options: Any
 ) -> results.RestorePlan:
     """Plan how to restore the archived files that a query needs. For one table, give TABLE; for several, --sql."""
-    if (table is None) == (sql is None) or (sql is not None and (where, feed_from, feed_to) != (None, None, None)):
+    if where is not None and feed_from is not None:
+        raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
+    if feed_to is not None and feed_from is None:
+        raise click.UsageError("--feed-to requires --feed-from.")
+    if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
         raise click.UsageError("Use either TABLE, optionally with --where or --feed-from, or only --sql.")
     if sql is not None:
         return feed_or_empty().archive_plan(sql, **options)

@@ -72,16 +72,17 @@ def check_alerts(mirror: str | None) -> Result[results.Alert]:
 @click.option(
     "--live",
     is_flag=True,
-    help="Check only how storage, Spark and network behave. The output names no table.",
+    help="With --setup, test only how storage, Spark and network behave. The output names no table.",
 )
 def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
-    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup or
-    --live, it writes small files into the landing zone and deletes them. With --setup but without --live, it also
-    creates the ledger. Both check all tables and cannot be combined with TABLES or --fix. Exits with 1 if it finds a
-    problem.
+    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup, it
+    writes small files into the landing zone and deletes them. With --setup but without --live, it also creates the
+    ledger. Exits with 1 if it finds a problem.
     """
+    if (live and not setup) or (setup and (tables or fix)):
+        raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
     return feed().doctor(*tables, fix=fix, setup=setup, live=live)
 
 

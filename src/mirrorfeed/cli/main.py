@@ -130,7 +130,7 @@ class _Commands(click.Group):
         except click.UsageError as error:
             if not prints_json():
                 raise
-            fail(Misused(reason=error.format_message()))
+            fail(Misused(reason=error.format_message()), error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -192,12 +192,12 @@ def _escape_control(match: re.Match[str]) -> str:
     return json.dumps(match[0])[1:-1] if is_escaped(match[0]) else match[0]
 
 
-def fail(error: MirrorfeedError) -> NoReturn:
+def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if prints_json():
         print_json({"error": error.to_dict()})
     else:
         click.echo(f"Error {error.code}: {error}", err=True)
-    sys.exit(2 if isinstance(error, Misused) else 1)
+    sys.exit(status)
 
 
 def feed() -> Feed:
