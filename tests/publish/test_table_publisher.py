@@ -78,6 +78,32 @@ def test_changes_of_a_replaced_source_are_not_published() -> None:
     assert [entry.name for entry in store.list(FOLDER)] == files
 
 
+@dataclass
+class RebuiltMeanwhile(MemoryStore):
+    """Another process deletes the table and publishes it anew after the next read of `log.json`."""
+
+    table: Table | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def read(self, path: str) -> bytes:
+        content = super().read(path)
+        if self.table and path.endswith("/log.json"):
+            table, self.table = self.table, None
+            self.remove_folder(FOLDER)
+            publish(TableFeed(table), self, plan())
+        return content
+
+
+def test_table_that_is_published_anew_while_its_log_is_read_is_repaired() -> None:
+    store, table = RebuiltMeanwhile(), two_orders()
+    publish(TableFeed(table), store, plan())
+    store.table = table
+    repaired = publish(TableFeed(table), store, plan(), repair_keys=[((1,), True)])
+    assert [record.is_repair for record in repaired.records] == [True]
+
+
 @pytest.mark.parametrize("repair_keys", [None, [(1,)]])
 def test_lag_behind_a_recreated_source_is_unknown(repair_keys: list[tuple[int]] | None) -> None:
     store, table = MemoryStore(), two_orders()

@@ -75,7 +75,7 @@ def publish(
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now), None, repair_keys is not None
     while True:
-        view = run.finish(view or log.read_latest())
+        view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
         # A repair without `lag_versions` belongs to an earlier run. This run only finished its renames.
