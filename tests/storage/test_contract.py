@@ -188,6 +188,14 @@ def test_written_file_is_complete_after_close(store: Store) -> None:
     assert store.read("a/b") == b"one two"
 
 
+def test_closed_file_refuses_writes(store: Store) -> None:
+    with store.open_write("a/b") as sink:
+        sink.write(b"content")
+    with pytest.raises(ValueError, match="closed"):
+        sink.write(b" and more")
+    assert store.read("a/b") == b"content"
+
+
 def test_open_write_is_refused_for_an_existing_name(store: Store) -> None:
     write(store, "a/b", b"one")
 

@@ -39,7 +39,7 @@ class Entry:
 class Writer:
     """Writer of a new file. The file is complete after `close`.
 
-    After an error in `write` or in the `with` block, the file remains incomplete, and later calls do nothing.
+    After an error in `write` or in the `with` block, the file remains incomplete. A closed file refuses writes.
     """
 
     closed = False
@@ -56,13 +56,14 @@ class Writer:
         """Release the resources of a file that remains incomplete."""
 
     def write(self, data: Any) -> int:
+        if self.closed:
+            raise ValueError("the file is closed")
         view = memoryview(data).cast("B")
-        if not self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
-            try:
-                self.send(view)
-            except BaseException as error:
-                self.__exit__(type(error))
-                raise
+        try:
+            self.send(view)
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
         return view.nbytes
 
     def flush(self) -> None:

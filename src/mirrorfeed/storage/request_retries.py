@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from mirrorfeed.storage import Store, Writer, per_process
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
@@ -144,6 +144,10 @@ class NewFile(Writer):
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()
+
+    def write(self, data: Any) -> int:
+        # Arrow flushes its compressor when it is destroyed, and would print an error.
+        return memoryview(data).nbytes if self.closed else super().write(data)
 
     def send(self, data: memoryview) -> None:
         self._file.write(data)
