@@ -351,6 +351,7 @@ def test_unwritable_staging_path_is_refused(spark: SparkSession, orders: Zone, s
     with pytest.raises(StagingUnusable) as unusable:
         published(orders)
     assert unusable.value.root == str(staging_root)
+    assert unusable.value.reason.startswith("Spark cannot write files: ")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
@@ -410,7 +411,7 @@ def test_unreadable_volume_is_reported_with_the_missing_privilege(volume: FilesA
     with pytest.raises(StagingUnusable) as unreadable:
         StagingArea(volume.volume, workspace=volume.workspace).open(f"{volume.volume}/a")
     assert unreadable.value.root == volume.volume
-    assert unreadable.value.reason.startswith("refused with PERMISSION_DENIED")
+    assert unreadable.value.reason.startswith("this process cannot read its files: refused with PERMISSION_DENIED")
 
 
 def test_folder_visible_only_to_spark_is_refused() -> None:

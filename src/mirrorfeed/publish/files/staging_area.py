@@ -89,11 +89,13 @@ class StagingArea:
             if self._is_volume:  # Spark runs on another machine
                 return self._volume(root).open_read(below)
         except VolumeUnusable as error:
-            raise errors.StagingUnusable(root=self.root, reason=error.reason) from error
+            reason = f"this process cannot read its files: {error.reason}"
+            raise errors.StagingUnusable(root=self.root, reason=reason) from error
         except (NotThere, StoreUnavailable) as error:
             raise errors.StagingFilesLost(place=path, reason=first_line(error.problem).rstrip(".")) from error
         except PermissionError as error:
-            raise errors.StagingUnusable(root=self.root, reason=error.strerror or "permission denied") from error
+            reason = f"this process cannot read its files: {error.strerror or 'permission denied'}"
+            raise errors.StagingUnusable(root=self.root, reason=reason) from error
         except OSError as error:
             raise errors.StagingFilesLost(place=path, reason=error.strerror or str(error)) from error
         raise errors.StagingNotVisible(root=self.root)
@@ -161,7 +163,8 @@ class StagingArea:
             spark.range(1).write.parquet(probe)
         except Exception as second_error:
             if "No space left on device" not in str(second_error):
-                return errors.StagingUnusable(root=self.root, reason=innermost_cause(second_error))
+                reason = f"Spark cannot write files: {innermost_cause(second_error)}"
+                return errors.StagingUnusable(root=self.root, reason=reason)
         finally:
             self.remove(probe)
         return errors.StagingFilesLost(place=folder, reason=innermost_cause(error))
