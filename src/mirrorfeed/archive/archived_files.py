@@ -232,11 +232,17 @@ def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
     return sorted(unreadable, key=lambda file: file.uri)
 
 
-def require_readable(needed: Sequence[NeededFiles], tiers_at: TiersAt, **facts: Any) -> None:
-    """Raise `ArchivedFilesNeeded` if needed files cannot be read now. `facts` are the other keywords of this error."""
+def require_readable(
+    needed: Sequence[NeededFiles],
+    tiers_at: TiersAt,
+    operation: str = "The query",
+    statement: str | None = None,
+    arguments: Sequence[str] = (),
+) -> None:
+    """Raise `ArchivedFilesNeeded` with the given fields if needed files cannot be read now."""
     unreadable = [replace(each, files=tuple(find_unreadable(each, tiers_at))) for each in needed]
     if blocked := [each for each in unreadable if each.files]:
-        raise ArchivedFilesNeeded(needed=blocked, **facts)
+        raise ArchivedFilesNeeded(needed=blocked, operation=operation, statement=statement, arguments=arguments)
 
 
 class ArchivedFilesNeeded(Terminal):

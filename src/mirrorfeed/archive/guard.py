@@ -37,13 +37,21 @@ from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
 from mirrorfeed.storage.tier_store import Tier, TierStore, tiers_at
 
 
-def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, **facts: Any) -> DataFrame:
+def guarded_rows(
+    spark: SparkSession,
+    frame: DataFrame,
+    tiers: TiersAt,
+    now: datetime,
+    operation: str = "The query",
+    statement: str | None = None,
+    arguments: Sequence[str] = (),
+) -> DataFrame:
     """Return the rows of a query, after checking that all archived files that it needs can be read.
 
-    The DataFrame runs the plan that was checked. `facts` are keywords of `ArchivedFilesNeeded`.
+    The DataFrame runs the plan that was checked. The last three arguments are fields of `ArchivedFilesNeeded`.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
-    require_readable(needed, tiers, **facts)
+    require_readable(needed, tiers, operation, statement, arguments)
     return rows
 
 
