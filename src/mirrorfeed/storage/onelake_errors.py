@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from math import ceil
 from typing import Any
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, first_line
@@ -179,7 +180,7 @@ def convert_response(action: str, address: str, response: Response, new_address:
     if action == "remove" and (in_use or status == 423):
         return StillRead(action=action, address=address, reason=text)
     if status in (429, 503):
-        wait = f"; it asks to wait {response.retry_after:.0f} s" if response.retry_after else ""
+        wait = f"; it asks to wait {ceil(response.retry_after)} s" if response.retry_after else ""
         return Throttled(action=action, address=address, reason=f"{text}{wait}", retry_after=response.retry_after)
     if status in _REFUSED_STATUS and code not in _CONTENT_DIFFERS:
         return CallRefused(action=action, address=address, response=text)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import urlencode
 
@@ -238,7 +239,7 @@ def error_for(action: str, item: FabricItem, response: ErrorResponse) -> Mirrorf
     """Return the error to raise for a response with a status of 300 or more."""
     if is_paused(response.code, response.message):
         return CapacityPaused(address=str(item), response=str(response))
-    wait = f"; retry after {response.retry_after:.0f} s" if response.retry_after else ""
+    wait = f"; retry after {ceil(response.retry_after)} s" if response.retry_after else ""
     facts = {
         "action": action,
         "item": str(item),
