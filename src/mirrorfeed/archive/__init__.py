@@ -21,10 +21,10 @@ def has_interval(properties: Mapping[str, str]) -> bool:
 
 
 def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
-    """Check the files of a range of the change data feed, or of a snapshot version, before they are read.
+    """Check the files of `what`, a range of the change data feed or the version of a snapshot, before they are read.
 
     Raises `Gap` (range) or `SnapshotGone` (snapshot) if files are missing, and `ArchivedFilesNeeded` if archived files
-    are not restored. Does nothing on Databricks, or if the table has no archive interval.
+    are not restored. Does nothing on Databricks, or if the table's `properties` set no archive interval.
     """
     if has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files

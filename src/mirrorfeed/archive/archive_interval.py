@@ -32,9 +32,10 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Age of the youngest file that the cloud may have archived: `days` at the time `since`.
+    """Upper limit of an archive interval: the age of the youngest file that the cloud may have archived.
 
-    The age grows by a day each day until it reaches `rule`, the age at which the lifecycle rule archives more files.
+    The age is `days` days at the time `since`. It grows by a day each day until it reaches `rule`, the number of days
+    after which the lifecycle rule archives files.
     """
 
     days: int
@@ -42,12 +43,12 @@ class Frontier:
     rule: int
 
     def age(self, now: datetime) -> int:
-        """Return the age at `now` in whole days, rounded down. The archive interval must not exceed this age."""
+        """Return the age at `now` in whole days, rounded down."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the frontier after the lifecycle rule changes to `rule` days at the time `now`."""
+        """Return the limit after the lifecycle rule changes to `rule` days at the time `now`."""
         age = self.age(now)
         # While the age grows, keep `since`, and so the part of a day.
         return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
@@ -65,7 +66,7 @@ class Policy:
     frontier: Frontier | None = None
     """Upper limit of the interval, set by the last change and kept after it. None if the interval was never changed."""
     exact: bool = False
-    """True to increase the interval daily, False to increase it once, when the new value is safe."""
+    """True to increase the interval daily, False to increase it once, when no archived file is younger than the new value."""
 
     @property
     def rule(self) -> int:
@@ -117,21 +118,21 @@ class Interval(Row):
 
 
 def days_of(interval: str | int) -> int:
-    """Return the number of days of an interval such as "60 days" or 60. Raises `BadInterval`."""
+    """Return the number of days of an interval such as "60 days" or 60. Raises `BadInterval` if it is invalid."""
     return parse_days(interval if isinstance(interval, str) else f"{interval} days")
 
 
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise when it is safe.
+    A shorter interval applies immediately, a longer one in daily steps if `exact`, else when no archived file is younger.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the interval increased as far as the policy allows at `now`. Need not be called daily."""
+    """Return the policy with the archive interval that applies at `now`. Need not be called daily."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -151,7 +152,7 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """Return the policy in a table's properties, or None if they set no interval. Raises `InvalidInterval`."""
+    """Return the `Policy` in a table's properties, or None if they set no interval. Raises `InvalidInterval`."""
     if PROPERTY not in properties:
         return None
     try:
@@ -181,7 +182,7 @@ def required(spark: SparkSession, source: Source, table: TableInfo | None = None
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
     """Set the first interval of a table, or a shorter one, and return the policy that was set.
 
-    Replaces invalid properties. Raises `LongerInterval` if `days` exceeds the existing interval.
+    Replaces invalid archive properties. Raises `LongerInterval` if `days` exceeds the existing interval.
     """
     try:
         before = read(spark, source)
@@ -202,8 +203,8 @@ def change_interval(
 ) -> Interval:
     """Shorten the interval to `days` immediately, or start to increase it, and return the new state.
 
-    With `exact`, the interval increases daily, otherwise in one step when the new value is safe. To increase the number
-    of days of the lifecycle rule, change the rule before the call. To decrease it, change the rule after the call.
+    With `exact`, it increases daily, otherwise in one step when no archived file is younger than `days`. To increase the
+    number of days of the lifecycle rule, change the rule before the call. To decrease it, change it after the call.
     Raises `LongerInterval` if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval`
     if the table has no interval.
     """
@@ -216,7 +217,7 @@ def change_interval(
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
-    """Increase the interval as far as the policy allows at `now`, and return the new policy. Raises `NoInterval`."""
+    """Apply the increase of the interval that is due at `now`, and return the new policy. Raises `NoInterval`."""
     before = required(spark, source)
     policy = advance(before, now)
     if policy != before:

@@ -95,7 +95,7 @@ class Share(Row):
         return f"{self.archived_files:,} of {counted(self.files, 'file')} archived{bytes_}{restored}"
 
     def priced(self, rates: Prices | None) -> Share:
-        """Return a copy with monthly costs, or this share if storage prices or archived bytes are unknown."""
+        """Return a copy with monthly costs, or the object itself if storage prices or archived bytes are unknown."""
         active, cold = self.active_bytes, self.cold_bytes
         if rates is None or active is None or cold is None:
             return self
@@ -115,7 +115,7 @@ def share(
 ) -> Share:
     """Return the archived share of a table's newest version. Files count as archived by their age, not by their tier.
 
-    With `tiers`, the result also has the restored files, and on Databricks the archived bytes.
+    With `tiers`, the result also has numbers of restored files, and on Databricks the archived bytes.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -158,9 +158,9 @@ def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
 
 
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Return the active and the archived bytes of each age group, youngest first.
+    """Return each age group, youngest first, with its bytes by "active" and "archived".
 
-    One age group starts at the interval of `policy`. Files of unknown age are the last group.
+    One group starts at the interval of `policy`. Without it, all files are active. Files of unknown age come last.
     """
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
@@ -288,7 +288,7 @@ def simulate(
 
 
 def read_conditions(path: str) -> list[Query]:
-    """Return the conditions in a UTF-8 file, one per line, without `--` comment lines. Raises `NoConditions`."""
+    """Return the conditions in a UTF-8 file, one per line. Skips lines that start with `--`. Raises `NoConditions`."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -297,10 +297,10 @@ def read_conditions(path: str) -> list[Query]:
 
 
 def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
-    """Return SELECT statements with a table's name from the Databricks query history, most frequent first.
+    """Return SELECT statements that contain a table's name, from the Databricks query history, most frequent first.
 
     Returns at most 1,000 statements of the last `days` days. Raises `NoHistory` if the table is given by path, or if
-    the history cannot be read.
+    the query history cannot be read.
     """
     if source.path is not None:
         raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")

@@ -1,7 +1,7 @@
-"""Select the archived data files of a table, and raise an error if a query needs them.
+"""Select the archived data files of a table, and raise an error if a query needs files that are not restored.
 
 A file counts as archived if its age is unknown, or reaches the archive interval of the table whose folder contains it.
-The access tier does not matter.
+The access tier of the file does not matter.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class DataFile(Row):
     deletion_vector: str | None = None
     """URI of the file with the deletion vector. None if there is no deletion vector, or if the log contains it."""
     why: str | None = None
-    """Reason why a query needs the file. None if unknown."""
+    """Reason why a query needs the file, or None if it is unknown."""
     tier: str | None = None
     """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
-    """Folder of the table that contains the file. A clone also uses files of its original. None if unknown."""
+    """Folder of the table to which the file belongs. A clone also uses files of other tables. None if unknown."""
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str 
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Function that returns the tier store of a table folder. If None, no archived file there counts as restored."""
+"""Function from a table's folder to its `TierStore`, or to None if its archived files count as not restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def file_system(spark: SparkSession, path: Any) -> Any:
 
 
 def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -> str | None:
-    """Return the nearest folder at or above `path` with a Delta log, or None. Caches results by path in `known`."""
+    """Return the nearest folder at or above `path` with a Delta log, or None. `known` is a cache of results by path."""
     folder = hadoop_path(spark, path)
     name = normalize_uri(folder)
     if name not in known and file_system(spark, folder).exists(hadoop_path(spark, folder, "_delta_log")):
@@ -274,7 +274,7 @@ class ArchivedFilesNeeded(Terminal):
         return f"mirrorfeed archive plan {' '.join(map(shell_argument, arguments))} --to PLAN"
 
     def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a restore plan for these files, which runs the query `statement` if this is not None."""
+        """Return a restore plan for the files of this error, which runs the query `statement` if this is not None."""
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
         return replace(plan_files(self.needed, priority), sql=self.statement, files_alone=self.statement is None)

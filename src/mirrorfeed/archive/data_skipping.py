@@ -1,7 +1,7 @@
 """Validate SQL conditions, and select the files that may have matching rows by partition values and statistics.
 
 Files are selected only for comparisons of integer, date and text columns with constants, joined by AND. Other
-conditions raise `Doubt`. As in Delta, a missing statistic rules out nothing.
+conditions raise `Doubt`. As in Delta, a file is selected if the statistics for a comparison are missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "string": pa.string(),
 }
-"""Arrow types by type name in the log. Arrow compares values of these types as Delta does."""
+"""Arrow types by type name in the Delta log. Arrow compares values of these types as Delta does."""
 _HARMLESS_METADATA = {
     "comment",
     "delta.columnMapping.id",
@@ -52,7 +52,7 @@ class Comparison:
     """Comparison of a column with a constant, or a test that the column is not NULL."""
 
     column: str
-    """Physical name of the column, as in the log."""
+    """Physical name of the column, as in the Delta log."""
     type: pa.DataType
     is_partition: bool
     sign: Sign
@@ -64,7 +64,7 @@ class Comparison:
 
 
 class Doubt(Exception):
-    """Raised if reading the log directly might select other files than Delta. The caller must then use Delta."""
+    """Raised if reading the Delta log directly might select other files than Delta does. Use Delta instead."""
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
 
 
 def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return `names` in the spelling of `columns`. Names are case-insensitive. Raises `NoSuchColumn`."""
+    """Return `names` in the spelling of `columns`. Case is ignored. Raises `NoSuchColumn` for other names."""
     known = {name.lower(): name for name in columns}
     if unknown := [name for name in names if name.lower() not in known]:
         raise NoSuchColumn(table=table, column=unknown[0], columns=columns)
@@ -123,7 +123,7 @@ _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=":
 def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[Comparison]:
     """Return the comparisons in a SQL condition on the table `name`, with types and constants as Spark resolves them.
 
-    Raises `Doubt` if the condition is invalid or has other parts than comparisons.
+    Raises `Doubt` if the condition is invalid, or is not only comparisons joined by AND.
     """
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(table.schema)  # type: ignore[union-attr]
@@ -174,7 +174,7 @@ def _value(literal: Any) -> int | str | date:
 
 
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
-    """Return the comparison of a column with `value`. The name of the column is case-insensitive.
+    """Return the comparison of a column with the constant `value`. The name of the column is case-insensitive.
 
     Raises `Doubt` if the column does not exist, has an unsupported type, or may have no statistics.
     """
@@ -204,8 +204,8 @@ def _leaves(type_: Any) -> int:
 def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> Any:
     """Return one Boolean per file: False if no row can match all comparisons.
 
-    `stats` has the statistics of each file, as JSON text. `partition` returns the values of a partition column for all
-    files, as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
+    `stats` has the statistics of each file, as JSON text. `partition` returns the values of a partition column, by
+    physical name, for all files as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:
@@ -233,7 +233,7 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
 
 
 def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.ChunkedArray:
-    """Return one Boolean per file: False if its statistics rule out a match. Missing statistics rule out nothing."""
+    """Return one Boolean per file: False if statistics show that no row matches. True if they are missing."""
     table = _parse_statistics({each.column: each.type for each in comparisons}, stats)
     number = table["numRecords"]
     holds, known = [], [pc.is_valid(number)]

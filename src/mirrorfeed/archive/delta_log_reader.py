@@ -1,6 +1,6 @@
 """List the data files of a table from its Delta log, with Hadoop and Arrow.
 
-This is faster than Spark, which first builds a snapshot. Raises `Doubt` if Delta's result might differ.
+This is faster than Spark, which first builds a snapshot. Functions raise `Doubt` if Delta might list other files.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class LogFiles(NamedTuple):
 
 
 def select_log_files(names: Iterable[str], version: int) -> LogFiles:
-    """Return which of the log files `names` are needed to read a version. Raises `Doubt` if commits are missing."""
+    """Return the log files among `names` that are needed to read a version. Raises `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints = defaultdict[tuple[int, int], list[str]](list)
-    """File names by version and number of parts."""
+    """Names of checkpoint files by version and number of parts."""
     for match_ in filter(None, map(_NAME.fullmatch, names)):
         if (number := int(match_[1])) > version:
             continue
@@ -82,14 +82,14 @@ def select_log_files(names: Iterable[str], version: int) -> LogFiles:
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
-    """Check that no table feature allows commits outside the log, such as in a catalog. Raises `CommitsElsewhere`."""
+    """Raise `CommitsElsewhere` if a table feature allows commits outside the Delta log, for example in a catalog."""
     if external := external_commit_features(features):
         raise CommitsElsewhere(table=table, feature=external[0])
 
 
 @dataclass(frozen=True)
 class ColumnarLog:
-    """Log of a table at one version, read with Arrow."""
+    """Delta log of a table at one version, read with Arrow."""
 
     location: str
     """Folder of the table. URIs of its files start with this text."""
@@ -100,7 +100,7 @@ class ColumnarLog:
     """Function that returns the local path of a log file by name. A remote file is copied first."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at a version, by default this version. Raises `Doubt` if the log has no such commit."""
+        """Return the log at a version, or itself for None. Raises `Doubt` if the log has no commit of this version."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)
@@ -152,7 +152,7 @@ class ColumnarLog:
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
         """Yield the files that each log file adds, newest log file first, with the keys in all newer log files.
 
-        An added file with one of these keys is outdated: a newer log file has removed or replaced it.
+        A key is the path and deletion vector of a file. Added files with one of these keys are outdated.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -240,7 +240,7 @@ def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _to_table(actions: pa.ChunkedArray) -> pa.Table:
-    """Return file actions as a table with one column per field and one chunk per column. Leaves out empty actions."""
+    """Return file actions as a table with one column per field and one chunk per column. Omits empty actions."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
@@ -250,7 +250,7 @@ def _to_table(actions: pa.ChunkedArray) -> pa.Table:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """Return the keys of the files in the log. A key combines the path and the deletion vector of a file."""
+    """Return the keys of files, as texts. A key combines the path and the deletion vector of a file."""
     path, vector = to_array(files["path"]), to_array(files["deletionVector"])
     if vector.null_count == len(vector):
         return path

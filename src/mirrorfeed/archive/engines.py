@@ -1,4 +1,4 @@
-"""Find the archived files that a query needs, on Databricks and with open source Delta."""
+"""Find the archived files that a query or statement needs, on Databricks and with open source Delta."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 @dataclass(frozen=True)
 class Engine:
-    """Engine of Databricks, which itself rejects queries that need archived files. Every statement runs unchanged."""
+    """Access to tables with archived files on Databricks, which itself rejects queries that need archived files."""
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
-    """True if the engine itself rejects queries that need archived files, or skips these files if a LIMIT allows it."""
+    """True if Databricks itself rejects queries that need archived files, or skips the files if a LIMIT allows it."""
 
     def must_check(self, statement: str) -> bool:
         """Return whether to check a statement for archived files before it runs. On Databricks, always False.
 
-        Otherwise True for a query, False for a command that reads no data file. Raises `NoQuery` for other commands.
+        Otherwise True for a query, and False for a command that reads no data file. Other commands raise `NoQuery`.
         """
         return False
 
@@ -105,7 +105,7 @@ class Engine:
         return reader.read_version(self.spark, source, at)
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
-        """Return the values of the partition columns of each partition. The default version is the newest."""
+        """Return one mapping per partition, from partition columns to values. The default version is the newest."""
         if version is None:
             rows = self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()
         else:
@@ -115,13 +115,13 @@ class Engine:
         return sorted(texts, key=str)
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows that are not in the files `left_out` (URIs). Raises `ActiveRowsUnavailable` on Databricks."""
+        """Return the rows outside the files with the URIs `left_out`. Raises `ActiveRowsUnavailable` on Databricks."""
         raise ActiveRowsUnavailable(table=str(source))
 
 
 @dataclass(frozen=True)
 class ClassicEngine(Engine):
-    """Engine of open source Delta on classic Spark. It finds the needed files in plans, and their age in the log."""
+    """`Engine` for open source Delta on classic Spark. Finds needed files in plans, and their ages in the Delta log."""
 
     guards_itself: ClassVar[bool] = False
 
@@ -157,7 +157,7 @@ class ClassicEngine(Engine):
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
 
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files that the scans need, by table and version.
+        """Return the archived files that the scans need, as one item per table and version.
 
         For each table, the archive interval of the newest version applies to all versions.
         """
@@ -186,7 +186,7 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the result of `needed` from the log's statistics. Raises `Doubt` if Delta might select other files."""
+        """Return the result of `needed` from the Delta log alone. Raises `Doubt` if Delta might select other files."""
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)

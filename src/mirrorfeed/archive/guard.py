@@ -48,7 +48,7 @@ def guarded_rows(
 ) -> DataFrame:
     """Return the rows of a query, after checking that all archived files that it needs can be read.
 
-    The DataFrame runs the plan that was checked. The last three arguments are fields of `ArchivedFilesNeeded`.
+    Otherwise raises `ArchivedFilesNeeded` with the last three arguments. The DataFrame runs the plan that was checked.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
     require_readable(needed, tiers, operation, statement, arguments)
@@ -65,7 +65,7 @@ def guarded(spark: SparkSession) -> Guarded:
 
 @dataclass(frozen=True)
 class Guarded:
-    """Runs queries. A query that needs archived files fails before it reads anything, unless all are restored."""
+    """Runs queries. A query that needs archived files fails before it reads anything, unless they are all restored."""
 
     spark: SparkSession
     tiers: TiersAt = tiers_at
@@ -75,10 +75,9 @@ class Guarded:
         """Return the rows of a query. `args` are its parameters, as in `spark.sql`.
 
         Raises `ArchivedFilesNeeded` before anything is read if the query needs archived files that are not
-        restored. The method `plan()` of this error returns a restore plan. Raises `NoQuery` for a statement that
-        changes a table: use `ArchiveAwareTable` instead. Commands that read no data file run without a check. On
-        Databricks, every statement runs without a check, because Databricks itself rejects queries that need archived
-        files.
+        restored. The method `plan()` of this error returns a restore plan. Commands that read no data file run without
+        a check. Raises `NoQuery` for other commands. To change a table, use `ArchiveAwareTable`. On Databricks, every
+        statement runs without a check, because Databricks itself rejects queries that need archived files.
         """
         must_check = engine_of(self.spark).must_check(statement)
         frame = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
@@ -89,10 +88,7 @@ class Guarded:
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a DataFrame, after the same check as in `sql`.
-
-        The error shows `statement`, the SQL of the query.
-        """
+        """Return the rows of a DataFrame, after the same check as in `sql`. The error shows the SQL `statement`."""
         return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
 
     def needed(self, statement: str) -> list[NeededFiles]:
@@ -110,7 +106,7 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Do the same as `archive.check`. An error names the `operation`, by default the read of the range or snapshot."""
+    """Do the same as `archive.check`. The error names the `operation`, by default the read of the range or snapshot."""
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return

@@ -1,8 +1,8 @@
 """Read and change a table with archived files: return a correct result, or raise an error before anything is read.
 
 Each read is planned at a fixed version, and its plan is checked for archived files. A DELETE, UPDATE or MERGE needs all
-files in which it searches for rows. `tiers` returns the tier store that shows which archived files are restored. On
-Databricks, the engine itself checks statements.
+files in which it searches for rows. `tiers` returns the `TierStore` that shows which archived files are restored.
+Databricks itself checks statements.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class GuardedTable:
         return self._engine.partitions(self.source, version)
 
     def limit(self, n: int, where: str | None = None) -> DataFrame:
-        """Return any `n` rows, from files that can be read. The condition may contain only partition columns.
+        """Return any `n` rows, from files that can be read. The condition `where` may contain only partition columns.
 
         Raises `MirrorfeedError` if these files contain fewer rows and archived files may contain more.
         """
@@ -154,10 +154,7 @@ class GuardedTable:
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _guard(self, operation: str, rows: DataFrame, where: str | None = None) -> DataFrame:
-        """Return the rows of a query of this table, after checking that all archived files that it needs can be read.
-
-        The error shows `operation` and `where`.
-        """
+        """Return the rows of a query of this table, after a check for archived files. The error shows `operation`."""
         arguments = self._arguments(where)
         return guarded_rows(self._spark, rows, self._tiers_at, self._now(), operation=operation, arguments=arguments)
 
@@ -166,7 +163,7 @@ class GuardedTable:
         return (str(self.source), "--where", where) if where else (str(self.source),)
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
-        """Return the archived files that a query with this condition needs, including restored files."""
+        """Return the archived files that a query with the condition `where` needs, including restored files."""
         return self._engine.needed(self.source, where, self._now(), version)
 
     def delete(self, where: str) -> None:
@@ -255,7 +252,7 @@ class GuardedTable:
         self._spark.sql(statement)
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
-        """Return the rows in files that can be read, and the files of `needed` that cannot be read."""
+        """Return the rows in all files that can be read, and the files of `needed` that cannot be read."""
         blocked = find_unreadable(needed, self._tiers_at)
         return self._engine.rows_without(self.source, {file.uri for file in blocked}, needed.version), blocked
 

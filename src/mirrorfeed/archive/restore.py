@@ -67,7 +67,7 @@ _COPY_OF = "mirrorfeed.archive.copyOf"
 
 @row
 class Restoring(Row):
-    """Progress of a restore plan. The numbers of files are None if an earlier run already copied the rows."""
+    """Progress of a restore plan, in numbers of files. They are None if an earlier run already copied the rows."""
 
     table: str = shown("table")
     ready: int | None = shown("restored")
@@ -106,7 +106,7 @@ def plan_restore(
     rates: Prices | None,
     save_as: str | None,
 ) -> RestorePlan:
-    """Return the restore plan that `make_plan` creates, with its estimated costs if there are `rates`.
+    """Return the restore plan that `make_plan` creates, with its estimated costs if `rates` is not None.
 
     Saves the plan in the new file `save_as`, if given. Before Spark starts, raises `PlanExists` if this file exists,
     and `PlanNotWritten` if its folder does not exist.
@@ -176,7 +176,7 @@ def restore(
 
 
 def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Return the numbers of restored, pending and archived files. Raises `FilesGone` if files no longer exist."""
+    """Return the numbers of restored, pending and archived files of a plan. Raises `FilesGone` if files are gone."""
     tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
     if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=missing)
@@ -224,7 +224,7 @@ def request_and_wait(
 ) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress when all files are restored.
 
-    Calls `report` every `poll_seconds` seconds. Files that are archived in the meantime are requested again.
+    Calls `report` every `poll_seconds` seconds. Files that are archived again before all are ready are requested again.
     """
     started = datetime.now(UTC)
     while True:
@@ -263,9 +263,9 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 
 
 def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
-    """Return whether an earlier run created the table `into`: it exists, and its property `property_` has this value.
+    """Return whether an earlier run created the table `into`: it exists, and its property `property_` is `value`.
 
-    Raises `TargetExists` if the table exists without this value. `expected` describes the expected table for the error.
+    Raises `TargetExists` if `into` is another table. `expected` describes the expected table for the error.
     """
     try:
         table = read_table_info(spark, into)

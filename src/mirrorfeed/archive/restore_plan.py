@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the archived files whose size is known. Unknown for deletion vectors, and on Databricks."""
+        """Bytes of the archived files whose size is known. It is unknown for deletion vectors, and on Databricks."""
         return sum(file.bytes or 0 for file in self.archived)
 
     @property
@@ -112,7 +112,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str) -> Plan:
-        """Return the plan in a file. Raises `BadPlan`."""
+        """Return the plan in a file. Raises `BadPlan` if the file is not a valid plan."""
         try:
             value = parse_json(Path(path).read_bytes())
             if (version := format_of(value)) != FORMAT:
@@ -161,7 +161,7 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Raise `PlanExists` if a file exists at `path`, if given, and `PlanNotWritten` if its folder does not exist."""
+    """Raise `PlanExists` if the file `path` exists, or `PlanNotWritten` if its folder does not. Ignores None."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():
@@ -183,21 +183,21 @@ def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Target tier of a restore, and the days for which copies are stored."""
+    """Tier to which files are restored, and the number of days for which S3 stores restored copies."""
 
     to: Tier = Tier.HOT
     keep_days: int | None = None
-    """Number of days for which copies are stored. None means `DEFAULT_COPY_DAYS`."""
+    """Number of days for which S3 stores the restored copies. None means 7 days. Azure accepts only None."""
 
 
 DEFAULT_TERMS = Terms()
 
 
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
-    """Return a plan with its estimated costs, and without the files that can be read now.
+    """Return a plan with its estimated costs. Files that can be read now do not count as archived.
 
-    Without `rates`, there are no costs. If the tiers cannot be read, all files count as archived, and the costs include
-    only retrieval and requests.
+    Without `rates`, there are no costs. If `tiers` is None or cannot be read, all files count as archived, and the
+    costs include only retrieval and requests.
     """
     try:
         facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
@@ -226,7 +226,7 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """Return the costs to restore the archived files of `files` and to store them, by description.
+    """Return the costs, by description, to restore the archived files among `files` and to store them afterwards.
 
     A cost is None if its price is not configured. `copies` is True if the storage creates copies, as S3 does.
     """

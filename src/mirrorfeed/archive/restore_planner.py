@@ -53,8 +53,8 @@ def plan_feed(
 ) -> Plan:
     """Return the restore plan for the versions `first` to `last` of a table's change data feed.
 
-    The default for `last` is the newest version. Raises `NoSuchVersion` if the table or its log lacks versions,
-    `NoInterval`, `FeedOnDatabricks`, and the errors of `check_readable`.
+    The default for `last` is the newest version. Raises `NoSuchVersion` if the table or its log lacks versions of the
+    range, `NoInterval`, `FeedOnDatabricks` on Databricks, and the errors of `check_readable`.
     """
     table = read_table_info(spark, source)
     policy = archive_interval.required(spark, source, table)
@@ -77,7 +77,7 @@ def plan_feed(
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Raise `Gap` or another error of reading if Delta cannot read the range, for example because of the retention."""
+    """Raise `Gap` or `FeedUnreadable` if Delta cannot read the changes, for example because of the retention."""
     with reader.read_errors(str(source), range_):
         reader.read_changes(spark, source, range_)
 
@@ -118,7 +118,7 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
     """Return SQL in which relative times, such as current_date(), are replaced by their values at `at`.
 
-    `columns` are names that are not replaced. Raises `RelativeWord` for a relative time that cannot be replaced.
+    `columns` are column names, which are kept. Raises `RelativeWord` for a relative time that cannot be replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),

@@ -219,7 +219,7 @@ _RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalC
 
 
 def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
-    """Return a DataFrame that runs the optimized plan of `frame`, and the scans of Delta tables in this plan.
+    """Return a DataFrame that runs the optimized plan of `frame`, and a `Scan` for each Delta table that it reads.
 
     Raises `UnknownFiles` if the plan does not show all files, `CannotBePlanned` if Spark cannot plan the query, and
     `NoPlan` with Spark Connect.
@@ -316,7 +316,7 @@ def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
 
     Skips files only by the conditions in the statement, not by derived conditions as a query does. Raises
-    `SubqueryInStatement`, and `UnknownFiles` for another statement.
+    `SubqueryInStatement` for a subquery, and `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession
     parsed = parse(spark, statement)

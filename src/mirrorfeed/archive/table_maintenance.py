@@ -107,7 +107,7 @@ def maintain(
 def split(
     files: Sequence[DataFile], archived: Sequence[DataFile]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Return the partitions without archived files, then those with. An unpartitioned table is one partition."""
+    """Return the partitions without archived files, and those with them. An unpartitioned table is one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
@@ -118,7 +118,7 @@ def _partition(file: DataFile) -> Partition:
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """Return a SQL condition that matches the rows in these partitions. `types` has the SQL types of their columns."""
+    """Return a SQL condition that matches the rows in these partitions. `types` maps columns to SQL types."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions
@@ -135,8 +135,8 @@ def _equals(name: str, value: str | None, type_: str) -> str:
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
     """Return the active files of a table that do not exist.
 
-    On Databricks, runs FSCK without changing anything. Otherwise looks up every file in `tiers`, or on this machine.
-    Raises `CannotCheckFiles` without `tiers` if files are not on this machine.
+    On Databricks, runs FSCK without changing anything. Otherwise looks up every file in `tiers`, or on this machine if
+    `tiers` is None. Raises `CannotCheckFiles` if `tiers` is None and files are not on this machine.
     """
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()

@@ -1,4 +1,7 @@
-"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the rules of the table into it."""
+"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the rules of the table into it.
+
+A policy contains all lifecycle rules of a storage account or bucket.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class RuleState(Enum):
 
 
 def file_prefixes(partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """Return prefixes of all files in a table's folder except its log.
+    """Return name prefixes that match all files in a table's folder, except the Delta log.
 
     With `random_names`, as with column mapping, file names can start with any letter or digit.
     """
@@ -48,12 +51,12 @@ def prefixes_overlap(prefix: str, folder: str) -> bool:
 
 @row
 class Lifecycle(Row):
-    """Problems of a lifecycle policy for a table, or the policy with the rules of the table."""
+    """Result of checking a lifecycle policy for a table, or of merging the rules of the table into it."""
 
     table: str = shown("table")
     days: int = shown("interval", lambda days: counted(days, "day"), right=True)
     problems: tuple[str, ...]
-    """Differences between the policy and the rules that the table needs."""
+    """Messages about differences between the policy and the rules that the table needs."""
     policy: Any = None
     """Policy to apply. None if an exported policy was only checked."""
     apply: str = ""
@@ -70,10 +73,7 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Return an exported policy from a JSON file in UTF-8 or UTF-16, as PowerShell writes.
-
-    Raises `InvalidPolicy`.
-    """
+    """Return the exported policy in a JSON file, in UTF-8 or UTF-16. Raises `InvalidPolicy` if it cannot be read."""
     try:
         raw = Path(path).read_bytes()
         return parse_json(raw.decode(json.detect_encoding(raw)))
@@ -82,16 +82,16 @@ def read_policy(path: str) -> Any:
 
 
 class PolicyRule(NamedTuple):
-    """An enabled rule of an exported policy, in the same form for both clouds."""
+    """An enabled rule of an exported policy, in the same form for Azure and S3."""
 
     name: str
     prefixes: Sequence[str]
     problems: Sequence[str]
-    """Problems of the rule, except a wrong age."""
+    """Messages about problems of the rule, except `wrong_age`."""
     archives: bool
     by_tag: bool
     wrong_age: str | None
-    """Problem with the age at which the rule archives files, or None."""
+    """Message if the rule archives files at another age than the table needs, otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Rules:
     folder: str
     """Folder of the table, with a slash at the end. In Azure, it starts with the container."""
     prefixes: Sequence[str]
-    """Prefixes of the files of the table."""
+    """Prefixes of the paths of all files of the table, except the Delta log. Each prefix starts with `folder`."""
 
     cloud: ClassVar[str]
     owner: ClassVar[str]
@@ -132,8 +132,8 @@ class Rules:
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the exported policy with rules that archive this table's files after `days` days.
 
-        Other rules are preserved, except `foreign_rules` if `take_over` is True. `state` can disable or remove the
-        rules of this table. Raises `TooManyRules`.
+        Other rules are preserved. With `take_over`, the new rules also replace rules that mirrorfeed did not write, and
+        that archive only files of this table. `state` can disable or remove the new rules. Raises `TooManyRules`.
         """
         raise NotImplementedError
 
@@ -141,7 +141,7 @@ class Rules:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy. Raises `InvalidPolicy`."""
+        """Return the rules of an exported policy. Raises `InvalidPolicy` if the policy is invalid."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
@@ -165,7 +165,7 @@ class Rules:
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
     def check(self, policy: Any, days: int, state: RuleState = RuleState.ON) -> list[str]:
-        """Return the problems of a policy that should archive files of this table after `days` days.
+        """Return messages about wrong or missing rules in a policy that should archive this table after `days` days.
 
         Missing rules are a problem only if `state` is ON.
         """
@@ -189,7 +189,7 @@ class Rules:
         return problems
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a policy with these rules. Raises `TooManyRules`."""
+        """Return a policy with these rules. Raises `TooManyRules` if there are more than `limit`."""
         if len(rules) > self.limit:
             raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
         return {self.key: rules}
@@ -223,9 +223,9 @@ def merge_rules(
 ) -> Lifecycle:
     """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
 
-    The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace the
-    `foreign_rules` of the table. Raises `InvalidPolicy`, `NoTiers`, `TooManyRules`, or `NoInterval` if the table
-    has no interval and `days` is None.
+    The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace rules
+    that mirrorfeed did not write, and that archive only files of this table. Raises `InvalidPolicy`, `NoTiers`,
+    `TooManyRules`, or `NoInterval` if the table has no interval and `days` is None.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
@@ -237,7 +237,7 @@ def merge_rules(
 
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
-    """Return the problems of the policy in the file `exported` for the archive interval of a table.
+    """Compare the policy in the file `exported` with the rules that the archive interval of a table needs.
 
     Raises `InvalidPolicy`, `NoTiers` or `NoInterval`.
     """

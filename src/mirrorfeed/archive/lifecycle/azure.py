@@ -1,9 +1,9 @@
 """Lifecycle rules of an Azure storage account: check an exported policy, or merge the rules of a table into it.
 
 An account has one policy, which is replaced as a whole. It can contain 100 rules with ten prefixes each, so tables with
-the same interval share rules. Rules of mirrorfeed are recognized by name and written again each time. Rules that
-mirrorfeed did not write do not change, except with `take_over`. Azure has no filter that excludes paths, so the
-prefixes do not match `_delta_log`.
+the same interval share rules. Rules of mirrorfeed are recognized by name and written again each time. Other
+rules stay, but with `take_over`, the table's rules replace those that archive only its files. Azure has no filter that
+excludes paths, so the prefixes do not match `_delta_log`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PREFIXES_A_RULE = 10
 
 
 def folder_of(location: str) -> str | None:
-    """Return container and folder of a table, as in the prefixes of rules. None outside Azure storage."""
+    """Return container and folder of a table, such as "container/folder/". None outside Azure storage."""
     match_ = _ADDRESS.fullmatch(location.rstrip("/"))
     return f"{match_[1] or match_[3]}/{(match_[2] or match_[4]).strip('/')}/" if match_ else None
 
