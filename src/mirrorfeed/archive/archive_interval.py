@@ -66,7 +66,7 @@ class Policy:
     frontier: Frontier | None = None
     """Upper limit of the interval, set by the last change and kept after it. None if the interval was never changed."""
     exact: bool = False
-    """True to increase the interval daily, False to increase it once, when no archived file is younger than the new value."""
+    """True to increase the interval daily, False to increase it once, when no archived file is younger."""
 
     @property
     def rule(self) -> int:
@@ -125,7 +125,8 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    A shorter interval applies immediately, a longer one in daily steps if `exact`, else when no archived file is younger.
+    A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise in one step when
+    no archived file is younger.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
@@ -203,10 +204,9 @@ def change_interval(
 ) -> Interval:
     """Shorten the interval to `days` immediately, or start to increase it, and return the new state.
 
-    With `exact`, it increases daily, otherwise in one step when no archived file is younger than `days`. To increase the
-    number of days of the lifecycle rule, change the rule before the call. To decrease it, change it after the call.
-    Raises `LongerInterval` if `days` exceeds the current lifecycle rule and `rule_changed` is False, and `NoInterval`
-    if the table has no interval.
+    With `exact`, it increases daily, otherwise in one step when no archived file is younger than `days`. Increase
+    the number of days of the lifecycle rule before the call, or decrease it after the call. Raises `LongerInterval` if
+    `days` exceeds the current rule and `rule_changed` is False, and `NoInterval` if the table has no interval.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
