@@ -111,7 +111,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Find problems in facts. The result leaves out findings that are `ok`, and problems of paused tables."""
+    """Return the problems that the facts show, without findings that are `ok` and without paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

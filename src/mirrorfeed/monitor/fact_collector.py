@@ -200,7 +200,7 @@ class Collector:
         committed: datetime | None,
         unpublished: datetime | None,
     ) -> Freshness:
-        """Return the freshness. `committed` and `unpublished` come from `_read_source`. Lost files are not consumed."""
+        """Return the freshness. `_read_source` returns `committed` and `unpublished`. Lost files are not consumed."""
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:
             mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)

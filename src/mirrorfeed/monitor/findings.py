@@ -117,7 +117,7 @@ class Severity(Enum):
     """The problem will become `WRONG` if nobody acts."""
     NOTE = "note"
     UNKNOWN = "unknown"
-    """The check was not made: it does not apply here, or only a person can make it."""
+    """Neither passed nor failed, for example because the check does not apply or only a person can make it."""
     OK = "ok"
 
 
@@ -200,7 +200,7 @@ def error_finding(table: str, error: MirrorfeedError) -> Finding:
 
 
 def _find_command(fix: str) -> str:
-    """Return the shell commands of the last sentence in `fix` with commands. Empty if they need to be edited first."""
+    """Return the shell commands in the last sentence of `fix` that has any. Empty if a shell cannot run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:

@@ -97,7 +97,7 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Return a report with the results of the queries `names`, or of all except `DASHBOARD_ONLY` if it is None.
+    """Return a report with the results of the queries `names`. If None, runs all queries that the report shows.
 
     The queries use `now` as the current time. Raises `LedgerUnreadable` if a query fails.
     """

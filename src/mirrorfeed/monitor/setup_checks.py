@@ -165,7 +165,7 @@ def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tup
 
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
-    """Write a test file with Spark. Return how its schema differs from the schema of published files, or empty text."""
+    """Write a test file with Spark. Return how its schema differs from that of published files, or empty text."""
     columns = Column("id", "long"), Column("price", "decimal(9,2)"), Column("at", "timestamp"), Column("text", "string")
     rows = spark.sql(
         "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, timestamp'0001-01-01 00:00:00Z' AS at,"
@@ -185,7 +185,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Return a finding: whether the bytes of changes in the last day (`count`) are within the limit of a database."""
+    """Return a finding: whether `count`, the bytes of changes in the last day, is within the limit for a database."""
     volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, volume, SPREAD)

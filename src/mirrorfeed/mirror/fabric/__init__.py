@@ -284,7 +284,7 @@ def _find(client: FabricClient, name: str) -> MirroredDatabase | None:
 
 
 def client_of(config: Config) -> FabricClient:
-    """Return a client for the ids in `landing_zone`. Raises `NotInFabric` if `landing_zone` is not in OneLake."""
+    """Return a client for the workspace and database in `landing_zone`. Raises `NotInFabric` if not in OneLake."""
     if config.onelake is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
     credential = token_credential(config.credential, config.ca_bundle)

@@ -91,7 +91,7 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[None]:
-        """Yield for each attempt, with pauses between attempts, until `seconds` have passed. Then yield once more."""
+        """Yield once for each attempt, with pauses in between, until `seconds` have passed. Then yield once more."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             yield

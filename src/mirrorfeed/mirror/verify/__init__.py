@@ -92,8 +92,8 @@ def verify_at(
     """Return the comparison of a mirror with the selected rows and columns of its source.
 
     `records` has the publications that the mirror may have reached, newest first. The mirror is compared with the
-    source version of each publication until the rows are equal. If they never are, returns the comparison with fewest
-    differences. A source without versions is compared only once, in its current state. Reports the differences of at
+    source version of each publication until the rows are equal. If they never are, returns the comparison with the
+    fewest differences. A source without versions is compared once, in its current state. Reports differences of at
     most `shown` keys or rows. Raises `MirrorNotReached` if `records` is empty, and the errors of `compare`.
     """
     if not records:
@@ -182,7 +182,7 @@ def find_differing_keys(
     selection: Selection | None = None,
 ) -> DataFrame:
     """Return the keys whose rows differ between source and mirror or, with `where`, the keys of all rows in source or
-    mirror that match this condition. `row_comparison.differing_keys` describes the columns.
+    mirror that match this condition. The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows of each key.
 
     Raises `ConditionUnreadable` if Spark cannot apply `where`, and the errors of `compare`, except `VersionGone`.
     """

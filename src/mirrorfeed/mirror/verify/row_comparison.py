@@ -89,7 +89,7 @@ def compare_rows(
 
 
 def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:
-    """Return the keys whose rows differ between source and mirror or, with `where`, the keys of all rows that match it.
+    """Return the keys whose rows differ between source and mirror or, with `where`, of all rows that match `where`.
 
     The key columns have the types of a mirror published as Parquet. Text in the mirror that cannot be parsed is NULL.
     `IN_SOURCE` and `IN_MIRROR` count the rows of the key. `actual` must have all columns of `expected`.
