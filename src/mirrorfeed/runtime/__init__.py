@@ -10,7 +10,7 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a module, which imports names from other modules of the package on first use.
 
-    `names` lists the names of each module. The names of a key `module:Name` are aliases of `Name` in `module`.
+    `names` maps each module to the names to import from it. A key `module:Name` maps `Name` in `module` to its aliases.
     """
     homes = {name: home for home in names for name in names[home]}
 

@@ -57,7 +57,7 @@ class Default:
 class Secret:
     """Location of a secret: an environment variable, or a secret scope with a key. The variable has precedence.
 
-    If a secret has only a key, the deployment adds the scope.
+    If the configuration has only a key, the scope comes from the setting `secret_scope` of the command or deployment.
     """
 
     env: str | None = None
@@ -79,7 +79,7 @@ SECRET_FIELDS = {
     "scope": re.compile(r"[\w.@/-]{1,128}"),
     "key": re.compile(r"[\w.@/-]{1,128}"),
 }
-"""Fields for the location of a secret, with regular expressions of their valid values."""
+"""Fields of `Secret`, with regular expressions of their valid values."""
 
 
 def _parse_secret(value: object, info: ValidationInfo) -> Secret:
@@ -149,7 +149,7 @@ Credential = Default | ServicePrincipal | ServiceCredential
 
 
 def parse_address(text: str) -> tuple[str, str]:
-    """Return an address `https://host` or `https://host:port`, and its host, in lower case. Raises `ValueError`."""
+    """Return an address `https://host` or `https://host:port`, and its host, in lower case, or raise `ValueError`."""
     match = _match_address(_HTTPS, text)
     if match is None:
         raise ValueError("is not an https address without a path")
@@ -158,7 +158,7 @@ def parse_address(text: str) -> tuple[str, str]:
 
 
 def is_trusted(host: str, trusted_hosts: Collection[str]) -> bool:
-    """Return whether a host may receive tokens: whether it matches `MICROSOFT_HOSTS` or one of `trusted_hosts`.
+    """Return whether a host may receive tokens: it is one of Microsoft's hosts, or matches one of `trusted_hosts`.
 
     A pattern such as `*.example.com` matches all subdomains. Hosts of this machine are not trusted automatically,
     because any user of the machine can listen there.
@@ -185,7 +185,7 @@ def is_host_pattern(text: str) -> bool:
 
 
 def check_proxy() -> None:
-    """Check that the proxy settings in the environment are addresses. Raises `BadProxy`."""
+    """Raise `BadProxy` if a proxy setting in the environment is not an address."""
     proxies = getproxies()
     for name in ("https", "all"):
         if (proxy := proxies.get(name)) and _match_address(_PROXY, proxy) is None:

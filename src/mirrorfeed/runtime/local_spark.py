@@ -55,7 +55,7 @@ def local_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_command(environment: Mapping[str, str]) -> str:
-    """Return the path of the `java` program that Spark starts. Raises `JavaUnusable`."""
+    """Return the path of the `java` program that Spark starts. Raises `JavaUnusable` if there is none."""
     home = environment.get("JAVA_HOME")
     command = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if command is None:
@@ -64,7 +64,7 @@ def java_command(environment: Mapping[str, str]) -> str:
 
 
 def check_java(command: str) -> None:
-    """Check that the Java release of a `java` program is 17 or 21. Raises `JavaUnusable`."""
+    """Raise `JavaUnusable` if a `java` program is not Java 17 or 21."""
     ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
     if version is None:
@@ -74,7 +74,7 @@ def check_java(command: str) -> None:
 
 
 def cached_jars(folder: Path) -> list[Path]:
-    """Return the paths of Delta's JARs from an earlier start. Empty if there are none, or if a JAR is missing."""
+    """Return the paths of the JARs that `record_jars` recorded. Empty if there are none, or if a JAR is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:
@@ -84,16 +84,16 @@ def cached_jars(folder: Path) -> list[Path]:
 
 
 def record_jars(folder: Path) -> None:
-    """Record the JARs in a cache folder for `cached_jars`. Call this only after Spark has started with them."""
+    """Record which JARs are in a cache folder. Call this only after Spark has started with these JARs."""
     unfinished = folder / "resolved.unfinished"
     unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
     unfinished.replace(folder / "resolved.txt")
 
 
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
-    """Return the folder for JARs of these versions, and create it if necessary. Raises `CacheUnusable`.
+    """Return the cache folder for the JARs of the Delta and Spark releases `versions`, and create it if necessary.
 
-    The parent folder also contains the log of Spark's start.
+    The parent folder has the log of Spark's start. Raises `CacheUnusable` if the folder cannot be created.
     """
     cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
     folder = cache / f"ivy-{'-'.join(versions)}"
@@ -107,9 +107,10 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
 
 
 def start_local(options: Mapping[str, str]) -> SparkSession:
-    """Start Spark on this machine and return the session. `options` override `local_options`.
+    """Start Spark on this machine and return the session. `options` override the settings of `local_options`.
 
-    Raises `JavaUnusable`, `SparkMissing`, `CacheUnusable` or `SparkDidNotStart`.
+    Raises `SparkMissing` without PySpark or Delta, `SparkDidNotStart`, and the errors of `check_java`, `java_command`
+    and `cache_folder`.
     """
     from pyspark.sql import SparkSession
 
@@ -168,7 +169,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 def _first_error(log: Path) -> str:
-    """Return the first line of a log that looks like an error, or the first line, or a fixed text if it is empty."""
+    """Return the first line that looks like an error, else the first line, else a text for an empty log."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
     return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

@@ -53,9 +53,10 @@ _MAX_LINK_REASON = 120
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """Return a credential for Azure clients. Its `get_token` raises `LoginUnavailable` or `CredentialRefused`.
+    """Return a credential for Azure clients. `get_token` raises `LoginUnavailable` or `CredentialRefused` on failure.
 
-    Raises `BadProxy`, `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable`.
+    Raises `BadProxy`, `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable` if the proxy
+    settings, the secret, the service credential or the file `ca_bundle` cannot be used.
     """
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
@@ -125,7 +126,7 @@ def _refuse_unexpected_response(response: Any) -> None:
 
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
-    """Return the value of a secret. Raises `SecretUnreachable`. The caller must not store a copy of the value."""
+    """Return the value of a secret, or raise `SecretUnreachable`. The caller must not store a copy of the value."""
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:

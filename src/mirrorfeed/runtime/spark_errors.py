@@ -56,7 +56,7 @@ _OLD_NOT_THERE = re.compile(
     r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
     r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
 )
-"""Text of `NOT_THERE` in Delta 4.0, where it has no condition and no parameters."""
+"""Text of the error `NOT_THERE` in Delta 4.0, where the error has no condition and no parameters."""
 
 _BY_TEXT = (
     (_OLD_NOT_THERE, NOT_THERE),
@@ -71,9 +71,9 @@ _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
 def list_conditions(error: Exception) -> tuple[str, ...]:
-    """Return the error conditions that an error contains, outermost first. Empty if there are none.
+    """Return the names of the error conditions that an error contains, outermost first. Empty if there are none.
 
-    An error without a condition, such as a failure in a task, can have conditions in its text, in brackets.
+    An error without its own condition, such as a failed task, can have conditions in its text, in brackets.
     """
     condition: str | None = getattr(error, "getCondition", lambda: None)()
     if condition and condition != _STREAM:
@@ -103,7 +103,7 @@ def find_parameter(error: Exception, name: str) -> str | None:
 
 
 def analyze(frame: DataFrame) -> DataFrame:
-    """Return the same DataFrame after the engine has analyzed it, so that errors of the analysis are raised now.
+    """Return the same DataFrame after Spark has analyzed it, so that errors of the analysis are raised now.
 
     With Spark Connect, a schema can come from a cache, so reading the schema does not analyze the DataFrame.
     """

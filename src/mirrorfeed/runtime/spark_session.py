@@ -60,7 +60,8 @@ class Kind(Enum):
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active Spark session, or start one. `options` are settings that apply only to Spark on this machine.
 
-    Raises `SparkMissing`, `ConnectNotConfigured`, `ConnectFailed`, or the errors of `start_local`.
+    Raises `SparkMissing` without PySpark, `ConnectNotConfigured` if Databricks Connect has no compute, `ConnectFailed`
+    if it cannot connect, and the errors of `start_local`.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissing()
@@ -104,7 +105,7 @@ def kind() -> Kind:
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
-    """Return the session if it works, or a new one if it used Spark Connect and has ended. Raises `SessionLost`."""
+    """Return `spark` if it works, or else, with Spark Connect, a new session. Otherwise, raise `SessionLost`."""
     if _is_alive(spark):
         return spark
     if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process
@@ -125,7 +126,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 
 def is_on_databricks(environment: Mapping[str, str]) -> bool:
-    """Return whether this process runs on Databricks compute, or uses it through Connect."""
+    """Return whether this process runs on Databricks compute, or has Databricks Connect installed."""
     return bool(environment.get("DATABRICKS_RUNTIME_VERSION")) or _is_connect_installed()
 
 
@@ -180,7 +181,7 @@ _WANTED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }
-"""Settings that are applied only if the compute allows changing them. `doctor --setup` checks `ALL_DAYS`."""
+"""Settings that are applied only if the session allows changing them. `doctor --setup` checks `ALL_DAYS`."""
 
 _lock = Lock()
 _active_contexts = 0
@@ -193,8 +194,8 @@ _original_values: list[tuple[SparkSession, str, str]] = []
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
-    Raises `SettingFixed` if the session does not allow changing a required setting. Can be nested, and used by several
-    threads: the last exit restores the original values.
+    Raises `SettingFixed` if a required setting has another value and the session does not allow changing it. Can be
+    nested, and used by several threads: the last exit restores the original values.
     """
     global _active_contexts
     with _lock:
@@ -234,9 +235,9 @@ def _value(spark: SparkSession, name: str) -> str | None:
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings of `lossless_settings` that cannot be applied in this session, with their current values.
+    """Return the settings that `lossless_settings` cannot apply in this session, with their current values.
 
-    The value is "unknown" if the session does not show the setting. The settings of the session do not change.
+    The value is "unknown" if the session does not show the setting. Afterwards, all settings are the same as before.
     """
     refused: dict[str, str] = {}
     for name, wanted in (_WANTED | _REQUIRED).items():
@@ -253,7 +254,7 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Return whether dates from 1582-10-05 to 1582-10-14 in a feed are read unchanged. Raises `SettingFixed`."""
+    """Return whether Spark reads dates from 1582-10-05 to 1582-10-14 in a feed unchanged, or raise `SettingFixed`."""
     with lossless_settings(spark):
         return _value(spark, ALL_DAYS) == "true"
 
