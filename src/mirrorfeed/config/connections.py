@@ -89,7 +89,7 @@ MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 
 
 class MaxLagMinutes(validators.ConfigModel):
-    """Maximum minutes that changes may wait for each step before an alert is sent. None means no limit."""
+    """Maximum minutes that changes may wait for a step before an alert is sent. None means no limit."""
 
     published: validators.Minutes = 120.0
     consumed: validators.Minutes = 30.0
@@ -122,7 +122,7 @@ class Mail(validators.ConfigModel):
 class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
-    """Hours until a lasting problem is sent again. A forged alert file cannot suppress an alert for longer."""
+    """Hours until the alert for a lasting problem is sent again, whatever the file in `state_path` contains."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: validators.StatePath | None = None

@@ -37,7 +37,7 @@ def load(
     secrets for which the file has only a key.
 
     Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes in the file, `OptionInvalid` for an
-    invalid override, or `SeveralLandingZones`.
+    invalid override, and `SeveralLandingZones` if entries have different landing zones and `landing_zone` is None.
     """
     file = str(path)
     document = read_document(file)
@@ -77,10 +77,10 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the selected landing zone. Entries keep `landing_zone` only if it is another one.
+    """Return the configuration with the selected landing zone. An entry keeps its `landing_zone` only if it differs.
 
-    `is_overridden` is True if the caller of `load` selects a landing zone. Otherwise all entries must have the same.
-    Raises `SeveralLandingZones`, `OptionInvalid` or `ConfigInvalid`.
+    `is_overridden` is True if the caller of `load` selects a landing zone, which must then be that of an entry.
+    Otherwise, all entries must have the same landing zone.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config
@@ -177,7 +177,7 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield fields whose folder is in a source or in the landing zone, but must not be there."""
+    """Yield fields whose folder is in the folder of a source or in the landing zone, but must not be there."""
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():

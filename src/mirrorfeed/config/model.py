@@ -118,7 +118,7 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Return the entries. If a common `history` is set, entries without `history` get a location in it."""
+        """Return the entries. If `history` is set at the top level, entries without `history` get a location in it."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:
@@ -175,7 +175,7 @@ class Config(Options):
         return f"https://{name}.z{name[:2]}.{service}.fabric.microsoft.com"
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
-        """Return the tables with these targets or sources, in the order of the file. Without names, return all tables.
+        """Return the tables whose target or source is in `names`, in the order of the file. Without names, return all.
 
         The name `shard:2/8` selects the second of eight shards, which may be empty. A table's shard depends only on its
         target, so adding or removing tables does not move the others. Raises `UnknownTable` if a name is neither a
@@ -229,7 +229,7 @@ def hashes_of(ledger: Source, target: Target) -> Source:
 
 
 def may_be_hashes(ledger: Source, source: Source) -> bool:
-    """Return whether a source has the name and the location of a table of row hashes. Does not read the table."""
+    """Return whether a source has a name and a location as `hashes_of` returns. Does not read the table."""
     name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
     return name.startswith(_HASHES_PREFIX) and source.fold() == _next_to(ledger, name).fold()
 

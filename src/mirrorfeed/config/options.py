@@ -93,7 +93,7 @@ class Options(validators.ConfigModel):
     on_dropped_column: Literal["keep", "reseed"] = "keep"
     follow: FollowLimits = FollowLimits()
     auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
-    """Maximum number of differing keys that `verify` repairs automatically."""
+    """Maximum number of keys whose rows `verify` repairs automatically. 0 means no repair."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
     freshness_target_minutes: validators.Minutes = None
@@ -169,7 +169,7 @@ class Entry(Options):
     """Key columns. None means the primary key in Unity Catalog. An empty value means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
-    """Landing zone of this entry, if it differs from `landing_zone` at the top level."""
+    """Landing zone of this entry. None means `landing_zone` at the top level."""
 
     @property
     def selection(self) -> Selection | None:

@@ -40,7 +40,7 @@ class Expansion:
 
 
 def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Return the configuration with an entry for each selected table, and the candidates.
+    """Return the configuration with an entry for each selected table, and all tables that are configured or match.
 
     Without patterns, no catalog is read and no Spark session is started. Raises `NothingMatches` if a pattern selects
     no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the same target or history.
@@ -55,7 +55,7 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the result of `expand_patterns`. `matches` contains the tables that match each pattern.
+    """Return the result of `expand_patterns`. `matches` has, for each pattern, the tables that match it.
 
     Configured tables come first, then the tables of each pattern. If several patterns match a table, the first one
     selects it. Raises the same errors as `expand_patterns`.
@@ -98,7 +98,7 @@ def _find_repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) ->
 
 
 def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
-    """Return the reason why a found table is not selected, or an empty string."""
+    """Return the reason why a table that matches a pattern is not selected, or an empty string if it is selected."""
     source, ledger = found.source, config.ledger
     if any(matches_end(source, ending) for ending in entry.exclude):
         return "is listed in `exclude`"

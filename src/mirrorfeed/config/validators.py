@@ -76,7 +76,7 @@ def parse_pattern(value: object, info: ValidationInfo) -> Pattern:
 
 
 def parse_exclude(value: object) -> tuple[tuple[str, ...], ...]:
-    """Split each excluded name or pattern into parts, to compare them with the last parts of a table's name."""
+    """Split each name or pattern in `exclude` into parts, to compare them with the last parts of a table's name."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {shorten(value)}")
     return tuple(map(_parse_excluded_name, value))

@@ -77,20 +77,20 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path of field `loc` of entry `number`. For an inherited field, return its top-level path."""
+        """Return the path of field `loc` of item `number` of `tables`. If inherited, return its top-level path."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
 
     def entry(self, number: int) -> Any:
-        """Return entry `number` with the options that it inherits from the top level. Unchanged if it is not a map."""
+        """Return item `number` of `tables`. If it is a map, add the options that it inherits from the top level."""
         entry = self.tables[number]
         if not isinstance(entry, dict):
             return entry
         return {name: self.data[name] for name in Options.model_fields if name in self.data} | entry
 
     def line(self, place: Place) -> int:
-        """Return the line of the value at a path. If there is none, return the line of its nearest existing parent."""
+        """Return the line of the value at a path. If there is no value, return the line of its nearest parent."""
         while place not in self.lines:
             place = place[:-1]
         return self.lines[place]
