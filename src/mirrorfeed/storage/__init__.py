@@ -166,10 +166,7 @@ def open_folder(path: str) -> Store:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a relative path is valid in a store. The empty path is valid.
-
-    Empty parts, `.`, `..`, backslashes and null characters are not valid.
-    """
+    """Return whether a relative path is valid: empty, or without empty parts, `.`, `..`, backslashes and null bytes."""
     if not path:
         return True
     return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))
@@ -179,10 +176,7 @@ T = TypeVar("T")
 
 
 def per_process(key: Hashable, create: Callable[[], T]) -> T:
-    """Return the value that this process caches under `key`. The first call creates the value with `create`.
-
-    A forked process creates its own value.
-    """
+    """Return the value that this process caches under `key`. The first call, also in a fork, calls `create`."""
     # Not a global of this module: if the code is sent with each task, globals are pickled and new in every task.
     name = "_mirrorfeed_process"
     values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__

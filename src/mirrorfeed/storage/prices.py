@@ -68,8 +68,5 @@ class Prices(_Model):
 
 
 def load_prices(prices: str | Prices | None, default: Prices | None) -> Prices | None:
-    """Return `prices`, or `default` if `prices` is None. If `prices` is a path, read the prices from this file.
-
-    Raises `InvalidPrices` if the file cannot be read or is not valid.
-    """
+    """Return `prices`, or `default` if `prices` is None. If `prices` is a path, return the result of `Prices.load`."""
     return Prices.load(prices) if isinstance(prices, str) else prices or default
