@@ -36,10 +36,7 @@ KEY_AGAIN = error(
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Return the keys and row markers of rows as bytes: for each row, a digest of the key and the row marker.
-
-    `markers` is None if the file has no row markers.
-    """
+    """Return rows as bytes: for each, a digest of the key and the row marker. `markers` is None if there are none."""
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)
 
