@@ -41,7 +41,7 @@ class LogFacts:
     unfinished: int = 0
     """Number of files in the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
-    """Names of staged files that belong to no record, and of folders of logs other than the current one."""
+    """Names of files, such as staged files, that no publication needs, and of folders of logs with other ids."""
     lost: FilesLost | LastFileMissing | None = None
     """Error about published files that are missing and that Fabric may not have consumed. None if there are none."""
 
@@ -58,7 +58,7 @@ class SourceFacts:
     lag_before: tuple[float, float] | None = None
     """Seconds since the oldest publication in the log, and the lag in seconds at that time. None if unknown."""
     longest_wait: float = 0.0
-    """Longest time in seconds from a commit to its publication, of the publications in the log. 0 if unknown."""
+    """Longest time in seconds from a commit to its publication in the log, except the oldest one. 0 if unknown."""
     retentions: Mapping[str, float | None] = field(default_factory=dict)
     """Retention in seconds by name of the table property. None if its value cannot be parsed."""
     cloned_from: str | None = None
