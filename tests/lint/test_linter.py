@@ -125,6 +125,17 @@ def test_symlinks_and_special_files_are_findings(tmp_path: Path) -> None:
     }
 
 
+def test_folder_with_the_name_of_a_metadata_file_does_not_stop_lint(tmp_path: Path) -> None:
+    for name in ("_partnerEvents.json", "t/_metadata.json"):
+        (tmp_path / name).mkdir(parents=True)
+    report = lint(FolderStore(str(tmp_path)))
+    assert [(found.code, found.file) for found in report.findings] == [
+        ("MF310", "t"),
+        ("MF201", "t/_metadata.json"),
+    ]
+    assert report.notes == ("The landing zone has no _partnerEvents.json that describes the publisher.",)
+
+
 def test_files_ordered_by_time_have_any_name_and_are_checked_in_order(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     metadata = b'{"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}'

@@ -71,7 +71,8 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     """
     root = _read_folder(store, "")
     folders, findings, notes, unchecked = folder_rules.find_tables(root), list[Finding](), list[str](), list[str]()
-    if (partner_events := _read(store, PARTNER_EVENTS)) is None:
+    partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
+    if partner_events is None:
         notes.append(f"The landing zone has no {PARTNER_EVENTS} that describes the publisher.")
     else:
         findings += folder_rules.check_partner_events(partner_events)
@@ -153,9 +154,10 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     )
 
 
-def _read_settings(store: Store, folder: str, name: str) -> tuple[Settings, list[Finding]]:
+def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Settings, list[Finding]]:
     path = f"{folder}/{name}"
-    if (data := _read(store, path)) is None:
+    data = _read(store, path) if name else None
+    if data is None:
         return Settings(), [folder_rules.MISSING.finding(f"{folder}/{METADATA}")]
     settings, deviations = read_metadata(data, path)
     misnamed = [folder_rules.MISNAMED.finding(path, name=name)] if name != METADATA else []

@@ -129,10 +129,13 @@ class Deviation(NamedTuple):
     """True if the metadata has only one possible meaning. The settings then have this meaning."""
 
 
-def find_metadata_name(names: Iterable[str]) -> str:
-    """Return the metadata file in `names`: `_metadata.json`, or this name in another case, without `_` or `.json`."""
+def find_metadata_name(names: Iterable[str]) -> str | None:
+    """Return the metadata file in `names`: `_metadata.json`, or this name in another case, without `_` or `.json`.
+
+    None if `names` has no such name.
+    """
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
-    return METADATA if METADATA in similar else min(similar, default=METADATA)
+    return METADATA if METADATA in similar else min(similar, default=None)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
