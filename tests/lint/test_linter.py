@@ -14,8 +14,8 @@ import pytest
 
 from fixtures.defects import DEFECTS, Defect
 from fixtures.memory import MemoryStore
-from fixtures.zones import write_clean_zone
-from mirrorfeed.landing.names import data_name
+from fixtures.zones import CARTS, LOG_ID, write_clean_zone
+from mirrorfeed.landing.names import data_name, record_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.storage.errors import NotThere
@@ -134,6 +134,23 @@ def test_folder_with_the_name_of_a_metadata_file_does_not_stop_lint(tmp_path: Pa
         ("MF201", "t/_metadata.json"),
     ]
     assert report.notes == ("The landing zone has no _partnerEvents.json that describes the publisher.",)
+
+
+def test_damaged_record_hides_no_other_finding_of_the_log(zone: MemoryStore) -> None:
+    zone.create(f"{CARTS}/_mirrorfeed/0ld/{record_name(1)}", b"{}")
+    zone.create(f"{CARTS}/_mirrorfeed/{LOG_ID}/{record_name(99)}", b"{}")
+    assert {found.code for found in lint(zone).findings} == {"MF706", "MF707"}
+
+
+@pytest.mark.parametrize("path", ["log.json", f"a/{record_name(1)}"])
+def test_damaged_log_is_no_late_start(path: str) -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b"{}")
+    store.create("t/_mirrorfeed/log.json", b'{"log_id": "a"}')
+    store.replace(f"t/_mirrorfeed/{path}", b"damaged")
+    for number in (5, 6):
+        store.create(f"t/{data_name(number)}", _parquet_of(id=pa.array([number])))
+    assert [found.code for found in lint(store).findings] == ["MF707"]
 
 
 def test_files_ordered_by_time_have_any_name_and_are_checked_in_order(tmp_path: Path) -> None:

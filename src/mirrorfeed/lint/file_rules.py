@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
-from mirrorfeed.landing.names import data_name
+from mirrorfeed.landing.names import LOG, data_name
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Table, Unreadable
 from mirrorfeed.lint.specification import Finding, Settings, advice, error, warning
 
@@ -199,5 +199,5 @@ def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
             is_one = number == before + 2
             missing = f"Number {before + 1} is" if is_one else f"The numbers {before + 1} to {number - 1} are"
             yield GAP.finding(paths[number], missing=missing, before=before)
-    if len(paths) > 1 and numbers[0] > 1 and not processed and table.log is None:
+    if len(paths) > 1 and numbers[0] > 1 and not processed and LOG not in table.ignored:
         yield LATE_START.finding(paths[numbers[0]], number=numbers[0])

@@ -62,9 +62,9 @@ class Log:
 
     id: str
     newest: Record | None = None
-    """Newest record. None if there is no record."""
+    """Newest record. None if there is no record, or if it cannot be read."""
     staged: tuple[str, ...] = ()
-    """Names of staged files, listed after the newest record was read."""
+    """Names of staged files, listed after the newest record was read. Empty if it cannot be read."""
     others: tuple[str, ...] = ()
     """Names of the folders of logs that are no longer in use."""
 
@@ -89,7 +89,7 @@ class Table:
     scratch: tuple[str, ...] = ()
     """Names of the files in the subfolder `_scratchPad`."""
     log: Log | None = None
-    """None if the table has no log, or if `log.json` or the newest record cannot be read."""
+    """None if the table has no log, or if `log.json` cannot be read."""
     are_keys_checked: bool = True
     """False if duplicate keys were not searched, because the table is large and `--check-keys` is not set."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from mirrorfeed.display.rows import counted, first_names, size
@@ -190,9 +190,11 @@ def _read_content(
 
 
 def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
-    """Return the log of a table, or None if there is no readable log. Adds a finding if the log cannot be read."""
+    """Return the log of a table, or None if its id is unknown. Adds a finding if `log.json` or the newest record cannot
+    be read."""
     entries, path = _entries(store, f"{folder}/{LOG}"), f"{folder}/{LOG_ID}"
     folders = [entry.name for entry in entries if entry.is_folder]
+    log: Log | None = None
     try:
         data = _read(store, path)
         if data is None:
@@ -202,22 +204,22 @@ def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
         log_id = load_object(data).get("log_id")
         if not isinstance(log_id, str) or not is_log_id(log_id):
             raise ValueError("it has no id of a log")
-        path = log = f"{folder}/{log_folder(log_id)}"
+        path = place = f"{folder}/{log_folder(log_id)}"
         if log_id not in folders and any(entry.name == log_id for entry in entries):
             raise ValueError("it is not a folder")
-        numbers = filter(None, map(record_number, _names(store, log)))
-        path = f"{log}/{record_name(max(numbers, default=1))}"
+        log = Log(log_id, others=tuple(name for name in folders if name != log_id))
+        numbers = filter(None, map(record_number, _names(store, place)))
+        path = f"{place}/{record_name(max(numbers, default=1))}"
         data = _read(store, path)
         newest = None if data is None else records.parse(data, path)
-        staged = tuple(name for name in _names(store, log) if staged_record_number(name))
-        return Log(log_id, newest, staged, tuple(name for name in folders if name != log_id))
+        log = replace(log, newest=newest, staged=tuple(filter(staged_record_number, _names(store, place))))
     except ValueError as error:
         findings.append(folder_rules.LOG_FAULT.finding(path, reason=error))
     except DamagedFile as error:
         findings.append(folder_rules.LOG_FAULT.finding(path, reason=error.reason))
     except RecordTooNew as error:
         findings.append(folder_rules.TOO_NEW.finding(path, format=error.found))
-    return None
+    return log
 
 
 def _names(store: Store, folder: str) -> tuple[str, ...]:
