@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mirrorfeed.lint.specification import (
@@ -39,7 +40,7 @@ _PROPERTIES = (
 _NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 """Codecs of Python that are not character encodings, or that depend on the machine."""
 _MEANINGS = {"true": True, "false": False, r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
-"""Values by the text that some publishers write instead of the value."""
+"""Texts that some publishers write, and the values that they mean."""
 
 TIMESTAMPS = "LastUpdateTimeFileDetection"
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -69,7 +70,7 @@ KEYS = error(
     "MF206",
     "{problem}.",
     'Set a list of column names, each name once: `"keyColumns": ["C1", "C2"]`.',
-    "keyColumns is not a list of names, lists a column twice, or is written in two spellings.",
+    "keyColumns is not a list of names or lists a column twice, or the file has both keyColumns and KeyColumns.",
 )
 UPSERT_KEYLESS = error(
     "MF210",
@@ -91,9 +92,16 @@ OPTIONS_TYPE = error(
 VALUE = error(
     "MF214",
     "{name} is {value}, but the specification does not allow this value.{allowed:more}",
-    "Set a value that the specification allows, and write the files accordingly. Or remove the setting.",
+    "Set a value that the specification allows, and write the files accordingly.",
     "A setting has a value that is not in the specification.",
 )
+_FIXES = {
+    "KeyColumns": "Remove KeyColumns, and list all key columns in keyColumns.",
+    "fileDetectionStrategy": f'Set "{TIMESTAMPS}", or remove the property to read files by number.',
+    "isUpsertDefaultRowMarker": "Set `true` or `false`, without quotes.",
+    "FileFormat": 'Set "DelimitedText", or remove the property if files are Parquet or plain CSV.',
+}
+"""Fixes for findings about these properties, instead of the fix of the rule."""
 HEADER = error(
     "MF215",
     "FirstRowAsHeader is {value}, but must be true: Fabric needs the column names in the first row.",
@@ -218,7 +226,8 @@ class _Reader:
             return ()
         keys = properties[names[0]]
         if len(names) == 2:
-            self._report(KEYS, keys == properties[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
+            rule = replace(KEYS, fix=_FIXES["KeyColumns"])
+            self._report(rule, keys == properties[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
         if not isinstance(keys, list):
             self._report(KEYS, keys is None, problem=f"{names[0]} is {describe(keys)}, not a list")
             return ()
@@ -262,16 +271,16 @@ class _Reader:
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or ENCODING)
 
     def _choice(self, properties: Mapping[str, Any], name: str, values: Sequence[object], default: Any) -> Any:
-        """Return the value of a property, or `default` if the property is missing or not one of `values`.
+        """Return the value of a property, or `default` if the property is missing or its value is not in `values`.
 
-        Reports any other value. If the value is the text of one of `values`, returns this one.
+        Reports a value that is not in `values`. If this value is a text that means one of `values`, such as the text
+        "true" for true, returns the meant value.
         """
         texts = [json.dumps(value) for value in values]
         meanings = {text: value for text, value in _MEANINGS.items() if value in values}
         allowed = f"Allowed values: {', '.join(texts)}."
-        return self._value(
-            properties, name, default, VALUE, lambda value: json.dumps(value) in texts, meanings, allowed
-        )
+        rule = replace(VALUE, fix=_FIXES.get(name, VALUE.fix))
+        return self._value(properties, name, default, rule, lambda value: json.dumps(value) in texts, meanings, allowed)
 
     def _declared(self, properties: Mapping[str, Any]) -> tuple[Column, ...] | None:
         if "SchemaDefinition" not in properties:

@@ -98,22 +98,23 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
         ({"keyColumns": "a"}, 'keyColumns is the text "a", not a list.'),
         ({"keyColumns": [1]}, "keyColumns lists the value 1, which is not a column's name."),
         ({"keyColumns": ["a", "A"]}, "keyColumns lists 'A' twice."),
-        ({"keyColumns": ["a"], "KeyColumns": ["b"]}, "It has both 'keyColumns' and 'KeyColumns'."),
+        ({"keyColumns": ["a"], "KeyColumns": ["b"]}, "It has both 'keyColumns' and 'KeyColumns'. Remove KeyColumns,"),
         (
             {"fileDetectionStrategy": "Newest"},
             'fileDetectionStrategy is the text "Newest", but the specification does not allow this value. Allowed'
-            ' values: "LastUpdateTimeFileDetection". Set a value',
+            ' values: "LastUpdateTimeFileDetection". Set "LastUpdateTimeFileDetection", or remove the property to read'
+            " files by number.",
         ),
         (
             {"isUpsertDefaultRowMarker": 1},
             "isUpsertDefaultRowMarker is the value 1, but the specification does not allow this value. Allowed values:"
-            " true, false. Set a value",
+            " true, false. Set `true` or `false`, without quotes.",
         ),
         (
             {"FileFormat": "Avro"},
             'FileFormat is the text "Avro", but the specification does not allow this value. Allowed values:'
-            ' "DelimitedText", "CSV", "Parquet". Set a value that the specification allows, and write the files'
-            " accordingly. Or remove the setting.",
+            ' "DelimitedText", "CSV", "Parquet". Set "DelimitedText", or remove the property if files are Parquet or'
+            " plain CSV.",
         ),
         (
             {"FileFormat": "DelimitedText"},
