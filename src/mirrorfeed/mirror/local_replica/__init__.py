@@ -219,6 +219,7 @@ class Replica:
         Drops mirrored tables whose folder was deleted. If a table fails, its report has an error or a message, and the
         other tables continue. Raises an error only if the landing zone or `target` cannot be listed.
         """
+        mirrored_table.delete_dropped(self.target)
         folders = [
             (folder, mirrored_table.mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)
         ]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -24,12 +26,12 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from mirrorfeed.errors import first_line
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
 from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, is_visible_folder, number_of
-from mirrorfeed.storage.local_folder import FolderStore, arrow_files
+from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.indices.cast(pa.int64()) for chunk in encoded.chunks], pa.int64())
 
 
+_DROPPED, _DROPPED_NAME = "_dropped", re.compile(r"[0-9a-f]{32}")
 _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
 _ENCODES_PATHS = tuple(int(number) for number in deltalake.__version__.split(".")[:2]) < (1, 3)
@@ -137,7 +140,17 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    FolderStore(target).remove_folder(f"{place.parent.name}/{place.name}")
+    """Drop a table: move its folder to `<target>/_dropped`, then delete it. After a crash, use `delete_dropped`."""
+    FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
+    delete_dropped(target)
+
+
+def delete_dropped(target: str) -> None:
+    """Delete the remaining files of tables that `drop` dropped. Ignores errors, because the next pass tries again."""
+    with suppress(MirrorfeedError, OSError):
+        for entry in FolderStore(target).list(_DROPPED):
+            if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
+                shutil.rmtree(resolve("remove", target, f"{_DROPPED}/{entry.name}"))
 
 
 class Mirror:
