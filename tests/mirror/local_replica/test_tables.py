@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -98,6 +100,21 @@ def test_foreign_delta_table_is_not_changed(world: World) -> None:
     shutil.rmtree(world.zone / "orders")
     assert world.replica.run_pass() == []
     assert world.rows() == [(7, "theirs")]
+
+
+def test_unreadable_folders_of_the_target_are_ignored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    world.step()
+    (world.target / "lost+found").mkdir()
+
+    def list_folder(path: Path) -> object:
+        if path.name == "lost+found":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    scan = os.scandir
+    monkeypatch.setattr("mirrorfeed.storage.local_folder.os.scandir", list_folder)
+    assert world.step().state is State.REPLICATING
 
 
 def test_unreadable_mirror_is_reported_and_retried(world: World) -> None:

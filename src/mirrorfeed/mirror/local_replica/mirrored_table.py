@@ -7,6 +7,7 @@ is applied. The table's properties contain the path of its folder in the landing
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import uuid
@@ -106,11 +107,18 @@ def mirror_path(target: str, folder: TableFolder) -> Path:
 
 
 def find_delta_tables(target: str) -> list[Path]:
-    """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`."""
-    store = FolderStore(target)
-    schemas = [entry.name for entry in store.list("") if is_visible_folder(entry)]
-    tables = [Path(target, name, each.name) for name in schemas for each in store.list(name) if is_visible_folder(each)]
-    return [place for place in tables if Path(place, "_delta_log").is_dir()]
+    """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`.
+
+    Ignores folders that cannot be listed, such as `lost+found`.
+    """
+    tables = [Path(target, schema, name) for schema in _folders(target) for name in _folders(target, schema)]
+    return [place for place in tables if os.path.isdir(place / "_delta_log")]
+
+
+def _folders(target: str, path: str = "") -> list[str]:
+    with suppress(MirrorfeedError):
+        return [entry.name for entry in FolderStore(target).list(path) if is_visible_folder(entry)]
+    return []
 
 
 def open_mirror(place: Path) -> Mirror | None:
