@@ -185,7 +185,8 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
             reason = f"it contains a character that {text.encoding} cannot encode"
             raise NameNotWritable(table=table, column=column.name, reason=reason) from error
         if not text.escape and any(each in column.name for each in special):
-            reason = "without an escape character, it cannot contain a quote, a separator or a line break"
+            forbidden = "the quote" if text.quote else "a column separator or a line break"
+            reason = f"without an escape character, a name cannot contain {forbidden}"
             raise NameNotWritable(table=table, column=column.name, reason=reason)
     if len(columns) == 1 and not keys and not text.null:
         raise EmptyLines(table=table, column=columns[0].name)

@@ -19,8 +19,8 @@ class SparkDidNotStart(Terminal):
     code = "MF1207"
     what = "Spark did not start on this machine: {last_words}."
     fix = (
-        "See {log} for the full output. The first start downloads the JARs of Delta. If it failed, check that Maven"
-        " Central can be reached."
+        "See {log} for the full output. The first start downloads the JARs of Delta. If this download failed, check"
+        " that Maven Central can be reached."
     )
 
 
