@@ -66,7 +66,7 @@ class Policy:
     frontier: Frontier | None = None
     """Upper limit of the interval, set by the last change and kept after it. None if the interval was never changed."""
     exact: bool = False
-    """True to increase the interval daily, False to increase it once, when no archived file is younger."""
+    """True to increase the interval daily. False to wait until no archived file is younger than the new interval."""
 
     @property
     def rule(self) -> int:
@@ -126,7 +126,7 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
     A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise in one step when
-    no archived file is younger.
+    no archived file is younger than the new interval.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)

@@ -49,7 +49,7 @@ class Share(Row):
     archived_bytes: int | None = shown("archived", size, right=True, default=None)
     """Bytes in archived files. None if unknown: on Databricks, if the storage does not report tiers or sizes."""
     restored_files: int | None = shown("restored files", default=None)
-    """Number of archived files that were restored. None if the storage has no tiers that can be read."""
+    """Number of archived files that were restored. None if the access tiers of the files were not read."""
     restored_bytes: int | None = None
     bytes_by_age: Mapping[str, int] | None = None
     """Bytes by age group, such as "30-90 d", youngest first. None on Databricks, which does not return ages."""
@@ -238,7 +238,7 @@ def simulate(
 ) -> tuple[list[Simulation], list[str]]:
     """Return one row per interval in days, and one note per query that cannot be planned.
 
-    Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the log cannot be read.
+    Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the Delta log is unreadable.
     """
     version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
     try:

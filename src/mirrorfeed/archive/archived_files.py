@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 ABSOLUTE_PATH = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""Matches the start of an absolute path in the log. A clone has such paths to files of its original table."""
+"""Matches the start of an absolute path in a Delta log. A clone has such paths to files of its original table."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FROM_Z85 = str.maketrans(
     string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
@@ -55,7 +55,7 @@ class DataFile(Row):
     """Age in days. None if the file does not count as archived, or if its age is unknown."""
     partition: Mapping[str, str | None] | None = None
     deletion_vector: str | None = None
-    """URI of the file with the deletion vector. None if there is no deletion vector, or if the log contains it."""
+    """URI of the file with the deletion vector. None if there is none, or if the Delta log contains it."""
     why: str | None = None
     """Reason why a query needs the file, or None if it is unknown."""
     tier: str | None = None
@@ -83,7 +83,7 @@ def describe_files(files: Sequence[DataFile]) -> str:
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the file of an `add`, `remove` or `cdc` action in the log of the table in the folder `location`.
+    """Return the file of an `add`, `remove` or `cdc` action in the Delta log in the table folder `location`.
 
     `names` maps physical column names to column names of the table, for partition columns with column mapping.
     """
@@ -102,7 +102,7 @@ def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, s
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """Metadata of a table at one version, from its log."""
+    """Metadata of a table at one version, from its Delta log."""
 
     table_id: str
     schema: str
@@ -123,7 +123,7 @@ class TableMetadata:
 
 
 def to_uri(location: str, path: str) -> str:
-    """Return the URI, without percent-encoding, of a path in the log: absolute, or relative to `location`."""
+    """Return the URI, without percent-encoding, of a path in a Delta log: absolute, or relative to `location`."""
     return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
@@ -133,7 +133,7 @@ def normalize_uri(uri: Any) -> str:
 
 
 def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str | None:
-    """Return the URI of the file that a `deletionVector` field of the log refers to. None if there is no such file."""
+    """Return the URI of the file to which a `deletionVector` in a Delta log refers. None if there is no such file."""
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":

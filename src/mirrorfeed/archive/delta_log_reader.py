@@ -100,7 +100,7 @@ class ColumnarLog:
     """Function that returns the local path of a log file by name. A remote file is copied first."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at a version, or itself for None. Raises `Doubt` if the log has no commit of this version."""
+        """Return the log at a version, or this object if it is None. Raises `Doubt` if the log lacks the version."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)

@@ -99,7 +99,7 @@ class Engine:
         """Return the rows of a version. The default version is the newest.
 
         With open source Delta, raises `VersionExpired` if the version is older than
-        `delta.deletedFileRetentionDuration`, and `NoSuchVersion` if the log does not contain the version.
+        `delta.deletedFileRetentionDuration`, and `NoSuchVersion` if the Delta log lacks the version.
         """
         at = versions.newest_version(self.spark, source) if version is None else version
         return reader.read_version(self.spark, source, at)
@@ -121,7 +121,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class ClassicEngine(Engine):
-    """`Engine` for open source Delta on classic Spark. Finds needed files in plans, and their ages in the Delta log."""
+    """`Engine` for open source Delta on classic Spark. Finds files in query plans, and their ages in the Delta log."""
 
     guards_itself: ClassVar[bool] = False
 
@@ -234,7 +234,7 @@ class ClassicEngine(Engine):
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version by URI. The default version is the newest.
 
-        Raises `CommitsElsewhere` if the log may lack the newest commits.
+        Raises `CommitsElsewhere` if the Delta log may lack the newest commits.
         """
         table = table or read_table_info(self.spark, source)
         delta_log_reader.require_own_commits(str(source), table.features)

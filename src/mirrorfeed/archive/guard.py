@@ -135,7 +135,7 @@ def check(
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:
     """Return all files that Delta reads for `what`: a range of the change data feed, or the version of a snapshot.
 
-    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if the log may lack the newest commits.
+    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if the Delta log may lack new commits.
     """
     engine = ClassicEngine(spark)
     if isinstance(what, int):

@@ -85,12 +85,12 @@ class GuardedTable:
         return self._guard("A query", rows if columns is None else rows.select(*map(quote, columns)), where)
 
     def count(self, version: int | None = None) -> int:
-        """Return the number of rows of a version, by default the newest. Uses only the log if it has the row counts."""
+        """Return the number of rows of a version, by default the newest. Uses only row counts in the Delta log, if any."""
         (row,) = self._guard("A count", self._engine.read(self.source, version).groupBy().count()).collect()
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
-        """Return the smallest and the largest value of a column, from the log if its statistics are exact.
+        """Return the smallest and the largest value of a column, from the Delta log if its statistics are exact.
 
         Both values are None if the column has only NULL. The default version is the newest.
         """

@@ -207,7 +207,7 @@ def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, no
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
-    """Raise `CannotKeep` if `terms` sets `keep_days` in Azure, and `OnlyHot` if it sets another tier in S3."""
+    """Raise `CannotKeep` if `terms` sets `keep_days` in Azure, and `OnlyHot` if it sets another tier than hot in S3."""
     if terms.keep_days is not None and not tiers.restores_copies:
         raise CannotKeep(table=table, days=terms.keep_days)
     if terms.to is not Tier.HOT and tiers.restores_copies:
@@ -305,7 +305,7 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """Return the rows of the planned query, after another check for archived files. None if there is no query.
+    """Return the rows of the planned query, after a new check for archived files. None if there is no query.
 
     A plan for files alone, or for a range of the change data feed, has no query. The range is only checked.
     """

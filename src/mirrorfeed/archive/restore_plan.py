@@ -132,7 +132,7 @@ class RestorePlan(Row):
     tables: tuple[str, ...] = shown("tables")
     versions: tuple[int, ...]
     query: str | None = shown("query")
-    """SQL condition or query. Relative times such as current_date() are replaced by their values."""
+    """SQL condition or query, or None. Relative times such as current_date() are replaced by their values."""
     zone: str | None
     """Session time zone of the query."""
     files: int = shown("files")

@@ -172,14 +172,14 @@ class Scan:
         return DataFrame(rows, self._spark)
 
     def partitions(self) -> list[dict[str, str | None]]:
-        """Return the values of the partition columns of each partition, by column name, as text from the log."""
+        """Return the values of the partition columns of each partition, by column name, as text from the Delta log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = self.metadata.names
         rows = self._all_entries().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
 
     def _all_entries(self) -> DataFrame:
-        """Return the log entries of all files of the version."""
+        """Return the entries of all files of the version in the Delta log."""
         return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
 
     @property
@@ -315,7 +315,7 @@ def command_kind(spark: SparkSession, statement: str) -> str | None:
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
 
-    Skips files only by the conditions in the statement, not by derived conditions as a query does. Raises
+    Skips files only by the conditions in the statement, not by conditions that Spark derives in queries. Raises
     `SubqueryInStatement` for a subquery, and `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession

@@ -107,7 +107,7 @@ def maintain(
 def split(
     files: Sequence[DataFile], archived: Sequence[DataFile]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Return the partitions without archived files, and those with them. An unpartitioned table is one partition."""
+    """Return the partitions without archived files, and the other ones. An unpartitioned table is one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))

@@ -110,7 +110,7 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Return a record from JSON. Raises `DamagedFile`, with the name `history`, if the JSON is invalid."""
+    """Return a record from JSON. Raises `DamagedFile`, which names the history `history`, if the JSON is invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:

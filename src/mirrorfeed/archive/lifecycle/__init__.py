@@ -130,7 +130,7 @@ class Rules:
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the exported policy with rules that archive this table's files after `days` days.
+        """Return the exported policy, or a new one, with rules that archive this table's files after `days` days.
 
         Other rules are preserved. With `take_over`, the new rules also replace rules that mirrorfeed did not write, and
         that archive only files of this table. `state` can disable or remove the new rules. Raises `TooManyRules`.
@@ -237,7 +237,7 @@ def merge_rules(
 
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
-    """Compare the policy in the file `exported` with the rules that the archive interval of a table needs.
+    """Compare the policy in the file `exported` with the rules that a table's archive interval needs.
 
     Raises `InvalidPolicy`, `NoTiers` or `NoInterval`.
     """
