@@ -85,7 +85,7 @@ class GuardedTable:
         return self._guard("A query", rows if columns is None else rows.select(*map(quote, columns)), where)
 
     def count(self, version: int | None = None) -> int:
-        """Return the number of rows of a version, by default the newest. Uses only row counts in the Delta log, if any."""
+        """Return the row count of a version, by default the newest. Reads only the Delta log if it has row counts."""
         (row,) = self._guard("A count", self._engine.read(self.source, version).groupBy().count()).collect()
         return int(row[0])
 
