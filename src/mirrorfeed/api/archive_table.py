@@ -68,7 +68,7 @@ class ArchiveAwareTable(GuardedTable):
     def files(self, where: str | None = None, version: int | None = None, *, tiers: bool = False) -> Result[DataFile]:
         """Return the archived files that a query with the SQL condition `where` needs, including restored files.
 
-        The default is a query of all rows of the newest version. No data file is read. With `tiers`, each row contains
+        By default, the query is for all rows of the newest version. No data file is read. With `tiers`, each row has
         the access tier of its file. Raises `MirrorfeedError` if `tiers` is set, but the storage has no access tiers.
         """
         needed = self._needed(where, version)
@@ -123,10 +123,10 @@ class ArchiveAwareTable(GuardedTable):
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
         """Increase the archive interval as far as possible. Call this method daily after `change_interval`.
 
-        An archived file never counts as active after the increase. Returns one row: the interval, with the archived
-        share of the table in `archived`. Also writes the share to `ledger`, the name or path of a table. If the ledger
-        cannot be written, the result has a note. `prices` is `Prices` or a JSON file. Raises `MirrorfeedError` if the
-        table has no interval.
+        The increase never makes a file count as active that the lifecycle rule may have archived. Returns one row: the
+        interval, with the archived share of the table in `archived`. Also writes the share to `ledger`, the name or
+        path of a table. If the ledger cannot be written, the result has a note. `prices` is `Prices` or a JSON file.
+        Raises `MirrorfeedError` if the table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -147,7 +147,8 @@ class ArchiveAwareTable(GuardedTable):
         The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Other rules
         in this file are preserved. `state="paused"` disables the rules of this table, so that restored files are not
         archived again. `state="gone"` removes the rules. With `take_over`, rules for this table that mirrorfeed did not
-        write are replaced. `interval` is the age at which the rules archive files. The default is `Interval.rule`.
+        write are replaced. `interval` is the age at which the rules archive files. The default is the field `rule` of
+        the result of `interval()`.
 
         Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if neither
         `interval` nor an interval of the table is set.
@@ -186,8 +187,8 @@ class ArchiveAwareTable(GuardedTable):
         """Return the effect of each archive interval: archived bytes, costs per month, and queries that would fail.
 
         Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. With
-        `history_days`, queries of the last `history_days` days are added from Databricks' query history. Notes list
-        queries that cannot be planned. `prices` is `Prices` or a JSON file. Without prices, costs are None.
+        `history_days`, queries of the last `history_days` days are added from Databricks' query history. A query that
+        cannot be planned has a note. `prices` is `Prices` or a JSON file. Without prices, costs are None.
 
         Raises `MirrorfeedError` if Spark does not show which files a query reads, or if `predicates` or the query
         history cannot be read.
@@ -297,8 +298,8 @@ def report_shares(
 ) -> Result[Share]:
     """Return the archived share of each table, and write the shares to the ledger.
 
-    `rates` adds monthly costs. A table that cannot be read has a row with an `error`. A note reports a ledger that
-    cannot be written. With `with_archive_only`, tables without an archive interval are left out.
+    With `rates`, the rows have monthly costs. A table that cannot be read has a row with an `error`. If the ledger
+    cannot be written, the result has a note. With `with_archive_only`, tables without an archive interval are left out.
     """
     rows, notes = [], []
     for source in sources:

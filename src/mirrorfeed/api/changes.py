@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""Field of `VersionChanges` for each counted `_change_type`. Rows before an update are not counted."""
+"""Field of `VersionChanges` by `_change_type`. The row that an update replaces is not counted."""
 
 
 @row
 class VersionChanges(Row):
-    """Number of rows that a version of a table inserted, updated and deleted."""
+    """Numbers of rows that were inserted, updated and deleted by a version of a table."""
 
     version: int = shown("version", str, right=True)
     inserts: int = shown("inserts")
@@ -84,7 +84,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager for reading `rows` without changed values. A read that fails raises `MirrorfeedError`."""
+        """Context manager for reading `rows` with all values unchanged. Raises `MirrorfeedError` if a read fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

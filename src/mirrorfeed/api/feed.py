@@ -158,8 +158,9 @@ class Feed:
     ) -> Result[results.Status]:
         """Return how far each table is published, consumed and mirrored, most urgent tables first. Publishes nothing.
 
-        With `behind`, only tables that are failing, behind, never published or paused are returned. With `fabric`, each
-        row also has the status of its table in Fabric, and the SQL endpoint loads new changes, which uses capacity.
+        With `behind`, only tables that fail, have unpublished changes, were never published or are paused are returned.
+        With `fabric`, each row also has the status of its table in Fabric, and the SQL endpoint loads new changes,
+        which uses capacity.
         With `mirror`, the folder of the replicated tables, each row also has the time of the last update of its
         replica.
         """
@@ -316,7 +317,7 @@ class Feed:
 
         `setup` and `live` run other checks. With `setup`, check the requirements of publishing (permissions,
         credential, landing zone and sources), and create the ledger. With `live`, test only how storage, Spark and
-        network behave. These findings contain no names of tables. Both options write small files into the landing zone
+        network behave: its findings have no names of tables. Both options write small files into the landing zone
         and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
@@ -433,7 +434,7 @@ class Feed:
         return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
-        """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
+        """Delete a table in the landing zone that the configuration no longer contains, so that Fabric drops the table.
 
         `table` is the target. Before anything is deleted, `confirm` is called with a description of the consequences,
         and can raise an error to stop. Returns the address and the content of the deleted folder. Raises
@@ -503,7 +504,7 @@ class Feed:
         return Result(rows, (note,), summary)
 
     def fabric_plan(self) -> Result[results.Setting]:
-        """Return settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
+        """Return the settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
         rows, values = self._database.plan(self._config.fabric)
         summary = "" if rows else "The settings in Fabric match the configuration."
         return Result(tuple(rows), (f"In Fabric: {values}.",), summary)

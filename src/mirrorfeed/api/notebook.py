@@ -20,7 +20,7 @@ DEPLOYED = "deployed/deployment.json"
 
 
 def deployed(dbutils: Any, spark: SparkSession) -> Feed:
-    """Return the feed of a configuration file, with the settings of this notebook's deployment.
+    """Return the `Feed` of a configuration file, with the settings of this notebook's deployment.
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
     deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and tables with an

@@ -67,7 +67,7 @@ class Result(Sequence[R], Generic[R]):
     summary: str = ""
     """Sentence about the whole result, or the reason why there are no rows. Can be empty."""
     every: bool = field(default=False, repr=False)
-    """True to show all rows. False to show only the number of rows that need no attention, if it exceeds 20."""
+    """True to show all rows. If False, a line with their number replaces more than 20 rows that need no attention."""
 
     @property
     def ok(self) -> bool:
