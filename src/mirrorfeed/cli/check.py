@@ -111,7 +111,7 @@ def report(file: str | None) -> None:
 @main.command(reads_config=False)
 @click.argument("code")
 def explain(code: str) -> Result[results.Explanation]:
-    """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. CODE can also be a name."""
+    """Explain the CODE of an error or finding, such as MF2102, and how to fix it. CODE can also be an error's name."""
     from mirrorfeed.errors import explain
 
     return Result(explain(code))
@@ -162,7 +162,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float) -> Result
 @main.command()
 @click.option("--force", is_flag=True, help="Replace an existing file with other content.")
 def partner(force: bool) -> Result[results.PartnerFile]:
-    """Write `partner` of the configuration to _partnerEvents.json in the landing zone.
+    """Write the setting `partner`, which describes the publisher, to _partnerEvents.json in the landing zone.
 
     `publish` also writes this file if it does not exist.
     """
@@ -170,7 +170,7 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 
 
 def _feed_of_zone(landing_zone: str) -> Feed:
-    """Return a feed for a folder, or for an address in OneLake with the credential of the configuration.
+    """Return a `Feed` for a folder, or for an address in OneLake with the credential of the configuration.
 
     Raises `BadAddress` for an invalid address, and `NoLandingZone` for a folder that does not exist.
     """
@@ -200,7 +200,7 @@ def create(name: str) -> Result[results.CreatedDatabase]:
 @click.option("--force", is_flag=True, help="Start mirroring even if a table has no file yet.")
 @wait_option
 def start(force: bool, minutes: float) -> Result[results.DatabaseStatus]:
-    """Start mirroring, and wait until it runs. Requires a file for every configured table."""
+    """Start mirroring, and wait until it runs. Requires a published file for every configured table, unless --force."""
     return feed().fabric_start(force=force, minutes=minutes)
 
 
@@ -223,14 +223,14 @@ def resume(minutes: float) -> Result[results.DatabaseStatus]:
 
 @fabric.command()
 def plan() -> Result[results.Setting]:
-    """Show the settings of the mirrored database that differ from `fabric` in the configuration."""
+    """Show the settings of the mirrored database whose values differ from `fabric` in the configuration."""
     return feed().fabric_plan()
 
 
 @fabric.command()
 @yes_option
 def apply(yes: bool) -> Result[results.Setting]:
-    """Change the settings of the mirrored database that differ from `fabric` in the configuration."""
+    """Change the settings of the mirrored database to the values of `fabric` in the configuration."""
     return feed().fabric_apply(confirm=confirmation(yes))
 
 

@@ -201,7 +201,7 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
 
 
 def feed() -> Feed:
-    """Return the feed of the configuration file. Spark is started when it is first needed."""
+    """Return the `Feed` of the configuration file. Spark is started when it is first needed."""
     return feed_of(load_config())
 
 
@@ -212,7 +212,7 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_or_empty(**settings: Any) -> Feed:
-    """Return the configured feed or, if the default file is missing, a feed with only the ledger of --ledger.
+    """Return the `Feed` of the configuration file or, if the default file is missing, one with only the option --ledger.
 
     `settings` override those of the configuration.
     """

@@ -34,8 +34,8 @@ class Interruption:
     """Records whether a signal requested this command to stop. Calling the object returns True after a request.
 
     A command that can stop between two steps calls `defer`: the first signal then requests a stop, and a second Ctrl-C
-    ends the command immediately. Other commands end at the first signal. The signal handler takes no lock, because the
-    interrupted thread may hold it.
+    ends the command immediately. Other commands end at the first signal. The signal handler acquires no lock, because
+    the interrupted thread may hold it.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -51,7 +51,7 @@ class Interruption:
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
-        """Context manager in which a signal ends the command. An earlier request to stop ends the command on entry."""
+        """Context manager in which a signal ends the command at once. If a stop is requested already, entry ends it."""
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()
@@ -99,7 +99,7 @@ class Interruption:
 _SPINNER_AND_TIME = 12
 """Number of terminal columns for the spinner and the time next to a step."""
 _FREE_LINES = 4
-"""Number of terminal lines to keep free of steps."""
+"""Number of terminal lines on which no step is shown."""
 
 
 class Steps:

@@ -175,7 +175,7 @@ def publish(
 
 @main.group()
 def history() -> None:
-    """Store all versions of tables in permanent histories, and rebuild tables as of any stored version."""
+    """Store all versions of tables in permanent histories, and create tables with the rows of a stored version."""
 
 
 @history.command()
@@ -205,7 +205,7 @@ def status(tables: tuple[str, ...]) -> Result[results.History]:
 )
 @click.option("--into", required=True, metavar="TABLE", help="Table to create: a catalog name or a folder.")
 def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> Result[results.Replay]:
-    """Create a new table with the rows of TABLE as of a version or time. Reads only the history."""
+    """Create a new table with the rows that TABLE had at a version or time. Reads only the history."""
     version_or_time = as_of if to_version is None else to_version
     if version_or_time is None or (as_of is not None and to_version is not None):
         raise click.UsageError("Use either --to-version or --as-of.")
@@ -267,7 +267,7 @@ def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult
 @table_argument
 @yes_option
 def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
-    """Delete TABLE, a target that is no longer configured, from the landing zone, so that Fabric drops it."""
+    """Delete TABLE in the landing zone, so that Fabric drops it. The configuration must no longer contain TABLE."""
     return feed().drop(table, confirmation(yes))
 
 
@@ -310,7 +310,7 @@ def _task_values() -> Any:
 def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
     """Set the task value `name` to a list over which a later task of the job can loop, and return the list.
 
-    The list contains the targets or, if they exceed the limit of a task value, options such as `--shard=2/8`. Raises
+    The list contains `targets` or, if they exceed the limit of a task value, options such as `--shard=2/8`. Raises
     `NotInATask` outside a job.
     """
     value = targets
