@@ -122,7 +122,7 @@ _LABELS = 8
 _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
 _DENSE = 60
-"""A line with more points than this shows them only under the pointer, as does a line in the shared color."""
+"""A line with more points than this, or with the shared color, shows a point only under the pointer."""
 _NO_DATA = "<p>No data yet.</p>"
 
 
@@ -227,7 +227,7 @@ def number(value: float) -> str:
 
 
 def noun(name: str, value: float) -> str:
-    """Return the plural noun `name`, or its singular if the value is 1."""
+    """Return the plural noun `name` or, if `value` is 1, its singular."""
     return re.sub(r"^(\w+)s\b", r"\1", name) if value == 1 else name
 
 

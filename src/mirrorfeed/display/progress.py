@@ -79,7 +79,7 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def progress_shown() -> Iterator[None]:
-    """Context manager that shows progress on standard error, unless the application logs it."""
+    """Context manager that shows progress on standard error, unless the application logs messages of level INFO."""
     if progress.isEnabledFor(logging.INFO):
         yield
         return

@@ -60,7 +60,7 @@ class _Memory(ModuleType):
 
 
 def remember(*secrets: str) -> None:
-    """Make `redact` and the logs of mirrorfeed and its HTTP clients hide secrets of at least 8 characters."""
+    """Make `redact` and the logs of mirrorfeed and its HTTP clients hide `secrets` that have at least 8 characters."""
     filter_logs()
     memory = _memory()
     with memory.lock:
@@ -74,7 +74,7 @@ def remember(*secrets: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with `HIDDEN` in place of likely tokens, and of remembered secrets in any usual encoding."""
+    """Replace likely tokens, and remembered secrets in any usual encoding, by "(not shown)". Return the text."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())
@@ -86,7 +86,7 @@ def redact(text: str) -> str:
 
 
 def redact_answer(text: str, *secrets: str) -> str:
-    """Return the redacted response of a service that received `secrets`, or `HIDDEN` if a part of a secret is in it."""
+    """Redact the response of a service that received `secrets`. If it has a part of one, hide the whole response."""
     parts = {part for secret in secrets for part in _SEPARATORS.split(secret) if len(part) >= _MIN_PEER_PART_LENGTH}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}

@@ -62,7 +62,7 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """Text that replaces more than 20 quiet rows, such as "{tables}: nothing new.". If empty, all rows are listed."""
+    """Text in place of more than 20 rows that need no attention, such as "{tables}: nothing new.". Empty: list all."""
 
     @property
     def ok(self) -> bool:
@@ -137,8 +137,8 @@ def nonzero(count: int) -> int | None:
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     """Return a value as JSON values. `text` converts each string in the value.
 
-    Rows, errors and dataclasses become objects, and times become text in ISO format. Values of other types, and
-    dataclasses with their own `__str__`, become text.
+    Rows, errors, and dataclasses without their own `__str__` become objects, and dates and times become text in ISO
+    format. Values of types that are unknown to JSON become their text.
     """
     match value:
         case Enum():
@@ -161,7 +161,7 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
 
 
 _MAX_QUIET = 20
-"""Maximum number of quiet rows to list. If there are more, a text with their number replaces them."""
+"""Maximum number of rows that need no attention to list. If there are more, a text with their number replaces them."""
 
 
 class Grid(NamedTuple):
@@ -184,9 +184,9 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 
 
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
-    """Return the rows to list, the quiet rows that are not listed, and a text that replaces the quiet rows.
+    """Return the rows to list, the `quiet` rows that are not listed, and the text that replaces these.
 
-    With `every`, or with at most 20 quiet rows, all rows are listed.
+    With `every`, or with at most 20 `quiet` rows, all rows are listed.
     """
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= _MAX_QUIET:

@@ -69,7 +69,7 @@ def print_table(out: Console, grid: Grid) -> None:
 def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
     """Return the width of each column of a table of at most `width` characters, or None if the table cannot fit.
 
-    `columns` has the minimum and maximum width of each column. Columns on the right are widened first.
+    `columns` has the minimum and maximum width of each column. Free space goes to the columns on the right first.
     """
     free = width - 1 - sum(minimum + _BETWEEN for minimum, _ in columns)
     if free < 0:
@@ -103,7 +103,7 @@ def fold_name(name: str, width: int) -> str:
 
 
 def pack(pieces: Iterable[str], width: int) -> list[str]:
-    """Return lines of at most `width` that contain the pieces in order. A longer piece is a line of its own."""
+    """Return lines of at most `width` characters with the pieces in order. A longer piece is a line of its own."""
     from rich.cells import cell_len
 
     lines = [""]
