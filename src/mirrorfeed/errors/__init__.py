@@ -33,7 +33,7 @@ from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
-"""Number of characters of a line of third-party text to search for secrets. The rest of the line is not shown."""
+"""Maximum number of characters of a line of third-party text that are searched for secrets. The rest is not shown."""
 _JAVA_CALL = "An error occurred while calling "
 """Start of the first line of an error in Java. The next line has the reason."""
 Template = str | Mapping[Any, str]
@@ -75,7 +75,7 @@ def choices(template: Template) -> list[str]:
 
 
 def field_names(template: str) -> Iterator[str]:
-    """Yield the names of the values in the fields of a template, such as `table` for `{table.name}`."""
+    """Yield the names of the values that a template uses, such as `table` for `{table.name}`."""
     for _, field, _, _ in _FORMATTER.parse(template):
         if field:
             yield re.split(r"[.[]", field)[0]
@@ -181,7 +181,7 @@ def with_code(error: MirrorfeedError) -> str:
 
 
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """Return a `MirrorfeedError` unchanged, other errors as `SessionLost` if Spark has ended, else as `Unexpected`.
+    """Return a `MirrorfeedError` unchanged. Convert other errors to `SessionLost` if Spark has ended, or `Unexpected`.
 
     `doing` is the failed operation, as the subject of a sentence. `helps` is an instruction in case a second attempt
     fails too. Logs the traceback of an unexpected error.
