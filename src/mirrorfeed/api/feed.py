@@ -504,7 +504,7 @@ class Feed:
         return Result(rows, (note,), summary)
 
     def fabric_plan(self) -> Result[results.Setting]:
-        """Return the settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
+        """Return settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
         rows, values = self._database.plan(self._config.fabric)
         summary = "" if rows else "The settings in Fabric match the configuration."
         return Result(tuple(rows), (f"In Fabric: {values}.",), summary)
