@@ -212,7 +212,7 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_or_empty(**settings: Any) -> Feed:
-    """Return the `Feed` of the configuration file or, if the default file is missing, one with only the option --ledger.
+    """Return the `Feed` of the configuration file or, if the default file is missing, one with the ledger --ledger.
 
     `settings` override those of the configuration.
     """
