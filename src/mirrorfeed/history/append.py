@@ -10,7 +10,7 @@ import json
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -226,7 +226,9 @@ class _Append:
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
         rows = None if step.rows is None else history_table.to_stored_rows(step.rows, step.columns)
-        with reader.read_errors(self.source, step.what), lossless_settings(self.spark):
+        # Without source rows, an error of Delta is an error of the history.
+        errors = reader.read_errors(self.source, step.what) if rows is not None else nullcontext()
+        with errors, lossless_settings(self.spark):
             record = self._record(view, step, rows.count() if rows is not None else 0)
             if not is_same_table(step.facts, self.spark, self.table.source):
                 return None, False
