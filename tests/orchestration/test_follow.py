@@ -31,6 +31,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
@@ -313,6 +314,31 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
     create("lines")
     assert found() == ["s.lines"]
     assert RunContext(NO_SPARK, config).expand([]) == ()
+
+
+def test_expansion_is_repeated_if_the_landing_zone_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "lines"):
+        deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1]}))
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./landing\ntables: [{sources: ./tables/*, target: 's.{table}', keys: [id]}]\n", encoding="utf-8"
+    )
+    written, codes = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
+    config = expand_patterns(written, lambda: pytest.fail("Spark was started")).config
+    run = RunContext(NO_SPARK, config, on_problem=lambda error: codes.append(error.code), written=written)
+    zone = FolderStore(str(tmp_path / "landing"))
+    publish(TableFeed(Table({"id": "long"}, ("id",))), zone, plan(target="s.lines"))
+    shutil.rmtree(tmp_path / "tables/lines")
+
+    def fail(*_: Any) -> Any:
+        raise StoreUnavailable(action="list", address="landing", reason="timeout")
+
+    for place, name in ((table_task, "zone_of"), (FolderStore, "list")):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, fail)
+            assert (run.expand([]), run.expand([]), codes) == ((), (), ["MF4003"])
+    assert ([str(table.target) for table in run.expand([])], codes) == (["s.orders"], ["MF4003", "MF3408"])
 
 
 # With Spark

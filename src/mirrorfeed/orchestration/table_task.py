@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
-from mirrorfeed.orchestration.errors import TableTimeout
+from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
@@ -118,12 +118,14 @@ class RunContext:
         """
         if not (self.written and self.written.patterns):
             return ()
-        from mirrorfeed.orchestration.orphaned_targets import orphans_problem  # imported late: only patterns need it
+        from mirrorfeed.orchestration.orphaned_targets import find_orphans  # imported late: only patterns need it
 
         before = {str(table.target) for table in self.config.select(names)}
         try:
             config = expand_patterns(self.written, lambda: self.session).config
             tables = config.select(names)
+            removed = before - {str(table.target) for table in tables}
+            orphans = find_orphans(self.zone, config) if removed else []
         except Exception as caught:
             error = wrap_error("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:
@@ -131,9 +133,8 @@ class RunContext:
             self._expansion_error = str(error)
             return ()
         self._expansion_error, self.config = "", config
-        removed = before - {str(table.target) for table in tables}
-        if removed and (orphans := orphans_problem(self.zone, config)):
-            self.on_problem(orphans)
+        if orphans:
+            self.on_problem(OrphanedTables(targets=tuple(map(str, orphans)), path=config.path))
         return tables
 
 
