@@ -291,7 +291,7 @@ def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
 def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSession) -> None:
     spark.sql("CREATE SCHEMA wide_sales")
     try:
-        spark.sql("CREATE TABLE wide_sales.orders (id int, v string) USING DELTA")
+        spark.sql("CREATE TABLE wide_sales.orders (id int, v string) USING DELTA COMMENT 'Orders\nType: facts'")
         spark.sql("CREATE TABLE wide_sales.raw (id int) USING PARQUET")
         spark.sql("CREATE VIEW wide_sales.seen AS SELECT 1 AS id")
         for pattern, above in (

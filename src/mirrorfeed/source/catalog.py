@@ -120,7 +120,8 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                 source = Source((*catalog, name, row["tableName"]))
                 if row["isTemporary"] or not pattern.matches(source):
                     continue
-                lines = (line.partition(": ") for line in row["information"].splitlines())
+                # Only the first value of a field counts: lines of a comment can look like fields.
+                lines = (line.partition(": ") for line in reversed(row["information"].splitlines()))
                 values = {field.strip(): value.strip().upper() for field, _, value in lines}
                 unsupported = _unsupported(values.get("Type", ""), values.get("Provider", ""))
                 names: tuple[str, ...] = ()
