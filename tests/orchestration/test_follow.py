@@ -22,7 +22,8 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration import table_task
+from mirrorfeed.orchestration import ledger, table_task
+from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
@@ -168,6 +169,19 @@ def test_failure_is_retried_later_and_reported_once() -> None:
     assert [when for when, _ in world.runs] == [0.0, 2.0, 6.0, 14.0, 50.0]
     assert (newest.published_version, newest.error, newest.tries) == (1, None, 1)
     assert sum(count for _, count in world.written) == 3  # one failure, a snapshot, a range
+
+
+def test_ledger_is_created_before_tables_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is ignored then, because the next write reports it."""
+    world, runs_before = World(ends=10.0), list[int]()
+
+    def prepare(*_: object) -> None:
+        runs_before.append(len(world.runs))
+        raise LedgerNotWritten(ledger="ledger", reason="away")
+
+    monkeypatch.setattr(ledger, "prepare", prepare)
+    assert world.follow().error is None
+    assert (runs_before, len(world.runs)) == ([0], 1)
 
 
 def test_terminal_failure_is_retried_after_minutes() -> None:

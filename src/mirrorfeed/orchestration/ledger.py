@@ -251,7 +251,7 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
     """Return the state of each table: its newest `limit` publications and all since the time `since`."""
-    query = _state_query(ledger.sql, f"nth <= {limit} OR time >= TIMESTAMP '{since.isoformat()}'")
+    query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
 
 
@@ -259,10 +259,10 @@ def _state_query(ledger: str, condition: str) -> str:
     """Return a SQL query for rows about publishing, oldest first. In `condition`, `nth` is 1 for a table's newest."""
     outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     return f"""
-        SELECT `table`, outcome, {", ".join(PublicationKey._fields)} FROM (
-            SELECT *, row_number() OVER (PARTITION BY `table`, outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
+        SELECT `table`, outcome, {", ".join(map(quote, PublicationKey._fields))} FROM (
+            SELECT *, row_number() OVER (PARTITION BY `table`, outcome = '{PUBLISHED}' ORDER BY `time` DESC) AS nth
             FROM {ledger} WHERE outcome IN ({outcomes}))
-        WHERE {condition} ORDER BY time"""
+        WHERE {condition} ORDER BY `time`"""
 
 
 def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
@@ -278,10 +278,12 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
     """Return the same as `known` for all tables of a ledger in a local folder, but only `limit` publications for each.
 
-    Returns None if only Spark can read the ledger.
+    Returns None if only Spark can read the ledger, or if columns are missing.
     """
     try:
         if (table := open_local_table(ledger)) is None:
+            return None
+        if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
             return None
         import pyarrow as pa
         from deltalake import QueryBuilder

@@ -44,6 +44,12 @@ class LedgerWriter:
     def __post_init__(self) -> None:
         self._written_at = self.context.clock()
 
+    def begin(self) -> None:
+        """Create the ledger, or add missing columns. Ignores errors, because `write` returns them."""
+        self._is_prepared = True
+        with suppress(MirrorfeedError):
+            ledger.prepare(self.context.session, self.location)
+
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
         if self.context.clock() - self._written_at >= _INTERVAL:
@@ -70,9 +76,7 @@ class LedgerWriter:
         except Exception as error:
             return LedgerNotWritten(ledger=str(self.location), reason=first_line(str(error)))
         if not self._is_prepared:
-            self._is_prepared = True
-            with suppress(MirrorfeedError):  # `append` returns the error
-                ledger.prepare(spark, self.location)
+            self.begin()
         try:
             known = ledger.known(spark, self.location, names, limit, min((row.time for row in new), default=now))
         except Exception as error:

@@ -185,6 +185,8 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     tasks = [task for name, task in run.tasks.items() if name not in run.newest]
     if tasks and not context.stop():
         _ = context.session  # starts in this thread, and fails for all tables
+        if run.ledger:
+            run.ledger.begin()
     # If all tables start at once, their order does not matter.
     ordered = publishes and not follows and len(tasks) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), tasks)
