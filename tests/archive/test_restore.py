@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -24,6 +24,7 @@ from mirrorfeed.storage.tier_store import Priority, Tier
 
 Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
+NO_SPARK: Any = None
 TABLE = NeededFiles("t", "id-1", "file:/t", 7, ())
 
 
@@ -44,6 +45,12 @@ class Scene:
             path.write_text("data")
         self.tiers.archive(self.uris)
         self.plan = plan_of([DataFile(uri, 4) for uri in self.uris], priority)
+
+    def restore(self, patched: pytest.MonkeyPatch, terms: Terms) -> Restoring:
+        """Request the files of the plan as `mirrorfeed archive restore` does, without Spark."""
+        patched.setattr(restore, "check_plan", lambda *_: None)
+        patched.setattr(restore, "tiers_of", lambda _: self.tiers)
+        return restore.restore(NO_SPARK, estimate(self.plan, self.tiers, None, START), terms)
 
 
 def test_all_archived_files_are_requested(tmp_path: Path) -> None:
@@ -149,19 +156,24 @@ def test_copies_expire_after_the_requested_days_and_can_be_extended(tmp_path: Pa
     assert restore.read_progress(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 0, 2)
 
 
-def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) -> None:
+def test_days_cannot_be_promised_if_a_rule_archives_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = Scene(tmp_path, 1)
     with pytest.raises(CannotKeep) as caught:
-        restore.check_terms("t", scene.tiers, Terms(keep_days=7))
+        scene.restore(monkeypatch, Terms(keep_days=7))
     assert scene.tiers.requests == []
     assert (caught.value.table, caught.value.days) == ("t", 7)
 
 
-def test_restored_copies_have_only_one_tier(tmp_path: Path) -> None:
+def test_restored_copies_have_only_one_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, 1, copies=True)
     with pytest.raises(OnlyHot) as caught:
-        restore.check_terms("t", scene.tiers, Terms(Tier.COOL))
+        scene.restore(monkeypatch, Terms(Tier.COOL))
+    assert scene.tiers.requests == []
     assert caught.value.to is Tier.COOL
+    scene.restore(monkeypatch, Terms())
+    assert scene.tiers.requests == [1]
 
 
 RATES = Prices.model_validate(
