@@ -66,9 +66,7 @@ class ActiveRowsUnavailable(Terminal):
 
 class SubqueryInStatement(Terminal):
     code = "MF5013"
-    what = (
-        "A statement that changes {table} contains a subquery, but Delta does not support it there: {statement:query}."
-    )
+    what = "The {kind} of {table} contains a subquery, but Delta does not support subqueries there: {text!r}."
     fix = "Use a merge, and join the data of the subquery to the source rows of the merge."
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
@@ -29,9 +30,11 @@ from mirrorfeed.archive.archived_files import (
 )
 from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
 from mirrorfeed.archive.engines import Engine, engine_of
-from mirrorfeed.archive.errors import BadNumber
+from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import guarded_rows
+from mirrorfeed.archive.spark_plans import has_subqueries
 from mirrorfeed.display.rows import counted
+from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
@@ -177,10 +180,14 @@ class GuardedTable:
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
         """Set columns of the rows that match a SQL condition. `assignments` has a SQL expression per column.
 
-        Raises `MirrorfeedError` and changes nothing if the statement searches archived files that are not restored, or
-        with open source Delta, if an expression contains a subquery.
+        Raises `MirrorfeedError` and changes nothing if an expression contains a subquery, or if the statement searches
+        archived files that are not restored.
         """
-        apply_condition(self._rows, str(self.source), where)
+        matching = apply_condition(self._rows, str(self.source), where)
+        for value in assignments.values():
+            # On Databricks, a subquery with LIMIT would select from the rows in active files alone.
+            if _has_subquery(matching, value):
+                raise SubqueryInStatement(kind="UPDATE", table=str(self.source), text=value)
         values = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
         condition = "" if where is None else f" WHERE {_closed(where)}"
         self._change("The UPDATE", f"UPDATE {self.source.sql} SET {values}{condition}")
@@ -199,16 +206,20 @@ class GuardedTable:
         conditions = [f"({target_condition}\n)"] if target_condition else []
         apply_condition(self._rows.alias("t"), str(self.source), target_condition)
         if not self._engine.guards_itself:
+            if has_subqueries(self._spark, self._merge(view, equal, clauses)):
+                raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
             # Rows that change between two reads could need other files than were checked.
             rows = guarded_rows(self._spark, rows, self._tiers_at, self._now()).localCheckpoint()
             # The bounds follow from equal keys, so they only reduce the files that Delta reads.
             conditions += self._bounds(rows, keys)
         rows.createOrReplaceTempView(view)
         try:
-            on = " AND ".join([*equal, *conditions])
-            self._change("The MERGE", f"MERGE INTO {self.source.sql} t USING {view} s ON {on} {clauses}")
+            self._change("The MERGE", self._merge(view, [*equal, *conditions], clauses))
         finally:
             self._spark.catalog.dropTempView(view)
+
+    def _merge(self, view: str, on: Sequence[str], clauses: str) -> str:
+        return f"MERGE INTO {self.source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
 
     def overwrite(self, rows: DataFrame) -> None:
         """Replace all rows of the table, also in dynamic partition overwrite mode. Reads no file of the table."""
@@ -244,8 +255,7 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
 
-        Raises `ArchivedFilesNeeded` and `SubqueryInStatement`. After the check, a concurrent change can only make the
-        statement fail.
+        Raises `ArchivedFilesNeeded`. After the check, a concurrent change can only make the statement fail.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         require_readable(needed, self._tiers_at, operation=operation)
@@ -267,6 +277,16 @@ class GuardedTable:
 
 def session_of(session: Session) -> SparkSession:
     return session() if callable(session) else session
+
+
+def _has_subquery(rows: DataFrame, expression: str) -> bool:
+    """Return whether a SQL expression on `rows` contains a subquery."""
+    try:
+        with silence_spark_logs():
+            analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))
+    except AnalysisException as error:
+        return "SUBQUERY" in (error.getCondition() or "")
+    return False
 
 
 def _have_same_order(type_: DataType, source_type: DataType) -> bool:

@@ -31,7 +31,7 @@ from mirrorfeed.archive.archived_files import (
     to_data_file,
     to_uri,
 )
-from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, SubqueryInStatement, UnknownFiles
+from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
 from mirrorfeed.source.identifier import Source
@@ -312,19 +312,22 @@ def command_kind(spark: SparkSession, statement: str) -> str | None:
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
 
+def has_subqueries(spark: SparkSession, statement: str) -> bool:
+    """Return whether the expressions of a MERGE contain subqueries, according to Spark's parser."""
+    expressions = items(parse(spark, statement).expressions())
+    return any(is_a(node, _SUBQUERY) for expression in expressions for node in nodes(expression))
+
+
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
 
     Skips files only by the conditions in the statement, not by conditions that Spark derives in queries. Raises
-    `SubqueryInStatement` for a subquery, and `UnknownFiles` for another statement.
+    `UnknownFiles` for another statement.
     """
     session = spark._jsparkSession
-    parsed = parse(spark, statement)
-    if any(is_a(node, _SUBQUERY) for expression in items(parsed.expressions()) for node in nodes(expression)):
-        raise SubqueryInStatement(table=table.name, statement=statement)
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
     with silence_spark_logs(), active_session(spark, session):
-        command = session.sessionState().executePlan(parsed, not_run).optimizedPlan()
+        command = session.sessionState().executePlan(parse(spark, statement), not_run).optimizedPlan()
         if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
             if not command.notMatchedBySourceClauses().isEmpty():
                 return table
