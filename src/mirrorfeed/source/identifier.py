@@ -13,7 +13,7 @@ from mirrorfeed.source.errors import BadSource
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 MAX_PARTS = 3
 _PATTERN_PARTS = 2
-"""`*` is allowed only in the last two parts: schema and table, or the last two folders."""
+"""Number of last parts in which `*` is allowed: schema and table, or the last two folders."""
 _OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 

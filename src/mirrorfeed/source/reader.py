@@ -91,10 +91,10 @@ def without_collations(rows: DataFrame) -> DataFrame:
 
 
 def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
-    """Return the selected rows and columns of a snapshot or feed, followed by the columns `extra`.
+    """Return the selected rows and columns of a snapshot or change data feed, followed by the columns `extra`.
 
-    `extra` are columns of `rows` that are not from the source. In a feed, an update has one row with the old values and
-    one with the new values. If only the old row matches the filter, only this row is returned: it becomes a delete.
+    `extra` are columns of `rows` that are not from the source. In the feed, an update has a row with the old values and
+    a row with the new values. If only the old row matches the filter, only this row is returned: it becomes a delete.
 
     Raises `BadCondition` if Spark does not accept the filter.
     """
@@ -127,7 +127,7 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether the error concerns only the feed of a range, so that its versions may be readable as snapshots.
+    """Return whether only the change data feed of a range is unreadable, and its versions may be read as snapshots.
 
     Returns False if the feed lacks columns of the range's last version, or has them with another type.
     """
