@@ -250,7 +250,7 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return the state of each table: its newest `limit` publications and all since the time `since`."""
+    """Return, by table, its newest `limit` publications, all since the time `since`, and whether it is stopped."""
     query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
 

@@ -39,7 +39,7 @@ def rebuild(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait until Fabric has dropped the table, and publish it again, even if it is paused.
+    """Delete a table's folder, wait until Fabric has dropped the table, and publish the table again, even if paused.
 
     Waits at most `drop_timeout` seconds for Fabric. `confirm` is called first with the consequences, and raises an
     error to cancel. Returns the results, and notes about problems that do not prevent publishing a table. An error of

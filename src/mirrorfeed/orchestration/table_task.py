@@ -103,7 +103,7 @@ class RunContext:
             self.spark = renew_session(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
-        """Return the size of the commits after version `published`, or None if they cannot be read."""
+        """Return number and size of the commits after version `published`, or None if the commits cannot be read."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:

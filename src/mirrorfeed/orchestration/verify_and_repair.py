@@ -82,7 +82,7 @@ class Comparison(Row):
         return self.equal is True
 
     def chart(self) -> Chart:
-        """Return a bar chart of `differences` by column."""
+        """Return a bar chart with the number of `differences` by column."""
         from mirrorfeed.display.html import bars
 
         counts = Counter(each.column or "(whole row)" for each in self.differences)
@@ -113,8 +113,8 @@ def verify_tables(
     """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
 
     `mirrors` is the folder of the mirrored tables. `shown` is the maximum number of differences to return for a table.
-    A different mirror is repaired if at most `auto_repair_max_keys` keys differ. An error of a table is in its row. An
-    error of the ledger is passed to `on_problem`.
+    A mirror is repaired if the rows of at most `auto_repair_max_keys` keys differ from the source. An error of a table
+    is in its row. An error of the ledger is passed to `on_problem`.
     """
     rows: list[Comparison] = []
     ledger_rows: list[ledger.Row] = []
