@@ -125,7 +125,7 @@ class Store(Protocol):
         """Create a file, or replace its content in one step. Readers never find the file missing or incomplete.
 
         With an `etag` from a listing, only replaces an existing file that still has this ETag. Raises `AlreadyThere` if
-        the ETag differs, and `NotThere` or `StoreUnavailable`, depending on the store, if the file does not exist.
+        it has another ETag, and `NotThere` or `StoreUnavailable`, depending on the store, if it does not exist.
         `FolderStore` and `VolumeStore` check the ETag just before they replace the file, so two concurrent writers can
         both succeed.
         """
