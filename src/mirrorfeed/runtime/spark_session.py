@@ -155,8 +155,8 @@ def _is_connect_configured() -> bool:
 
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
-"""Setting with which a feed keeps the days from 1582-10-05 to 1582-10-14. Otherwise, Java's older date classes change
-these days to 1582-10-15, in dates, times and nested values."""
+"""Setting with which Spark reads days from 1582-10-05 to 1582-10-14 in a change data feed unchanged. Otherwise, Java's
+older date classes change these days to 1582-10-15, in dates, times and nested values."""
 
 IGNORE_FILE_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings that make Spark read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
