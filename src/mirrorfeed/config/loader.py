@@ -77,7 +77,7 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the selected landing zone. An entry keeps its `landing_zone` only if it differs.
+    """Return the configuration with the selected landing zone. Only entries with another one keep `landing_zone`.
 
     `is_overridden` is True if the caller of `load` selects a landing zone, which must then be that of an entry.
     Otherwise, all entries must have the same landing zone.
