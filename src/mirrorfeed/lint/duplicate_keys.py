@@ -62,7 +62,7 @@ class KeyIndex(ExitStack):
         self._upserts = upserts
         self._parts = [self.enter_context(SpooledTemporaryFile(_IN_MEMORY)) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """For each data file whose rows are all in the index, by number: its path, and the number of others before."""
+        """By number, for each data file with all rows in the index: its path, and the number of other files before."""
         self._file = self._row = self._period = 0
 
     def discard(self) -> None:

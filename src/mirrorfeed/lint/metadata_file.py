@@ -134,7 +134,7 @@ MANY_KEYS = advice(
 class Deviation(NamedTuple):
     finding: Finding
     is_clear: bool
-    """True if the metadata has only one possible meaning. The settings then have this meaning."""
+    """True if the deviating value can have only one meaning. The settings then have this meaning."""
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:

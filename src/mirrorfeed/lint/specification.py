@@ -103,7 +103,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def describe(value: object) -> str:
-    """Describe a JSON value in messages, such as `an object` or `the value 12`. Shortens long values."""
+    """Return a phrase for a JSON value in messages, such as `an object` or `the value 12`. Shortens long values."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
