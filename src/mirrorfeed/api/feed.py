@@ -160,9 +160,8 @@ class Feed:
 
         With `behind`, only tables that fail, have unpublished changes, were never published or are paused are returned.
         With `fabric`, each row also has the status of its table in Fabric, and the SQL endpoint loads new changes,
-        which uses capacity.
-        With `mirror`, the folder of the replicated tables, each row also has the time of the last update of its
-        replica.
+        which uses capacity. With `mirror`, the folder of the replicated tables, each row also has the time of the last
+        update of its replica.
         """
         from mirrorfeed.monitor.status import read_status
 
