@@ -122,7 +122,8 @@ def explain(code: str) -> Result[results.Explanation]:
 def log(table: str) -> Result[results.LogRecord]:
     """Show the recorded publications of TABLE, and compare the files of the newest one with its record.
 
-    Reads these files completely, changes nothing, and needs no Spark. Exits with 1 if a file differs or is missing.
+    Reads these files completely, changes nothing, and needs no Spark. Exits with 1 if a file is missing or does not
+    match the record.
     """
     return feed().log(table)
 

@@ -218,9 +218,9 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
 def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 
-    Writes the results to the ledger. Publishes the differing rows again if at most `auto_repair_max_keys` keys are
-    affected. Exits with 1 if a table differs, was repaired, or cannot be compared, for example because it is not
-    published.
+    Writes the results to the ledger. If the rows of at most `auto_repair_max_keys` keys differ, publishes these rows
+    again. Exits with 1 if a mirror differs or was repaired, or if a table cannot be compared, for example because it
+    is not published.
     """
     return feed().verify(*tables, mirror=mirror)
 
