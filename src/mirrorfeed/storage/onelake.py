@@ -206,7 +206,7 @@ class OneLakeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
-        """Context manager that converts Azure errors to storage errors. `new_path` is what the request creates, if any."""
+        """Context manager that converts errors of Azure to storage errors. `new_path` is the path to create, if any."""
         try:
             yield
         except HttpResponseError as error:
