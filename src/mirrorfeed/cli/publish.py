@@ -219,8 +219,8 @@ def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Compar
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 
     Writes the results to the ledger. If the rows of at most `auto_repair_max_keys` keys differ, publishes these rows
-    again. Exits with 1 if a mirror differs or was repaired, or if a table cannot be compared, for example because it
-    is not published.
+    again. Exits with 1 if a mirror differs, was repaired, or cannot be compared, for example before the first
+    publication.
     """
     return feed().verify(*tables, mirror=mirror)
 
