@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.lint.file_rules import CODEC, TRUNCATED
-from mirrorfeed.lint.specification import Dialect, Rule, error
+from mirrorfeed.lint.specification import CODEC, TRUNCATED, Dialect, Rule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from mirrorfeed.errors import first_line
 from mirrorfeed.lint.delimited_text import UnreadableText
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
-from mirrorfeed.lint.file_rules import TRUNCATED, UNREADABLE, UNSAFE
+from mirrorfeed.lint.file_rules import UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import TYPELESS, Contents, Unreadable
-from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, Column, Finding, Settings
+from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, TRUNCATED, Column, Finding, Settings
 from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024

@@ -10,7 +10,7 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import LOG, data_name
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Table, Unreadable
-from mirrorfeed.lint.specification import Finding, Settings, advice, error, warning
+from mirrorfeed.lint.specification import CODEC, TRUNCATED, Finding, Settings, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
@@ -39,11 +39,6 @@ USED_AGAIN = error(
     "Fabric already consumed the number {number}, as {other}, so it never reads this file.",
     "Publish the content of this file under the next free number.",
 )
-TRUNCATED = error(
-    "MF306",
-    "The file is truncated: {reason}. This stops replication of the table.",
-    "Delete the file, and write the complete file under the same name.",
-)
 UNREADABLE = error(
     "MF307",
     "The file cannot be read: {reason}.",
@@ -54,11 +49,6 @@ FORM = error(
     "{problem}.",
     "Write all files of a table in the format that _metadata.json sets.",
     "The data files of a table do not all have the format that `_metadata.json` sets.",
-)
-CODEC = error(
-    "MF309",
-    "The file is compressed with {codec}. Fabric cannot read this compression.",
-    "Write the file without compression, or with Snappy, GZIP or ZSTD.",
 )
 UNSAFE = error(
     "MF314",

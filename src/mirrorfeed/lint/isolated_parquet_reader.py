@@ -25,8 +25,9 @@ from pydantic import TypeAdapter
 
 from mirrorfeed.errors import Transient
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.file_rules import TRUNCATED, UNREADABLE, UNSAFE
+from mirrorfeed.lint.file_rules import UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
+from mirrorfeed.lint.specification import TRUNCATED
 
 _SECONDS = 60.0
 """Time limit of the child for a file, in seconds. More is allowed for its size. Waiting for bytes does not count."""

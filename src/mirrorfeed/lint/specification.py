@@ -154,6 +154,18 @@ class Rule:
 
 error, warning, advice = (partial(Rule, severity) for severity in Severity)
 
+# Rules for files that the readers cannot read. They are here because readers do not import `file_rules`, which uses the
+# publisher's log.
+TRUNCATED = error(
+    "MF306",
+    "The file is truncated: {reason}. This stops replication of the table.",
+    "Delete the file, and write the complete file under the same name.",
+)
+CODEC = error(
+    "MF309",
+    "The file is compressed with {codec}. Fabric cannot read this compression.",
+    "Write the file without compression, or with Snappy, GZIP or ZSTD.",
+)
 
 REBUILD = (
     "delete the folder of the table, wait until the table is gone from the mirrored database, and publish all data"
