@@ -159,7 +159,7 @@ def _check_name(path: str, name: str, settings: Settings) -> Iterator[Finding]:
 def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
     content = file.content
     if file.size == 0:
-        yield TRUNCATED.finding(path, reason="it is empty")
+        yield TRUNCATED.finding(path, reason="it has 0 bytes")
     elif isinstance(content, Unreadable):
         yield content.rule.finding(path, reason=content.reason, codec=content.reason)
     elif isinstance(content, Contents):
