@@ -56,6 +56,14 @@ def test_create_makes_a_database_and_prints_its_landing_zone(project: Project) -
     assert "The mirrored database is Initializ" in project.run("fabric", "status")
 
 
+def test_missing_database_is_reported_before_a_missing_secret(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.configure(f"onelake://{WORKSPACE}")
+    monkeypatch.delenv(SECRET)
+    assert "is not in a mirrored database of Fabric." in project.run("fabric", "status", code=1)
+
+
 def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
     project.publish("sales.schema/orders")
     project.onelake.store().create("lines/_metadata.json", b"{}")

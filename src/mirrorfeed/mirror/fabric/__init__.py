@@ -293,7 +293,6 @@ def client_of(config: Config) -> FabricClient:
 
 def database_of(config: Config) -> MirroredDatabase:
     """Return the configured mirrored database. Raises `NotInFabric` if `landing_zone` is not in a mirrored database."""
-    client = client_of(config)
-    if client.item.database is None:
+    if config.onelake is None or config.onelake[1] is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
-    return MirroredDatabase(client)
+    return MirroredDatabase(client_of(config))
