@@ -188,7 +188,7 @@ class FabricUnavailable(Transient):
 class RequestFailed(Terminal):
     code = "MF4208"
     what = "Fabric did not {action} ({item}: {response})."
-    fix = "Correct the cause that Fabric reports, and run the same command again."
+    fix = "If Fabric reports a cause, correct it. Then run the same command again."
 
 
 class NotInFabric(Terminal):
