@@ -215,7 +215,7 @@ def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
 
 @dataclass
 class MailServer:
-    """An SMTP server with TLS or STARTTLS. It accepts mails, or answers a command with the given response."""
+    """An SMTP server with TLS or STARTTLS. It accepts mails, or answers a command or a line with the given response."""
 
     port: int
     ca_bundle: Path | None
@@ -241,8 +241,8 @@ def mail_server(tmp_path: Path) -> Iterator[MailServer]:
             while line := self.rfile.readline().decode().strip():
                 command = line.split()[0].upper()
                 server_state.commands.append(command)
-                if command in server_state.responses:
-                    self.respond(server_state.responses[command])
+                if answer := server_state.responses.get(line, server_state.responses.get(command)):
+                    self.respond(answer)
                 elif command == "EHLO":
                     encrypted = isinstance(self.request, ssl.SSLSocket)
                     self.respond(f"250-here\r\n250 {'AUTH PLAIN' if encrypted else 'STARTTLS'}")
@@ -331,6 +331,14 @@ def test_mail_server_refusal_is_reported_without_the_password(
     assert words in str(caught.value)
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
     assert mail_server.received == []
+
+
+def test_refused_recipient_is_reported_and_the_others_receive_the_mail(mail_server: MailServer) -> None:
+    mail_server.responses = {"rcpt TO:<b@example.com>": "550 unknown"}
+    with pytest.raises(ChannelRefused) as caught:
+        mail_to(mail_server)
+    assert "(it does not accept b@example.com; the other recipients received the mail)." in str(caught.value)
+    assert [to for to, _ in mail_server.received] == [["a@example.com"]]
 
 
 def test_password_that_is_not_ascii_is_reported_without_it(mail_server: MailServer) -> None:

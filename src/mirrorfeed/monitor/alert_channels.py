@@ -184,7 +184,7 @@ def send_mail(mail: Mail, alert: Alert) -> None:
         response = f"{type(error).__name__}: {first_line(str(error))}"
         raise ChannelUnavailable(channel=channel, response=response) from None
     if refused:
-        response = f"not for {', '.join(sorted(refused))}; the mail was sent to the other recipients"
+        response = f"it does not accept {', '.join(sorted(refused))}; the other recipients received the mail"
         raise ChannelRefused(channel=channel, response=response)
 
 
