@@ -166,6 +166,7 @@ class TableCycle:
         return mirror
 
     def _move_done(self, mirror: Mirror | None, done: Sequence[Entry], now: datetime) -> None:
+        """Move applied files to the processed folder, and delete old ones."""
         if mirror is None:
             return
         self._confirm_folder()
