@@ -100,7 +100,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
             }
             owner = None if kind == "CREDENTIAL" else _get(client, f"{kind.lower()}s/{path}").get("owner")
         except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
-            problem = f"cannot be read: {first_line(str(error))}"
+            problem = f"cannot be read: {first_line(str(error) or type(error).__name__)}"
         for privilege in privileges:
             check = f"{privilege} on {kind.lower()} {join_name(parts)}"
             if problem:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import deltalake
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, PathNotSupported, SamePlace
 from mirrorfeed.mirror.local_replica import Replica, State, TableReport, mirrored_table, run_passes
@@ -131,6 +131,18 @@ def test_unreadable_mirror_is_reported_and_retried(world: World) -> None:
     assert report.error.place == str(world.target / "dbo/orders")
     commit.write_bytes(content)
     assert world.step().files == 1
+
+
+def test_error_of_the_engine_without_text_is_reported_with_its_type(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(place: str) -> None:
+        raise TimeoutError
+
+    world.put("orders", 1, plain((1, "a")))
+    world.step()
+    monkeypatch.setattr(DeltaTable, "is_deltatable", fails)
+    assert is_error(world.step(), MirrorUnavailable, place=str(world.target / "dbo/orders"), reason="TimeoutError")
 
 
 def test_unexpected_error_stops_only_its_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,4 +289,4 @@ def _delta_errors(place: Path) -> Iterator[None]:
         is_of_engine = isinstance(error, DeltaError | pa.ArrowException | OSError)
         if not is_of_engine and type(error) is not Exception:  # deltalake 1.1 raises plain exceptions
             raise
-        raise MirrorUnavailable(place=str(place), reason=first_line(str(error))) from error
+        raise MirrorUnavailable(place=str(place), reason=first_line(str(error) or type(error).__name__)) from error
