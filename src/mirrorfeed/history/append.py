@@ -136,8 +136,7 @@ def append_versions(
             progress.records.append(record)
             progress.restarts += [step.reason] if step.reason else []
         elif is_accepted and (newest is None or newest.number < record.number):
-            reason = f"it was restored to a version before record {record.number}, which Delta accepts only once"
-            raise HistoryChanged(history=str(append.history.table), reason=reason)
+            raise HistoryChanged(history=str(append.history.table), record=record.number)
         elif (conflicts := conflicts + 1) == _MAX_CONFLICTS:
             raise AppendConflict(history=str(append.history.table), conflicts=conflicts)
 

@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.source.errors import Finding
 
+_FOREIGN_WRITE = "another writer changed the history"
+_RESTORED = "the history was restored"
+
 
 class NoHistory(Terminal):
     code = "MF6001"
@@ -71,11 +74,32 @@ class NotAHistory(Terminal):
 
 class HistoryChanged(Terminal):
     code = "MF6008"
-    what = "The history {history} was changed by another writer: {reason}. mirrorfeed neither reads nor appends to it."
-    fix = (
-        "Find the change with `DESCRIBE HISTORY`. Undo the change with RESTORE (set delta.appendOnly to false before,"
-        " and to true afterwards), or set `history` to a new table."
-    )
+    what = {
+        _FOREIGN_WRITE: (
+            "The history {history} was changed by another writer: {reason}. mirrorfeed neither reads nor appends to it."
+        ),
+        _RESTORED: (
+            "The history {history} was restored to a version before record {record}. Delta accepts each record number"
+            " once, so record {record} cannot be appended again."
+        ),
+    }
+    fix = {
+        _FOREIGN_WRITE: (
+            "Find the change with `DESCRIBE HISTORY`. Undo the change with RESTORE (set delta.appendOnly to false"
+            " before, and to true afterwards), or set `history` to a new table."
+        ),
+        _RESTORED: (
+            "Find the version that contains record {record} with `DESCRIBE HISTORY`, and restore this version (RESTORE"
+            " TABLE … TO VERSION AS OF …). Or set `history` to a new table."
+        ),
+    }
+    reason: str = ""
+    record: int | None = None
+    """Number of the missing record after a restore. None after another change."""
+
+    @property
+    def case(self) -> str:
+        return _FOREIGN_WRITE if self.record is None else _RESTORED
 
 
 class ReservedHistoryNames(Terminal):
