@@ -77,7 +77,10 @@ class NoIdentity(Terminal):
 class LogDamaged(Terminal):
     code = "MF2005"
     what = "The transaction log of {table} cannot be read: commits are missing."
-    fix = "Restore the missing files in the _delta_log folder of the table, or restore the whole table from a copy."
+    fix = (
+        "Restore the missing files in the _delta_log folder of the table, or restore the whole table from a copy. If"
+        " the table is new, write to it, then publish again."
+    )
 
 
 class VersionExpired(Terminal):
