@@ -73,7 +73,7 @@ class ArchiveAwareTable(GuardedTable):
         """
         needed = self._needed(where, version)
         if tiers and self._tiers is None:
-            raise NoTiers(table=self.name)
+            raise NoTiers(table=self.name, location=needed.location)
         tier_of = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and tiers else {}
         rows = [
             replace(file, why=_why_needed(file, where), tier=tier_of[file.uri].value if tier_of else None)

@@ -147,7 +147,7 @@ def restore(
         return Restoring(plan.table, None, None, None, str(target), notes=(note,))
     tiers = tiers_of(plan)
     if tiers is None:
-        raise NoTiers(table=plan.table)
+        raise NoTiers(table=plan.table, location=plan.tables[0].location)
     check_terms(plan.table, tiers, terms)
     if costs := describe_restore_costs(plan, tiers, terms, rates, datetime.now(UTC)):
         on_step(costs)

@@ -87,7 +87,7 @@ class InvalidPrices(Terminal):
 
 class NoTiers(Terminal):
     code = "MF5601"
-    what = "The files of {table} have no access tiers, because the table is neither in Azure storage nor in S3."
+    what = "The files of {table} have no access tiers, because {location} is neither in Azure storage nor in S3."
     fix = (
         "Choose a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
         " s3://bucket/folder."

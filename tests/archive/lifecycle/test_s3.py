@@ -171,5 +171,5 @@ def test_location_of_a_table_selects_the_cloud() -> None:
         assert "replaces the existing one" in rules.apply(rules.policy(60))
     assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, RuleState.GONE))
     assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, RuleState.GONE))
-    with pytest.raises(NoTiers, match="neither in Azure storage nor in S3"):
+    with pytest.raises(NoTiers, match="file:/tmp/t is neither in Azure storage nor in S3"):
         rules_of(TABLE, TableInfo("id", "file:/tmp/t", {}, (), 0, 0))

@@ -215,7 +215,7 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
         return azure.AzureRules(folder, [folder + prefix for prefix in prefixes])
     if folder := s3.folder_of(table.location):
         return s3.S3Rules(folder, [folder + prefix for prefix in prefixes])
-    raise NoTiers(table=str(source))
+    raise NoTiers(table=str(source), location=table.location)
 
 
 def merge_rules(
