@@ -32,7 +32,7 @@ class BadPredicate(Terminal):
 class NoSuchVersion(Terminal):
     code = "MF5009"
     what = "{table} cannot be read at {versions}. The newest version is {newest}."
-    fix = "Choose versions that `DESCRIBE HISTORY` lists, the first before the last."
+    fix = "Choose versions that `DESCRIBE HISTORY` lists. A range must start before it ends."
 
 
 class OnlyNewestVersion(Terminal):
