@@ -26,7 +26,8 @@ def test_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSessio
     assert read_table_info(spark, table.source).properties[PROPERTY] == "60 days"
     with pytest.raises(LongerInterval) as longer:
         archive_interval.set_first(spark, table.source, 90, START)
-    assert (longer.value.now, longer.value.wanted) == (60, 90)
+    assert (longer.value.now, longer.value.rule, longer.value.wanted) == (60, 60, 90)
+    assert "the lifecycle rule has archived after 60 days" in str(longer.value)
     archive_interval.change_interval(spark, table.source, 90, exact=True, now=START)
     assert archive_interval.step(spark, table.source, START + 7 * DAY).days == 67
     before = table.latest

@@ -193,7 +193,7 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
         _unset(spark, source, _ALL[1:])
         return policy
     if before is not None and days > before.days:
-        raise LongerInterval(table=str(source), now=before.days, wanted=days)
+        raise LongerInterval(table=str(source), now=before.days, rule=before.rule, wanted=days)
     policy = change_rule(before, days, exact=True, now=now) if before else Policy(days)
     _write(spark, source, policy)
     return policy
@@ -210,7 +210,7 @@ def change_interval(
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
-        raise LongerInterval(table=str(source), now=before.days, wanted=days)
+        raise LongerInterval(table=str(source), now=before.days, rule=before.rule, wanted=days)
     policy = change_rule(before, days, exact, now)
     _write(spark, source, policy)
     return Interval.of(source, policy, moved=days >= before.rule)

@@ -188,7 +188,7 @@ class LongerInterval(Terminal):
     code = "MF5302"
     what = (
         "The interval of {table} is {now:count day} and cannot be increased to {wanted:count day} at once: files that"
-        " the lifecycle rule has already archived would count as active."
+        " the lifecycle rule has archived after {rule:count day} would count as active."
     )
     fix = (
         "First change the lifecycle rule: export the policy to a file EXPORTED, run `mirrorfeed archive rule"
