@@ -116,9 +116,9 @@ class Store(Protocol):
         """
 
     def create_once(self, path: str, data: bytes) -> None:
-        """Create a file like `create`, but send only one request.
+        """Create a file with a single request that is never repeated. Raises `AlreadyThere` if the file exists.
 
-        After `StoreUnavailable`, this request may still take effect once, at any later time.
+        After `StoreUnavailable`, the request may still take effect once, at any later time.
         """
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
@@ -133,9 +133,9 @@ class Store(Protocol):
     def open_write(self, path: str) -> Writer:
         """Return a writer of a new file, which uses little memory.
 
-        `path` must be a name that no earlier request used, because a failed request may still take effect. `NewFile`
-        chooses such names. Only a rejected login is retried. Raises `AlreadyThere` if the file exists, and
-        `StoreUnavailable` if the storage fails temporarily.
+        `path` must be a name that no earlier request used, because a failed request may still take effect. Only a
+        rejected login is retried. Raises `AlreadyThere` if the file exists, and `StoreUnavailable` if the storage fails
+        temporarily.
         """
 
     def rename(self, path: str, new_path: str) -> None:
@@ -176,7 +176,7 @@ T = TypeVar("T")
 
 
 def per_process(key: Hashable, create: Callable[[], T]) -> T:
-    """Return the value that this process caches under `key`. The first call, also in a fork, calls `create`."""
+    """Return the value that this process caches under `key`. If there is none, cache the result of `create`."""
     # Not a global of this module: if the code is sent with each task, globals are pickled and new in every task.
     name = "_mirrorfeed_process"
     values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__

@@ -41,7 +41,7 @@ _SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
 
 @dataclass(frozen=True)
 class AzureTiers(TierStore):
-    """Tier store for the files of one Azure container. Contains no secret and no connection."""
+    """Access tiers and restores of the files in one Azure container. Contains no secret and no connection."""
 
     account: str
     """Blob endpoint, such as https://account.blob.core.windows.net."""
@@ -55,7 +55,7 @@ class AzureTiers(TierStore):
 
     @classmethod
     def at(cls, location: str) -> AzureTiers | None:
-        """Return the tier store for the URI of a table or file, or None if the URI is not in Azure storage."""
+        """Return the object for the container of a table or file, or None if its URI is not in Azure storage."""
         match = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
         return cls(f"https://{match[2]}.blob.{match[3]}", match[1], match[0]) if match else None
 
@@ -128,7 +128,7 @@ def tier_of(blob: BlobProperties | Any) -> Tier:
 
 @dataclass(frozen=True)
 class S3Tiers(TierStore):
-    """Tier store for the objects of one S3 bucket. Contains no secret and no connection.
+    """Storage classes and restores of the objects in one S3 bucket. Contains no secret and no connection.
 
     Logs in with the service credential that Databricks configures, or with the credentials that boto3 finds.
     """
@@ -141,7 +141,7 @@ class S3Tiers(TierStore):
 
     @classmethod
     def at(cls, location: str) -> S3Tiers | None:
-        """Return the tier store for the URI of a table or file, or None if the URI is not in S3."""
+        """Return the object for the bucket of a table or file, or None if its URI is not in S3."""
         match = _S3_BUCKET.match(location)
         return cls(match[1]) if match else None
 
@@ -164,9 +164,9 @@ class S3Tiers(TierStore):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request copies in S3's storage class STANDARD, which expire after `days` (by default 7). Ignores `to`.
+        """Request copies of archived objects for `days` days (None means 7). Return the reasons of refusals by URI.
 
-        For an existing copy, changes only its expiry time. Returns the reason for each refused file, by URI.
+        For an existing copy, only the expiry time changes. `to` has no effect: copies have the storage class STANDARD.
         """
         client = self._client
         request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _RESTORE_SPEEDS[priority]}}

@@ -165,7 +165,7 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether an interrupted `rename` has copied this file. If so, delete this file and its marker file."""
+        """Return whether an interrupted `rename` has already copied the file. If so, delete the file and its marker."""
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege

@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 API_VERSION = "2023-11-03"
 """Version of the Azure storage API. Versions before 2023-08-03 delete only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
-"""Matches a message of the Azure libraries that starts with a Python object. The group has the cause that follows."""
+"""Matches an error message that starts with the text of a Python object. The group is the cause after this text."""
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries requests that fail temporarily, within `limits`. Never retries a request with the option `retry_total=0`.
+    """Retries requests that fail temporarily, up to `limits`. Never retries a request with the option `retry_total=0`.
 
     Retrying writes is safe, because every caller reads the storage again after a write. The retry policies of the Azure
     libraries are not used, because they ignore `Retry-After` or status 429, limit attempts instead of time, or do not
@@ -111,7 +111,7 @@ def client_options(credential: Credential, ca_bundle: str | None, limits: RetryL
 
 
 class HttpClient:
-    """HTTP client for JSON requests. With a `credential`, each request has a token for `audience`."""
+    """HTTP client for JSON requests. With a `credential`, each request has a token for the service `audience`."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class HttpClient:
     ) -> HttpResponse:
         """Send a request and return the response, even if its status is an error. A `body` is sent as JSON.
 
-        `is_retryable` returns whether a response requires to repeat the request. If there is no response, raises the
+        The request is sent again if `is_retryable` returns True for the response. If there is no response, raises the
         error that `unavailable` creates from the reason as text. Raises `CredentialRefused` if the login is refused,
         and `LoginUnavailable` if the login fails temporarily.
         """
@@ -151,5 +151,5 @@ class HttpClient:
 
 
 def shorten_reason(error: AzureError) -> str:
-    """Return the first line of an error message of the Azure libraries, without Python objects."""
+    """Return the first line of an error message of the Azure libraries, without the text of Python objects."""
     return first_line(_CONNECTION.sub(r"\1", str(error.message)))

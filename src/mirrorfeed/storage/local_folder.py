@@ -1,6 +1,6 @@
 """A store in a local folder, for development, tests and the demo.
 
-Calls follow no symbolic link below the root and read only regular files, because other users may use the folder.
+The store follows no symbolic links and reads only regular files, because other users may write to the folder.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class FolderStore:
         self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
-        """Write a temporary file, rename it with `give_name(temporary path, final path)`, and return its ETag."""
+        """Create or replace a file, and return its ETag. `give_name` renames the temporary file to its final path."""
         with self._call(action, path) as target:
             unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             _make_folders(target.parent)
@@ -189,7 +189,7 @@ class FolderStore:
 
     @contextmanager
     def _call(self, action: str, path: str) -> Iterator[Path]:
-        """Context manager that logs a call, yields the full path, and converts each `OSError` to a storage error."""
+        """Context manager that yields the full path, and raises a storage error in place of any `OSError`."""
         _log.debug("%s %s", action, self.address(path))
         with self._errors(action, path):
             yield resolve(action, self.root, path)
@@ -302,7 +302,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _creation_time(path: str) -> int:
-    """Return a folder's creation time in nanoseconds for its ETag, or 0 if unknown. An inode alone may be reused."""
+    """Return a folder's creation time in nanoseconds, or 0 if unknown. It is part of the folder's ETag."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

@@ -164,7 +164,7 @@ class OneLakeStore:
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """Return the path in the workspace. Raises `PathOutside` for the root, which only Fabric may change."""
+        """Return `path` as a path in the workspace. Raises `PathOutside` for the root, which only Fabric may change."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
@@ -206,7 +206,7 @@ class OneLakeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
-        """Context manager that converts errors of Azure to storage errors. `new_path` is the path to create, if any."""
+        """Context manager that converts Azure errors to storage errors. `new_path` is the path to create, or None."""
         try:
             yield
         except HttpResponseError as error:

@@ -50,7 +50,7 @@ class RetryBudget:
     def wait(self, retry_after: float | None = None, *, reached: bool = True) -> bool:
         """Wait before the next attempt and return True, or return False at once if no attempt remains.
 
-        `retry_after` is the wait in seconds that the server requests. `reached` is False if no server responded.
+        `retry_after` is the wait in seconds that the server requests. `reached` is False after a failed connection.
         """
         self._attempts += 1
         self._unreached += not reached
@@ -92,9 +92,9 @@ WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Call a function that writes. Return its error if it is one of `WRITE_ERRORS`, otherwise None.
+    """Call a function that writes, and return its error, or None if there is none. Raises errors not in `WRITE_ERRORS`.
 
-    In both cases, callers must read the storage to see whether the write took effect.
+    In all cases, callers must read the storage to see whether the write took effect.
     """
     try:
         call(*args, **kwargs)
@@ -104,9 +104,9 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
 
 
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
-    """Call `attempt` until it succeeds, and return its result. Each call must use a new name or content.
+    """Call `attempt` until it succeeds, and return its result. Each call must use a new file name or content.
 
-    Retries only `StoreUnavailable`, and raises it when the retry limits of `store` are reached.
+    Repeats the call only after `StoreUnavailable`, and raises this error when the retry limits of `store` are reached.
     """
     budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES))
     while True:

@@ -1,4 +1,4 @@
-"""Access tiers of files: the protocol `TierStore`, and the selection of the tier store for a URI."""
+"""Access tiers of files: the protocol `TierStore`, and a function that finds the implementation for a URI."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class TierStore(Protocol):
         """Request the restore of archived files, which takes hours. Return the reason for each refused file, by URI.
 
         Safe to repeat for a restore that is pending or finished. If `restores_copies` is True, copies expire after
-        `days`, and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
+        `days` days (None means 7), and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
 
 
 def tiers_at(location: str) -> TierStore | None:
-    """Return the tier store for the URI of a table or file, or None if it is not in Azure storage or S3."""
+    """Return the `TierStore` for the URI of a table or file, or None if it is not in Azure storage or S3."""
     # Imported late: the cloud libraries are slow to import, and few runs need them.
     from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
 
@@ -87,12 +87,12 @@ def tiers_at(location: str) -> TierStore | None:
 
 @dataclass(frozen=True)
 class TiersOfTables(TierStore):
-    """Tier store for files in several containers or buckets. Each request goes to the tier store of the file."""
+    """Access tiers and restores of files in several containers or buckets."""
 
     uris: tuple[str, ...]
-    """URIs of all files. `restores_copies` is True if it is True for the tier store of every file."""
+    """URIs of all files. `restores_copies` is True if a restore creates a temporary copy of each of them."""
     at: Callable[[str], TierStore | None] = tiers_at
-    """Function that returns the tier store for a URI, or None if there is none."""
+    """Function that returns the `TierStore` for a URI, or None if the URI has no access tiers."""
 
     @property
     def restores_copies(self) -> bool:
