@@ -62,7 +62,7 @@ class Listed(Row):
     takes: str | None = shown("takes", default=None)
     """Changes that can be published, such as "inserts, updates, deletes". None if the keys are unknown."""
     part: str | None = shown("part", default=None)
-    """Description of the filter and the selected columns. None if the whole source is published."""
+    """Filter and selected columns in words. None if the whole source is published."""
     why: str = shown("why", default="")
     """Configuration entry that selects the table, or the reason why it is not selected."""
     error: MirrorfeedError | None = None
@@ -84,9 +84,10 @@ class Decision(Row):
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table that is configured or matches a pattern, and notes. A table's error is in its row.
+    """Return a row for each table that is configured or matches a pattern, and a warning if there are many tables.
 
-    Without a Spark session, keys and columns are read only for tables in Unity Catalog and in local folders.
+    If the keys or columns of a table cannot be read, its row has the error. Without a Spark session, they are read only
+    for tables in Unity Catalog and in local folders.
     """
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
     client = open_workspace(workspace) if in_catalog else None
@@ -133,7 +134,7 @@ def _check_columns(
 def check_decision(
     source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: NextStep
 ) -> None:
-    """Raise an error if publishing `decision` would certainly fail. Changes nothing."""
+    """Raise an error if `decision`, the next step of a table, would certainly fail. Changes nothing."""
     log = TableLog(store, table.target.folder)
     if view:
         log.check(view)
@@ -161,8 +162,8 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that starts a session and is called only if Spark is needed. Its
-    arguments are the sources to read, or none if a source may not be a Delta table.
+    reached. `spark` is a session, or a function that starts a session and is called only if Spark is needed: with the
+    sources to read, or without arguments if a source may not be a Delta table.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext

@@ -34,7 +34,7 @@ class Append(Row):
     to_version_inclusive: int | None = None
     """Last appended version. None if no version was appended."""
     began_again: tuple[MirrorfeedError, ...] = ()
-    """Reasons why versions were lost, so that the history continued with a snapshot."""
+    """Errors because of which versions are missing in the history, and a snapshot follows them."""
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -63,7 +63,7 @@ class History(Row):
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables with a history, or only `names`. Raises `NoHistory` if there are none, or a name has none."""
+    """Return all tables with a history, or only `names`. Raises `NoHistory` if one of `names`, or every table, has none."""
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):
@@ -74,10 +74,10 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 def append_histories(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, reseed: bool = False
 ) -> list[Append]:
-    """Append new versions to the histories of all tables or only of `names`. Returns a row for each table, in order.
+    """Append new versions to the histories of all tables or only of `names`. Returns a row for each table.
 
-    With `reseed`, a history continues with a snapshot if versions of the source can no longer be read. An error of a
-    table is in its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    With `reseed`, a history continues with a snapshot if versions of the source can no longer be read. If a table
+    fails, its row has the error. Raises `NoHistory` if no table has a history, or if one of `names` has none.
     """
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}
@@ -122,7 +122,8 @@ def append_row(table: str, progress: AppendProgress, error: MirrorfeedError | No
 def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
     """Return the versions in the histories of all tables with a history, or only of `names`.
 
-    An error of a table is in its row. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    If reading a history fails, its row has the error. Raises `NoHistory` if no table has a history, or if one of
+    `names` has none.
     """
 
     def read(table: Table) -> History:

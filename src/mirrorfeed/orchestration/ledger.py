@@ -34,9 +34,9 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
 STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
-"""Outcomes of publishing. The newest row with such an outcome shows whether an error stopped the table."""
+"""Outcomes of publishing. The newest row of a table with one of them shows whether an error stopped the table."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
-"""Outcomes of a verification. The newest row with such an outcome shows whether the mirror equals its source."""
+"""Outcomes of a verification. The newest row of a table with one of them shows whether mirror and source are equal."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 _ALWAYS = ("time", "table", "outcome")
@@ -44,7 +44,7 @@ _ALWAYS = ("time", "table", "outcome")
 
 
 class PublicationKey(NamedTuple):
-    """Time and version range that identify a publication of a table in the ledger."""
+    """Time and versions of a ledger row, which identify a publication of a table."""
 
     time: datetime
     from_version: int | None
@@ -140,7 +140,7 @@ class Known:
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return a ledger row for each publication, automatic reload and error in `results`. `now` is their time."""
+    """Return a ledger row for each publication, automatic reload and error. Reloads and errors have the time `now`."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
@@ -152,7 +152,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
 
 
 def comparison_row(table: str, comparison: Comparison | MirrorfeedError, now: datetime) -> Row:
-    """Return the ledger row of a verification or of its failure, without values of the compared rows."""
+    """Return the ledger row of a verification or its failure. The row contains no values of the compared tables."""
     if isinstance(comparison, MirrorfeedError):
         return Row(now, table, UNVERIFIED, error=type(comparison).__name__, message=str(comparison))
     if comparison.equal:
@@ -212,7 +212,7 @@ def _publication_row(result: TableResult, record: Record) -> Row:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger or add missing columns. Raises `LedgerNotWritten` if this fails or the table is no ledger."""
+    """Create the ledger or add missing columns. Raises `LedgerNotWritten` on failure, or if the table is no ledger."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
@@ -225,7 +225,7 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
 
 
 def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> LedgerNotWritten | None:
-    """Append the rows in one commit, unless `ledger` is None. Returns an error instead of raising it."""
+    """Append the rows `new` in one commit. Does nothing if `ledger` is None. Returns an error instead of raising it."""
     if ledger is None or not new:
         return None
     try:
@@ -250,13 +250,13 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return, by table, its newest `limit` publications, all since the time `since`, and whether it is stopped."""
+    """Return, by table, its newest `limit` publications and all after `since`, and whether an error stopped it."""
     query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
 
 
 def _state_query(ledger: str, condition: str) -> str:
-    """Return a SQL query for rows about publishing, oldest first. In `condition`, `nth` is 1 for a table's newest."""
+    """Return a SQL query for rows about publishing. In `condition`, `nth` is 1 for a table's newest publication."""
     outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     return f"""
         SELECT `table`, outcome, {", ".join(map(quote, PublicationKey._fields))} FROM (
@@ -276,9 +276,9 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return the same as `known` for all tables of a ledger in a local folder, but only `limit` publications for each.
+    """Return, by table, its newest `limit` publications, and whether an error stopped the table.
 
-    Returns None if only Spark can read the ledger, or if columns are missing.
+    Returns None if the ledger can be read only with Spark, or if it lacks columns.
     """
     try:
         if (table := open_local_table(ledger)) is None:
@@ -296,7 +296,7 @@ def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
-    """Return the number of bytes published for the tables since the time `since`, without those of snapshots."""
+    """Return the number of bytes published for `tables` since the time `since`, without the bytes of snapshots."""
     is_range = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(is_range & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0

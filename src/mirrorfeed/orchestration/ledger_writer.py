@@ -37,7 +37,7 @@ class LedgerWriter:
     """Function that returns a configured table by its name."""
     run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
     reloaded_tables: set[str] = field(default_factory=set, init=False)
-    """Names of tables of which this run published a first load, although the ledger has earlier publications."""
+    """Names of tables whose first load this run published, although the ledger has earlier publications of them."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
     _is_prepared: bool = field(default=False, init=False)
 
@@ -56,7 +56,7 @@ class LedgerWriter:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Write all pending results. Returns an error instead of raising it, and then the results stay pending."""
+        """Write the results not written yet. Returns an error instead of raising it. Then, the next call writes them."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.context.clock()
         if error is None:
@@ -64,7 +64,7 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write the rows that the method `rows` returns for `results`. Returns an error instead of raising it."""
+        """Write `results` and earlier publications that the ledger lacks. Returns an error instead of raising it."""
         now = datetime.now(UTC)
         names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
@@ -85,10 +85,10 @@ class LedgerWriter:
         return ledger.append(spark, self.location, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
-        """Return the ledger rows of `results`, and those of earlier publications of the tables that the ledger lacks.
+        """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
 
         Also returns a row for each table that an error had stopped, and that is now up to date without a publication.
-        `known` is the content of the ledger by table. This function updates it.
+        `known` is the content of the ledger by table. The returned publications are added to it.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results
@@ -108,7 +108,7 @@ class LedgerWriter:
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return rows for publications of earlier runs that only the table's log has. Empty if it is unreadable."""
+        """Return ledger rows for publications in the table's log that are neither in `known` nor in `new`."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
@@ -128,7 +128,7 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
-    """Return whether `known` and `new` together have no gap between publications and end at version `published`."""
+    """Return whether the publications `known` and `new` have no gap between their versions and end at `published`."""
     ends = [key.to_version for key in (*known, *new)]
     starts = [*(key.from_version for key in (*known, *new)), published]
     # The ledger may lack publications before the first known one.

@@ -38,7 +38,7 @@ def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
 
 @row
 class DroppedTable(Row):
-    """A table whose folder in the landing zone was deleted, so that Fabric drops the table."""
+    """A table whose folder in the landing zone is deleted, so that Fabric drops the table."""
 
     table: str
     address: str
@@ -51,7 +51,7 @@ class DroppedTable(Row):
     newest: Record | None = field(repr=False)
     """Newest log record, or None if no publication was completed."""
     hashes: Source | None = None
-    """Table with row hashes, which is not deleted. None if changes were not found by comparison."""
+    """Table with the row hashes, which is not deleted. None if mirrorfeed stored no row hashes."""
 
     @property
     def consequences(self) -> str:

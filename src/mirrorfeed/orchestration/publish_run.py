@@ -44,7 +44,7 @@ OnStep = Callable[[str, str], None] | None
 OnDone = Callable[[TableResult], None] | None
 """Function that is called with each new result."""
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
-"""Results, notes and a summary."""
+"""Results of the tables, notes to show, and a summary in one sentence, which may be empty."""
 
 
 def publish_new(
@@ -57,9 +57,9 @@ def publish_new(
 ) -> Published:
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
-    A table that has not started by then has a result with `stopped`. A paused table has only a note. An error of a
-    table is in its result. `spark` starts a session, and is called only if Spark is needed. Its arguments are the
-    sources to read, or none if the run has a ledger or a source may not be a Delta table.
+    A table that has not started by then has a result with `stopped`. A paused table has only a note. If a table fails,
+    its result has the error. `spark` starts a session, and is called only if Spark is needed: with the sources to read,
+    or without arguments if the run has a ledger or a source may not be a Delta table.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -90,10 +90,10 @@ def follow_tables(
     stop: Stop,
     on_done: OnDone = None,
 ) -> Published:
-    """Publish tables continuously until `stop` returns True. Returns the newest results, notes and a summary.
+    """Publish all tables or only `names` continuously until `stop` returns True.
 
-    `written` is the configuration before its patterns were expanded. They are expanded again every 5 minutes. Raises
-    `FeedRequired` if a table is published by comparison.
+    `written` is the configuration with its patterns, which are expanded again every 5 minutes. Raises `FeedRequired`
+    if a table is published by comparison. Returns the newest result of each table.
     """
     notes = dict[str, None]()
 
@@ -134,7 +134,7 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """Return the context of a run. Adds errors that do not prevent publishing a table to `problems`."""
+    """Return the settings of a run. The run adds errors that do not prevent publishing a table to `problems`."""
     stop = stop or (lambda: False)
     return RunContext(
         spark,
@@ -163,8 +163,8 @@ def sleep_unless(stop: Stop, seconds: float) -> None:
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
-    Returns the newest result of each started table, in the order of the configuration. An error of a table is in its
-    result. For continuous publishing, raises `FeedRequired` if a table is published by comparison.
+    Returns the newest result of each started table, in the order of the configuration. If a table fails, its result has
+    the error. For continuous publishing, raises `FeedRequired` if a table is published by comparison.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again
@@ -218,7 +218,7 @@ class _Run:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
         self.current: Sequence[str] = ()
-        """Names of the tables to publish. Continuous publishing replaces them when it expands patterns again."""
+        """Names of the tables to publish. In continuous publishing, they change when patterns are expanded again."""
         self.ledger: LedgerWriter | None = None
         if location := context.config.ledger:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
@@ -228,7 +228,7 @@ class _Run:
         self.expanded_at = context.clock()
 
     def set_tables(self, tables: Sequence[Table]) -> list[TableTask]:
-        """Set the tables to publish from now on, and return the tasks of the new tables."""
+        """Set the tables to publish from now on. Return a task for each table that this run did not publish before."""
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
             if self.context.follows and table.changes == "compare":
@@ -261,7 +261,10 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Store the results and pass them to `on_done`. Write those with a publication or a new error to the ledger."""
+        """Keep each result as the newest of its table, and pass it to `on_done`. Ignores None.
+
+        The ledger receives a table's first result, and results with a publication or with another error than before.
+        """
         new_results: list[TableResult] = []
         for result in filter(None, results):
             before, self.newest[result.table] = self.newest.get(result.table), result

@@ -21,7 +21,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
 
 @dataclass(frozen=True, slots=True)
 class RetryState:
-    """State of a table between two attempts."""
+    """State of a table between two attempts to publish it."""
 
     remaining: float
     """Remaining attempts. At 0, no attempt follows."""
@@ -48,11 +48,11 @@ class RetryState:
 def next_state(
     state: RetryState, error: MirrorfeedError | None, *, reloads: bool = False, attempts: float = ATTEMPTS
 ) -> RetryState:
-    """Return the state after an attempt that failed with `error`, or succeeded (None).
+    """Return the state after one more attempt, which failed with `error`, or succeeded if `error` is None.
 
-    Transient errors are retried with increasing pauses, except `SessionLost` and `TableTimeout`. If `reloads` is True,
-    a terminal error leads to a reload from a snapshot, once for each table and with `attempts` new attempts. If
-    `attempts` is infinite, for continuous publishing, all errors are retried.
+    A transient error is retried after a pause, unless it is `SessionLost` or `TableTimeout`. If `reloads` is True, the
+    first terminal error leads to a reload from a snapshot, with `attempts` new attempts. In continuous publishing,
+    `attempts` is infinite, and every error is retried.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
@@ -69,7 +69,7 @@ def next_state(
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
-    """Return whether the table must be reloaded after `error`, because its option for such errors is `reseed`."""
+    """Return whether the table must be reloaded, because an option such as `on_gap` is `reseed` for such an `error`."""
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):

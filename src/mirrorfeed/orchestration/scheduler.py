@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FULL_READ_INTERVAL = 600.0
 """Seconds until continuous publishing tries a table again even without new commits, in case its folder was deleted."""
 STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
-"""Maximum seconds between two calls of `stop` while tables run, and of one sleep in continuous publishing."""
+"""Maximum seconds: between two calls of `stop` while tables run, and for one sleep in continuous publishing."""
 _THREADS = 1024
 """Maximum number of running tables, including tables that exceeded their time limits."""
 _READ_THREADS = 4
@@ -44,7 +44,7 @@ class QueuedTable:
 
 @dataclass
 class Scheduler:
-    """Queue of waiting tables, and the running tables. Order: priority, then `due`, then the order in the queue."""
+    """Waiting and running tables. The table with the highest priority starts first, then the earliest `due`."""
 
     max_parallel_tables: int
     waiting: list[QueuedTable]
@@ -63,13 +63,13 @@ class Scheduler:
         return chosen
 
     def ended(self, name: str, next_attempt: QueuedTable | None = None) -> None:
-        """Record the end of an attempt, and add `next_attempt` to the queue, if given."""
+        """Record the end of an attempt, and add `next_attempt`, unless it is None, to the queue."""
         del self._ends[name]
         if next_attempt is not None:
             self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
-        """Return the seconds until the next `not_before` or end of a running table's limit. Infinite if none."""
+        """Return the seconds until a waiting table may start or a running one reaches its limit, or else infinity."""
         times = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((time - now for time in times if time > now), default=math.inf)
 
@@ -88,8 +88,8 @@ def run_queue(
     """Run attempts until the queue is empty (unless `endless`) or `stop` returns True. Then wait for running attempts.
 
     `attempt` receives the name of a table and runs in a separate thread. `ended` receives the name and the result, and
-    returns the table's next entry for the queue, or None if the table is done. `on_pass` is called before tables are
-    started. `ended` and `on_pass` run in the caller's thread.
+    returns the table's next entry for the queue, or None if the table is done. `on_pass` is called each time before
+    tables are started. `ended` and `on_pass` run in the caller's thread.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -116,8 +116,8 @@ def is_due(
     """Return whether continuous publishing starts a publication of a table now, according to the option `follow`.
 
     `pending` is the size of the unpublished commits. If it is None, the commits cannot be read, and a publication
-    starts to report the error. `since_publication` is seconds since the last publication in this run, or None before
-    the first. `since_read` is seconds since the last attempt.
+    starts to report the error. `since_publication` is the seconds since the last publication in this run, or None
+    before the first. `since_read` is the seconds since the last attempt.
     """
     if pending is None or since_read >= FULL_READ_INTERVAL:
         return True

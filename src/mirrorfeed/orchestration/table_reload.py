@@ -42,8 +42,8 @@ def rebuild(
     """Delete a table's folder, wait until Fabric has dropped the table, and publish the table again, even if paused.
 
     Waits at most `drop_timeout` seconds for Fabric. `confirm` is called first with the consequences, and raises an
-    error to cancel. Returns the results, and notes about problems that do not prevent publishing a table. An error of
-    the publication is in its result. Errors before the publication are raised.
+    error to cancel. Returns the result, and notes about problems that do not prevent publishing. If publishing fails,
+    the result has the error. Errors before that are raised.
     """
     tables, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
@@ -76,7 +76,7 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 
 @contextmanager
 def dropping(context: RunContext, table: Table) -> Iterator[None]:
-    """Context manager for deleting a table's folder. On exit, in OneLake, waits until Fabric has dropped the table."""
+    """Context manager: waits on exit until Fabric has dropped a table whose folder was deleted. Only for OneLake."""
     if context.config.onelake is None:
         yield
         return
@@ -92,13 +92,13 @@ def dropping(context: RunContext, table: Table) -> Iterator[None]:
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish recorded publications, and delete the table's folder.
+    """Delete the table's folder. Before that, finish its publications: rename their files to the final names.
 
     Raises an error, and deletes nothing, if no snapshot of the source can be published. Also raises an error if the
     folder still exists after several attempts.
 
-    The folder contains the log, so the next run starts with a snapshot. This is correct even if Fabric has not seen the
-    deletion yet: the new folder has another ETag, so Fabric drops the table and reads it from the start.
+    The folder contains the log, so the next run starts with a snapshot. Fabric also starts again, even if it did not
+    notice the deletion, because the new folder has another ETag.
     """
     check_snapshot(source, table)
     folder = table.target.folder
@@ -119,7 +119,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise an error if no snapshot of the source can be published. Checks all keys if publishing validates them."""
+    """Raise an error if no snapshot of the source can be published, for example because rows have invalid keys."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""Function for one attempt, such as `publish`: updates the result, and passes it to the callback at each step."""
+"""Function that makes one attempt to publish. It updates the result, and passes it to the callback at each step."""
 _log = logging.getLogger(__name__)
 
 
@@ -97,13 +97,13 @@ class RunContext:
         return default_workspace()
 
     def reconnect(self) -> None:
-        """Replace an expired Spark session, and let `zone` open the landing zone again. May raise `SessionLost`."""
+        """Replace an expired Spark session, and make `zone` open the landing zone again. May raise `SessionLost`."""
         with self._lock:
             self.store = None
             self.spark = renew_session(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
-        """Return number and size of the commits after version `published`, or None if the commits cannot be read."""
+        """Return number and size of the commits after version `published`. None if the commits cannot be read."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
@@ -113,8 +113,8 @@ class RunContext:
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
         """Expand the patterns of the configuration again. Return the tables `names`, or all tables if `names` is empty.
 
-        Returns no tables if the configuration has no patterns or they cannot be expanded. Passes the error, and a
-        warning about orphaned targets if a table is no longer selected, to `on_problem`.
+        Returns no tables if the configuration has no patterns or they cannot be expanded. `on_problem` receives the
+        error, or a warning about published tables that the patterns no longer select.
         """
         if not (self.written and self.written.patterns):
             return ()
@@ -140,7 +140,7 @@ class RunContext:
 
 @dataclass
 class TableTask:
-    """Attempts to publish one table in a run. The table's log decides which versions to publish, not the task."""
+    """Makes the attempts to publish one table in a run, and has the result of these attempts."""
 
     context: RunContext
     table: Table
@@ -165,7 +165,7 @@ class TableTask:
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def attempt_without_spark(self) -> TableResult | None:
-        """Return the result if the table can be found to be up to date without Spark, otherwise None."""
+        """Check without Spark whether the table is up to date. Return its result if so, otherwise None."""
         context, started = self.context, self.context.clock()
         if context.stop() or not needs_no_spark(self.table):
             return None
@@ -179,7 +179,7 @@ class TableTask:
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the table's queue entry. With `ordered`, read since when changes wait, to compute the time `due`."""
+        """Return the table's entry for the queue. If `ordered`, `due` depends on how long its changes have waited."""
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
@@ -189,7 +189,7 @@ class TableTask:
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
     def attempt(self) -> TableResult | None:
-        """Make an attempt. Returns the result if the table is done, or None if another attempt follows.
+        """Make one attempt to publish. Returns the result if the table is done, or None if another attempt follows.
 
         In continuous publishing, returns the result of each publication or failure, and None if no publication is due.
         """
@@ -262,7 +262,7 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result after the last attempt. If rows were published, pass `source_note` to `on_problem`."""
+        """Return the result of all attempts. If something was published, pass its `source_note` to `on_problem`."""
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)

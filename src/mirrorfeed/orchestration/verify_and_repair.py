@@ -69,7 +69,7 @@ class Comparison(Row):
     source_rows: int | None = None
     mirror_rows: int | None = None
     differing: int | None = None
-    """Number of keys whose rows differ between source and mirror. Without keys, number of distinct such rows."""
+    """Number of keys whose rows differ between source and mirror. In a table without keys, number of distinct rows."""
     differences: tuple[Difference, ...] = ()
     """First differences between source and mirror, up to the requested number."""
     repair: Repair | None = None
@@ -112,9 +112,9 @@ def verify_tables(
 ) -> list[Comparison]:
     """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
 
-    `mirrors` is the folder of the mirrored tables. `shown` is the maximum number of differences to return for a table.
-    A mirror is repaired if the rows of at most `auto_repair_max_keys` keys differ from the source. An error of a table
-    is in its row. An error of the ledger is passed to `on_problem`.
+    `mirrors` is the folder of the mirrored tables. A row has the differences of at most `shown` keys. A mirror is
+    repaired if the rows of at most `auto_repair_max_keys` keys differ from the source. If a table cannot be compared,
+    its row has the error. If the ledger cannot be written, `on_problem` receives the error.
     """
     rows: list[Comparison] = []
     ledger_rows: list[ledger.Row] = []
@@ -181,9 +181,9 @@ def count_repairable(
     these keys more than once. `null_keys` is the number of differing rows with NULL in the key, which no delete or
     upsert can change.
 
-    With more than `max_keys` keys, no key is repaired. `by_time` means that Fabric reads files in order of modification
-    time. Then duplicated keys are not repaired: they need a delete before the upsert, and both files could have the
-    same time.
+    With more than `max_keys` keys (None: no limit), no key is repaired. `by_time` means that Fabric reads files in the
+    order of modification time. Then duplicated keys are not repaired: they need a delete in one file and an upsert in
+    the next, and both files could have the same time.
     """
     skipped = duplicated if by_time else 0
     keys, reasons = differing - skipped, []
@@ -204,10 +204,11 @@ def repair_table(
 ) -> Repair:
     """Publish the source rows again that differ from the mirror, or all rows that match the SQL filter `where`.
 
-    `mirrors` is the folder of the mirrored tables. If it is None, rows that exist only in the mirror stay. The result
-    has an error if more than `max_keys` keys need a repair, or if the publication fails. Raises `FeedRequired` if the
-    table is published by comparison, `NothingPublished` if it was never published, and `RebuildRequired` if it has no
-    keys, or if its columns differ from those of the mirror.
+    `mirrors` is the folder of the mirrored tables. If it is None, all source rows (with `where`: those that match) are
+    published again, and rows that exist only in the mirror stay. The result has an error if more than `max_keys` keys
+    need a repair, or if the publication fails. Raises `FeedRequired` if the table is published by comparison,
+    `NothingPublished` if it was never published, and `RebuildRequired` if it has no keys, or if its columns differ from
+    those of the mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
@@ -262,7 +263,7 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison with the mirror and the differing keys, or, with `where`, None and the keys it matches."""
+    """Compare source and mirror. Return result and differing keys or, with `where`, None and the matching keys."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
