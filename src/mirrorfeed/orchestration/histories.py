@@ -63,7 +63,7 @@ class History(Row):
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables with a history, or only `names`. Raises `NoHistory` if one of `names`, or every table, has none."""
+    """Return all tables with a history, or only `names`. Raises `NoHistory` if a name, or every table, has none."""
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):

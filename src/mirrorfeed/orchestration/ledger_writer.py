@@ -56,7 +56,7 @@ class LedgerWriter:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Write the results not written yet. Returns an error instead of raising it. Then, the next call writes them."""
+        """Write the results not written yet. Returns an error instead of raising it. The next call retries."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.context.clock()
         if error is None:

@@ -93,7 +93,7 @@ def follow_tables(
     """Publish all tables or only `names` continuously until `stop` returns True.
 
     `written` is the configuration with its patterns, which are expanded again every 5 minutes. Raises `FeedRequired`
-    if a table is published by comparison. Returns the newest result of each table.
+    if a table is published by comparison. Returns the newest results, notes and a summary.
     """
     notes = dict[str, None]()
 
