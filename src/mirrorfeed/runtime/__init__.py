@@ -8,9 +8,9 @@ from typing import Any
 
 
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a module, which imports names from other modules of the package on first use.
+    """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
-    `names` maps each module to the names to import from it. A key `module:Name` maps `Name` in `module` to its aliases.
+    `names` maps each other module to its names. A key `other:Name` maps `Name` in the module `other` to its aliases.
     """
     homes = {name: home for home in names for name in names[home]}
 

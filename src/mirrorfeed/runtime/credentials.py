@@ -185,7 +185,7 @@ def is_host_pattern(text: str) -> bool:
 
 
 def check_proxy() -> None:
-    """Raise `BadProxy` if a proxy setting in the environment is not an address."""
+    """Raise `BadProxy` if the environment sets an HTTPS proxy that is not a valid address."""
     proxies = getproxies()
     for name in ("https", "all"):
         if (proxy := proxies.get(name)) and _match_address(_PROXY, proxy) is None:
@@ -193,7 +193,7 @@ def check_proxy() -> None:
 
 
 def _match_address(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the match, with host and port as its groups. None if the host or the port is not valid."""
+    """Return the match of an address, with host and port as groups, or None if the address is not valid."""
     match = pattern.fullmatch(text)
     is_valid = match is not None and is_host(match[1]) and (match[2] is None or 0 < int(match[2]) < 65_536)
     return match if is_valid else None

@@ -74,7 +74,7 @@ def check_java(command: str) -> None:
 
 
 def cached_jars(folder: Path) -> list[Path]:
-    """Return the paths of the JARs that `record_jars` recorded. Empty if there are none, or if a JAR is missing."""
+    """Return the paths of the JARs in a cache folder. Empty if Spark did not start with them, or if one is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def record_jars(folder: Path) -> None:
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
     """Return the cache folder for the JARs of the Delta and Spark releases `versions`, and create it if necessary.
 
-    The parent folder has the log of Spark's start. Raises `CacheUnusable` if the folder cannot be created.
+    Raises `CacheUnusable` if the folder cannot be created.
     """
     cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
     folder = cache / f"ivy-{'-'.join(versions)}"
@@ -169,7 +169,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 def _first_error(log: Path) -> str:
-    """Return the first line that looks like an error, else the first line, else a text for an empty log."""
+    """Return the first line of a log that looks like an error, or else the first line."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
     return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

@@ -112,9 +112,9 @@ def _principal_credential(principal: ServicePrincipal, secret: str, ca_bundle: s
 
 
 def _refuse_unexpected_response(response: Any) -> None:
-    """Raise `ServiceResponseError` or `ClientAuthenticationError` for a redirect, and for status 429 or 5xx.
+    """Raise `ClientAuthenticationError` for a redirect, and `ServiceResponseError` for status 429 or 5xx.
 
-    The library ignores redirects, and its older releases treat 429 and 5xx as a refusal.
+    The Azure library ignores redirects, and its older releases handle 429 and 5xx like a wrong secret.
     """
     from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
 
@@ -143,9 +143,9 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
 
 
 def service_credential(name: str, cloud: Literal["Azure", "AWS"] = "Azure") -> Any:
-    """Return a Databricks service credential, in a driver or in a task. Raises `ServiceCredentialUnreachable`.
+    """Return a Databricks service credential: a credential of the Azure libraries, or a botocore session for AWS.
 
-    The result is a credential of the Azure libraries, or a botocore session for AWS.
+    Can be called in a driver or in a task. Raises `ServiceCredentialUnreachable` if Databricks does not provide it.
     """
     try:
         credential = _provider()(name)

@@ -1,4 +1,4 @@
-"""Names of error conditions of Spark and Delta, and functions that find the conditions and parameters of an error."""
+"""Error conditions (names such as PATH_NOT_FOUND) of Spark and Delta, and functions that find them in an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
 """Condition for time travel to a version that the table no longer has, or does not have yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
-"""Name that mirrorfeed gives to an error without a condition: VACUUM deleted a deletion vector."""
+"""Name that mirrorfeed gives to the error for a deleted deletion vector, which has no condition."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
@@ -38,12 +38,12 @@ NOT_IN_CATALOG = (
     "DELTA_TABLE_NOT_FOUND",
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Condition for a version older than the retention, even if its files still exist. Never for the newest version."""
+"""Condition for time travel to a version that is older than the retention, even if its files still exist."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
-"""Name that mirrorfeed gives to an error without a condition: a deletion vector is too large for Delta's feed reader.
-The reader serializes the vector as a string, which Java limits to 64 KiB (delta-io/delta issue 5662)."""
+"""Name that mirrorfeed gives to the error for a deletion vector that is too large to read in a change data feed.
+The error has no condition. Java limits the vector, as a string, to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
 """Condition for a file that exists but cannot be read. Conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
@@ -63,7 +63,7 @@ _BY_TEXT = (
     (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
     (re.compile(r"java\.io\.FileNotFoundException\W.*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
 )
-"""Regular expressions for the texts of errors without a condition, each with the condition to assume."""
+"""Regular expressions for the texts of errors without a condition, each with the name to use as the condition."""
 
 _FILE_READ = re.compile(r"Encountered error while reading file (\S+)\.(?:\s|$)")
 
@@ -89,7 +89,7 @@ def find_condition(error: Exception, prefixes: tuple[str, ...]) -> str | None:
 
 
 def unreadable_file(error: Exception) -> str:
-    """Return the address of the file in a read error, or "Spark does not name it"."""
+    """Return the address of the file in a read error, or the text "Spark does not name it"."""
     match = _FILE_READ.search(str(error))
     return find_parameter(error, "path") or (match[1] if match else "Spark does not name it")
 

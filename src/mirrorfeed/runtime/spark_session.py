@@ -58,7 +58,7 @@ class Kind(Enum):
 
 
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the active Spark session, or start one. `options` are settings that apply only to Spark on this machine.
+    """Return the active Spark session, or start one. `options` are settings for Spark that starts on this machine.
 
     Raises `SparkMissing` without PySpark, `ConnectNotConfigured` if Databricks Connect has no compute, `ConnectFailed`
     if it cannot connect, and the errors of `start_local`.
@@ -105,7 +105,7 @@ def kind() -> Kind:
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
-    """Return `spark` if it works, or else, with Spark Connect, a new session. Otherwise, raise `SessionLost`."""
+    """Return `spark` if it works, otherwise a new Spark Connect session. Raise `SessionLost` if there is none."""
     if _is_alive(spark):
         return spark
     if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process
@@ -181,7 +181,7 @@ _WANTED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }
-"""Settings that are applied only if the session allows changing them. `doctor --setup` checks `ALL_DAYS`."""
+"""Settings that are applied only if the session allows changing them."""
 
 _lock = Lock()
 _active_contexts = 0
@@ -194,8 +194,8 @@ _original_values: list[tuple[SparkSession, str, str]] = []
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
-    Raises `SettingFixed` if a required setting has another value and the session does not allow changing it. Can be
-    nested, and used by several threads: the last exit restores the original values.
+    Raises `SettingFixed` if the session does not allow changing a required setting. The context can be nested, and
+    used by several threads: the last exit restores the original values.
     """
     global _active_contexts
     with _lock:
@@ -235,9 +235,9 @@ def _value(spark: SparkSession, name: str) -> str | None:
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings that `lossless_settings` cannot apply in this session, with their current values.
+    """Return the settings that mirrorfeed needs but that this session does not allow changing, with their values.
 
-    The value is "unknown" if the session does not show the setting. Afterwards, all settings are the same as before.
+    A value is "unknown" if the session does not return it. Leaves all settings unchanged.
     """
     refused: dict[str, str] = {}
     for name, wanted in (_WANTED | _REQUIRED).items():
@@ -254,7 +254,7 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Return whether Spark reads dates from 1582-10-05 to 1582-10-14 in a feed unchanged, or raise `SettingFixed`."""
+    """Return whether Spark can read dates from 1582-10-05 to 1582-10-14 in a change data feed unchanged."""
     with lossless_settings(spark):
         return _value(spark, ALL_DAYS) == "true"
 

@@ -28,12 +28,12 @@ def this_build() -> str:
 
 
 def project() -> Path:
-    """Return the project folder that contains this file. The result has no meaning for an installed wheel."""
+    """Return the project folder if this file is in one. For an installed wheel, the result has no meaning."""
     return Path(__file__).resolve().parents[3]
 
 
 def version_of_sources(project: Path) -> str:
-    """Return the version of a project's sources: `RELEASE` if the commit has the release tag and no file is changed.
+    """Return the version of a project's sources, such as `0.1.0` for an unchanged commit with the release tag.
 
     Otherwise, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` with the commit, if there is one, then `d` with a
     hash of the files, if they are not committed.
