@@ -89,7 +89,7 @@ MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 
 
 class MaxLagMinutes(validators.ConfigModel):
-    """Maximum minutes that changes may wait for a step before an alert is sent. None means no limit."""
+    """Maximum minutes that changes may wait for each step before an alert is sent. None means no limit."""
 
     published: validators.Minutes = 120.0
     consumed: validators.Minutes = 30.0
@@ -122,13 +122,13 @@ class Mail(validators.ConfigModel):
 class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
-    """Hours until the alert for a lasting problem is sent again, whatever the file in `state_path` contains."""
+    """Hours after which the alert for a problem that still exists is sent again."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: validators.StatePath | None = None
-    """Folder of the file that records sent alerts. None means the landing zone."""
+    """Folder of the file that records which alerts were sent. None means the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
-    """With `refresh`, each check refreshes the SQL endpoint. Otherwise the lag of the SQL endpoint is unknown."""
+    """With `refresh`, each check refreshes the SQL endpoint. With `leave`, the lag of the SQL endpoint is unknown."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Alerts:

@@ -67,7 +67,7 @@ def load(
 
 
 def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int, Table | Sources]:
-    """Return the valid entries by position, and add messages about the other entries to `faults`."""
+    """Return the valid entries of `tables` by position. Add messages about invalid entries to `faults`."""
     entries: dict[int, Table | Sources] = {}
     for i in range(len(document.tables)):
         model: type[Table | Sources] = Sources if _is_pattern(document.tables[i]) else Table
@@ -77,10 +77,10 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the selected landing zone. Only entries with another one keep `landing_zone`.
+    """Return the configuration with the landing zone to use. Only entries with a different one have `landing_zone` set.
 
-    `is_overridden` is True if the caller of `load` selects a landing zone, which must then be that of an entry.
-    Otherwise, all entries must have the same landing zone.
+    With `is_overridden`, this is the landing zone that the caller passes to `load`, and at least one entry must have
+    it. Otherwise, all entries must have the same landing zone.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config
@@ -112,7 +112,7 @@ def _is_pattern(entry: object) -> bool:
 
 
 Conflict = tuple[Place, str]
-"""Path of a field in the file, and the reason why its value conflicts with other fields."""
+"""Path of a field in the file, and the reason why its value conflicts with the values of other fields."""
 
 
 def _find_conflicts(
@@ -137,7 +137,7 @@ def _find_conflicts(
 def _find_unused_options(
     document: Document, config: Config, entries: Mapping[int, Table | Sources], is_overridden: bool
 ) -> Iterator[Conflict]:
-    """Yield fields that have no effect because of other fields, each with the reason."""
+    """Yield fields that have no effect in this configuration, each with the reason."""
     if config.onelake is None and not is_overridden:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
@@ -161,7 +161,7 @@ def _find_unused_options(
 
 
 def _find_untrusted_hosts(config: Config) -> Iterator[Conflict]:
-    """Yield fields with addresses that would receive tokens, but are not Microsoft's and not in `trusted_hosts`."""
+    """Yield the fields with addresses that would receive tokens, but are neither Microsoft's nor in `trusted_hosts`."""
     authority = config.credential.authority if isinstance(config.credential, ServicePrincipal) else None
     addresses: dict[Place, str | None] = {
         ("endpoint",): config.endpoint,
@@ -177,7 +177,7 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield fields whose folder is in the folder of a source or in the landing zone, but must not be there."""
+    """Yield fields with a folder that must not be there: in the folder of a source or in the landing zone."""
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():

@@ -86,7 +86,7 @@ class Config(Options):
     endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
     """Endpoint of OneLake. None means the public endpoint or, with `private_link`, the endpoint of the workspace."""
     fabric_endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
-    """Endpoint of Fabric's REST API. None has the same meaning as for `endpoint`."""
+    """Endpoint of Fabric's REST API. None means the public one or, with `private_link`, that of the workspace."""
     private_link: bool = False
     """True if the workspace has its own private link. Then the names of the endpoints contain the workspace id."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(validators.parse_hosts)] = ()
@@ -222,14 +222,14 @@ _HASHES_PREFIX = "hashes_"
 
 
 def hashes_of(ledger: Source, target: Target) -> Source:
-    """Return the location of the table with the row hashes of a target, in the schema or folder of the ledger."""
+    """Return the location of the table with the row hashes of a target: in the schema or folder of the ledger."""
     digest = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
     words = re.sub(r"[^a-z0-9]+", "_", str(target).lower()).strip("_")
     return _next_to(ledger, f"{_HASHES_PREFIX}{words}_{digest}")
 
 
 def may_be_hashes(ledger: Source, source: Source) -> bool:
-    """Return whether a source has a name and a location as `hashes_of` returns. Does not read the table."""
+    """Return whether a source looks like a table of row hashes, by its name and location. Does not read the table."""
     name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
     return name.startswith(_HASHES_PREFIX) and source.fold() == _next_to(ledger, name).fold()
 

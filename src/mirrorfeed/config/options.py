@@ -78,7 +78,7 @@ class Options(validators.ConfigModel):
     file_order: Literal["sequence", "modified_time"] = "sequence"
     """Order in which Fabric reads the files of a table: by number, or by modification time."""
     default_row_marker: Literal["insert", "upsert"] = "insert"
-    """How Fabric applies rows without a marker."""
+    """Marker that Fabric assumes for rows without a marker."""
 
     changes: Literal["net", "full", "compare"] = "net"
     row_markers: Literal["upsert", "exact"] = "upsert"
@@ -157,7 +157,7 @@ def _parse_casts(value: object) -> Pairs:
 
 
 class Entry(Options):
-    """Options of a table or pattern. They use the column names of the source. Only `rename` contains new names."""
+    """Options of a table or pattern. Column names are those of the source, except the new names in `rename`."""
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     """Columns to publish. None means all columns."""
@@ -166,7 +166,7 @@ class Entry(Options):
     rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
     keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
-    """Key columns. None means the primary key in Unity Catalog. An empty value means that there is no key. If a table
+    """Key columns. None means the primary key in Unity Catalog. An empty tuple means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
     """Landing zone of this entry. None means `landing_zone` at the top level."""
@@ -185,7 +185,7 @@ class Entry(Options):
 
 
 Conflict = tuple[tuple[str, ...], str]
-"""Path of a field, and the reason why its value conflicts with the other fields of the entry."""
+"""Path of a field, and the reason why its value conflicts with other fields of the entry."""
 
 
 def _format_conflicts(entry: Entry) -> Iterator[Conflict]:

@@ -40,7 +40,7 @@ class Expansion:
 
 
 def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Return the configuration with an entry for each selected table, and all tables that are configured or match.
+    """Return the configuration with its selected tables, and all tables that are configured or match a pattern.
 
     Without patterns, no catalog is read and no Spark session is started. Raises `NothingMatches` if a pattern selects
     no table, and `TargetsMeet` or `HistoriesMeet` if two tables have the same target or history.
@@ -55,10 +55,10 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the result of `expand_patterns`. `matches` has, for each pattern, the tables that match it.
+    """Return the configuration with its selected tables, and all tables that are configured or match a pattern.
 
-    Configured tables come first, then the tables of each pattern. If several patterns match a table, the first one
-    selects it. Raises the same errors as `expand_patterns`.
+    `matches` has the tables that match each pattern, in the order of the patterns. If several patterns match a table,
+    the first one selects it. Raises the errors of `expand_patterns`.
     """
     candidates = [Candidate(table.source, table, _OWN_ENTRY) for table in config.tables]
     reasons = {table.source.fold(): _OWN_ENTRY for table in config.tables}
@@ -89,7 +89,7 @@ def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> E
 
 
 def _find_repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
-    """Yield pairs of tables for which `key` returns the same value: the earlier table first. Ignores the value None."""
+    """Yield pairs of tables for which `key` returns the same value, except None. The earlier table is first."""
     first: dict[Hashable, Table] = {}
     for table in tables:
         other = first.setdefault(key(table), table)
@@ -127,7 +127,7 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 
 
 def _select(entry: Sources, found: FoundTable) -> Candidate:
-    """Return a candidate for a found table. Its `table` has the pattern's options, or is None for an invalid target."""
+    """Return a found table with the options of its pattern, or with `table=None` if its target would be invalid."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
@@ -139,7 +139,7 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the pattern's keys if the table has all these columns. None means the primary key in Unity Catalog."""
+    """Return the pattern's keys if the table has all of them, else None, which means the key in Unity Catalog."""
     if entry.keys is None:
         return None
     columns = {fold(name): name for name in found.columns}

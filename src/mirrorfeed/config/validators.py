@@ -76,7 +76,7 @@ def parse_pattern(value: object, info: ValidationInfo) -> Pattern:
 
 
 def parse_exclude(value: object) -> tuple[tuple[str, ...], ...]:
-    """Split each name or pattern in `exclude` into parts, to compare them with the last parts of a table's name."""
+    """Split each name or pattern in `exclude` into parts, such as schema and table."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {shorten(value)}")
     return tuple(map(_parse_excluded_name, value))
@@ -109,7 +109,7 @@ def check_target_template(template: str) -> str:
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
-    """Return the target for a template and the catalog, schema and table in `parts`. Raises `BadTarget`."""
+    """Insert the catalog, schema and table in `parts` into a template. Raises `BadTarget` if the result is invalid."""
     names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
@@ -145,7 +145,7 @@ def parse_landing_zone(value: str, info: ValidationInfo) -> str:
 
 
 def _folder_validator(use: str, hint: str) -> AfterValidator:
-    """Return a validator that accepts only local folders and volumes. `use` and `hint` are parts of its messages."""
+    """Return a validator that accepts only local folders and volumes. Its error messages contain `use` and `hint`."""
 
     def check(value: str, info: ValidationInfo) -> str:
         check_not_empty(value, f": name {hint}, or omit the field")
@@ -237,7 +237,7 @@ def resolve_folder(path: str, info: ValidationInfo) -> str:
 
 
 def raise_faults(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
-    """Raise a `ValidationError` if there are any `faults`: paths of fields, each with the reason."""
+    """Raise a `ValidationError` if `faults` is not empty. Each fault has the path of a field and the reason."""
     details = [
         InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": reason}), loc=place, input=None)
         for place, reason in faults

@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass
 class Document:
-    """Values of a YAML file with their line numbers, and the mistakes that were found before validation by a model."""
+    """Values of a YAML file with their line numbers, and the mistakes that were found when the file was read."""
 
     path: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -77,13 +77,13 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path of field `loc` of item `number` of `tables`. If inherited, return its top-level path."""
+        """Return the path of field `loc` of entry `number`, or its top-level path if the entry inherits the value."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
 
     def entry(self, number: int) -> Any:
-        """Return item `number` of `tables`. If it is a map, add the options that it inherits from the top level."""
+        """Return entry `number` of `tables` with the options that it inherits from the top level."""
         entry = self.tables[number]
         if not isinstance(entry, dict):
             return entry
@@ -217,9 +217,9 @@ def validate(
 ) -> _M | None:
     """Return `data` as a value of `model`, or None if the data is invalid.
 
-    For each invalid field, a message is added to `faults`. The key of the message is the path of the field in the file.
-    Relative paths start at the folder of `file`. `place` converts the path of a field in `data` to the path in the
-    file. `secret_scope` is the scope of secrets that have only a key.
+    For each invalid field, `faults` gets a message, by the path of the field in the file. `place` converts the path of
+    a field in `data` to this path. Relative paths in values start at the folder of `file`. `secret_scope` is the scope
+    of secrets that have only a key.
     """
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
