@@ -31,7 +31,7 @@ RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
 """Time limits of a request to a webhook or mail server. They are short, because the next run retries failed alerts."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
-"""Maximum characters of each of problem and fix in a message, because Slack and Teams limit the size of messages."""
+"""Maximum characters of the problem, and of the fix, in a message, because Slack and Teams limit its size."""
 _LONGEST_TITLE = 150
 _LONGEST_RESPONSE = 200
 
@@ -66,7 +66,7 @@ def title(alert: Alert) -> str:
 
 
 def lines(alert: Alert) -> list[str]:
-    """Return the lines of a message below its title."""
+    """Return the text of an alert as lines, without the title."""
     if alert.resolved_at:
         lasted = duration(max(0.0, (alert.resolved_at - (alert.since or alert.resolved_at)).total_seconds()))
         return [f"Resolved at {utc_minute(alert.resolved_at)} UTC, after {lasted}."]

@@ -89,7 +89,7 @@ class SentAlert:
     since: UtcTime
     resolved_at: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """Time of the last alert by name of the channel. When the problem is resolved, notified channels are removed."""
+    """Time of the last alert by name of the channel. A channel is removed when it was notified of the end."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -111,7 +111,7 @@ def check_alerts(
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
     """Check all tables, write their lags to the ledger and send alerts.
 
-    Returns the result of `notify`, notes (the error if the ledger cannot be written), and a summary. `mirror` is the
+    Returns problems and failures, notes (the error if the ledger cannot be written), and a summary. `mirror` is the
     folder of the mirrored tables, or None for those in Fabric. Raises an error if the alert file cannot be reached.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
@@ -164,11 +164,11 @@ def update_alerts(
     now: datetime,
     notified: Collection[tuple[str, tuple[str, str]]] = (),
 ) -> tuple[SentAlert, ...]:
-    """Return `alerts`, the entries of the alert file, changed according to `check`, with an entry for each new problem.
+    """Return the new entries of the alert file: `alerts`, updated with the result `check`, and one per new problem.
 
     `notified` has a pair of channel name and `SentAlert.key` for each alert that was sent at `now`. Channels that are
-    not in `channels` are removed. A problem that the check could not evaluate stays current or resolved. The entry of
-    a resolved problem is removed when all channels that received it were notified of its end, unless it recurs earlier.
+    not in `channels` are removed. A problem that the check could not evaluate stays current or resolved. The entry of a
+    resolved problem is removed when all channels that received the problem were notified of its end.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]
@@ -210,7 +210,7 @@ def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now:
 class _State:
     alerts: tuple[SentAlert, ...] = ()
     etag: str | None = None
-    """None if the file does not exist."""
+    """ETag of the alert file. None if the file does not exist."""
     damage: DamagedFile | None = None
 
 
@@ -277,7 +277,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return a summary of the rows of a check. Empty if an alert was sent to the output."""
+    """Return the summary of an alert check. Empty if an alert was sent to the output of the command."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     lasting = sum(each.error is None for each in rows)

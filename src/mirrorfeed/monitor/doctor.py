@@ -92,7 +92,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems that hide others: all other problems of the table or, if the database has one, of all tables."""
+"""Problems during which no other problem of the table (or of any table, if the database has one) is evaluated."""
 
 
 def check_all(
@@ -100,7 +100,7 @@ def check_all(
 ) -> tuple[Check, list[TableFacts]]:
     """Check all tables for alerts. Returns the result of the check, and the facts about each table.
 
-    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors become problems.
+    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors are problems of the result.
     """
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
@@ -111,7 +111,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the problems that the facts show, without findings that are `ok` and without paused tables."""
+    """Return the result of a check: problems in the facts. Leaves out findings that are `ok`, and paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

@@ -63,18 +63,18 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """True to run also the checks of the next publication, which read more of the source."""
+    """True to check also whether the next publication would fail. This reads more of the source."""
     states: Sequence[TableState] | None = None
     """State of each table in Fabric, or None if Fabric was not read."""
     syncs: Sequence[TableSync] | str | None = None
-    """Result of `read_endpoint`, or a text with the reason why there is none. None to read no mirrors at all."""
+    """Results of refreshing the SQL endpoint, or the reason why there are none. None to read no mirrors."""
     mirror: str | None = None
     """Folder of the mirrored tables, or None for the mirror in Fabric."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        """Return the facts about each table, in order. Errors become part of the facts and are not raised."""
+        """Return the facts about each table, in the order of `tables`. Errors are part of the facts, and not raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in collected:
@@ -93,7 +93,7 @@ class Collector:
         return None
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table, including errors. Without Spark, raises errors of the source."""
+        """Return the facts about a table, including errors. Raises errors of the source if `spark` is `NO_SPARK`."""
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
         minutes = max_lag.model_dump() | {"published": table.freshness_target_minutes or max_lag.published}
@@ -133,10 +133,10 @@ class Collector:
     def _read_source(
         self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
     ) -> tuple[SourceFacts, datetime | None, datetime | None, MirrorfeedError | None]:
-        """Return the facts about the source, the times of its newest and its oldest unpublished version, and an error.
+        """Return facts about the source, the times of its newest and oldest unpublished versions, and an error or None.
 
-        If a recreated source or a changed selection needs a rebuild, returns the error, and only the feed of the
-        source. Raises an error if the source cannot be read.
+        The error means that the table must be rebuilt, because the source was recreated, or because a published column
+        is no longer selected. Then the only fact is the feed. Raises an error if the source cannot be read.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
@@ -206,7 +206,7 @@ class Collector:
         committed: datetime | None,
         unpublished: datetime | None,
     ) -> Freshness:
-        """Return the freshness. `_read_source` returns `committed` and `unpublished`. Lost files are not consumed."""
+        """Return the freshness of a table, from the commit times of its newest and its oldest unpublished version."""
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:
             mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)
@@ -262,7 +262,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
     """Return the longest time in seconds from a commit to its publication. 0 if no time is known.
 
-    `committed` has commit times by version. The last of `newest_first` is ignored, because it may be a snapshot.
+    `committed` has commit times by version. The oldest record, which is the last, is ignored: it may be a snapshot.
     """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
@@ -293,9 +293,10 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Return the same as `longest_text`, without Spark. None also if the table exceeds `LARGEST_MEASURED`.
+    """Return, without Spark, the name of the column with the longest text, and the bytes of this text in UTF-8.
 
-    Raises an error if a column is nested, or if delta-rs cannot read a file.
+    Returns None if there is no text, or if the table has more than 64 MiB. Raises an error if a column is nested,
+    or if delta-rs cannot read a file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

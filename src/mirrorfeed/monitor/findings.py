@@ -58,7 +58,7 @@ class SourceFacts:
     lag_before: tuple[float, float] | None = None
     """Seconds since the oldest publication in the log, and the lag in seconds at that time. None if unknown."""
     longest_wait: float = 0.0
-    """Longest time in seconds from a commit to its publication in the log, except the oldest one. 0 if unknown."""
+    """Longest time in seconds from a commit to its publication, without the oldest publication. 0 if unknown."""
     retentions: Mapping[str, float | None] = field(default_factory=dict)
     """Retention in seconds by name of the table property. None if its value cannot be parsed."""
     cloned_from: str | None = None
@@ -200,7 +200,7 @@ def error_finding(table: str, error: MirrorfeedError) -> Finding:
 
 
 def _find_command(fix: str) -> str:
-    """Return the shell commands in the last sentence of `fix` that has any. Empty if a shell cannot run them."""
+    """Return the commands in the last sentence of `fix` that has commands. Empty if a shell cannot run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:
@@ -238,7 +238,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Call `action`, and return a finding with the text that it returns or the error that it raises."""
+    """Call `action`. Return a passed check with the text that it returns, or a failed check with its error."""
     try:
         return passed(check, action() or "")
     except Exception as error:

@@ -50,7 +50,7 @@ class Freshness:
     since: Mapping[Step, datetime] = field(default_factory=dict)
     """Time since which changes wait for a step, by step. A step that no change waits for is missing."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Reason for each step whose time or wait is unknown."""
+    """Reason why the time or the wait of a step is unknown, by step."""
 
     def __str__(self) -> str:
         def shown(step: Step) -> str:
@@ -68,7 +68,7 @@ class Freshness:
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values: the time of each step, `waiting_since` by step, and `unknown` by step."""
+        """Return JSON values: the time of each step, and `since` (as `waiting_since`) and `unknown` by step."""
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
         content: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
@@ -86,9 +86,10 @@ def mirror_freshness(
     *,
     refresh_failed: bool = False,
 ) -> Freshness:
-    """Return the freshness of a mirror and its SQL endpoint, from the times of their last updates (None if unknown).
+    """Return the freshness of a mirror (last write at `mirrored`) and its SQL endpoint (last load at `queryable`).
 
-    `unknown` has the reason by step. Changes count as waiting for the SQL endpoint only if `refresh_failed`.
+    `unknown` has, by step, the reason why a time is unknown. Such a time is None. Changes count as waiting for the SQL
+    endpoint only if its last refresh failed (`refresh_failed`).
     """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
@@ -106,11 +107,11 @@ def freshness_of(
     has_consumed: bool = False,
     mirror: Freshness = NOT_READ,
 ) -> Freshness:
-    """Return the freshness of a table. Reads only as many of its records (`newest_first`) as necessary.
+    """Return the freshness of a table. Reads only as many records of its log (`newest_first`) as necessary.
 
-    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the time of the newest version,
-    and `unpublished` that of the oldest unpublished version or None. `unfinished` is True if files of the newest record
-    are not renamed. `has_consumed` is True if other facts than `file_numbers` show that Fabric has consumed a file.
+    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the time of the
+    newest version, and `unpublished` that of the oldest unpublished version or None. `unfinished` is True if files of
+    the newest record are not renamed. `has_consumed` is True if Fabric has certainly consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
@@ -170,7 +171,7 @@ def read_mirror(
     """Return the freshness of a table's mirror. Raises no error: times that cannot be read are unknown.
 
     Reads the Delta log of the mirror, in the folder `mirror` or, if it is None, in OneLake. `state` is the state of the
-    table in Fabric. `syncs` is the result of `read_endpoint`, or a text with the reason why the endpoint was not read.
+    table in Fabric. `syncs` has the results of refreshing the SQL endpoint, or the reason why there are none.
     """
     unknown: dict[Step, str] = {}
     mirrored = queryable = None

@@ -219,7 +219,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Yield findings: whether `observe` and `inputFiles` of Spark DataFrames work for files in the staging area."""
+    """Yield findings: whether `observe` and `inputFiles` of Spark DataFrames work with files in the staging area."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:

@@ -31,7 +31,7 @@ _ERROR_WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Patterns that find the problem in error messages of Fabric, by its name. Microsoft documents only "throttled"."""
+"""Regular expression for Fabric's error messages about a problem, by its name. Only "throttled" is documented."""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
@@ -53,7 +53,7 @@ def _too_long(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return two rules for a retention of the source: it is shorter than the lag, or is too short if one run fails.
+    """Return two rules for a retention of the source: it is shorter than the lag, or may be after one failed run.
 
     `option` is the table property with the retention, and `days` the value that the fix sets.
     """
@@ -134,7 +134,7 @@ def _stopped(facts: TableFacts) -> Values | None:
 
 
 def _lag_rule(code: str, step: Step, problem: str, fix: str) -> Rule[TableFacts]:
-    """Return a rule: changes wait for `step` longer than `TableFacts.limits` allows. `problem` starts its text."""
+    """Return a rule: changes wait for `step` longer than configured. Its text begins with `problem`."""
 
     def test(facts: TableFacts) -> Values | None:
         limit, freshness = facts.limits.get(step), facts.freshness

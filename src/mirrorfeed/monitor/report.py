@@ -97,7 +97,7 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Return a report with the results of the queries `names`. If None, runs all queries that the report shows.
+    """Run the queries `names`, or all queries of the report if it is None. Return a report with their results.
 
     The queries use `now` as the current time. Raises `LedgerUnreadable` if a query fails.
     """
@@ -180,7 +180,7 @@ def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
-    """Return charts of lag and of rows per day, empty if `ledger` is None. Raises the errors of `read_report`."""
+    """Return charts of lag and of rows per day. They are empty without a ledger. Raises the errors of `read_report`."""
     names = ("lag", "days")
     figures: Figures = dict.fromkeys(names, ())
     if ledger:

@@ -1,4 +1,4 @@
-"""SQL queries of the report over the ledger, and the types of their rows.
+"""SQL queries on the ledger for the report, and the types of their rows.
 
 `make fmt` copies the queries into the dashboard `resources/ledger.lvdash.json`. In a report, all queries use the same
 current time. In the dashboard, each query uses the time when it runs. Days are in UTC.
@@ -206,7 +206,7 @@ class TableState(Row):
 @row
 class TableFreshness(Row):
     """Freshness of a table at its last check: minutes since the last change reached each step (`…_minutes`), and
-    minutes for which changes have waited for it (`…_waits`, 0 if no change waits). None means unknown.
+    minutes for which changes have waited for this step (`…_waits`, 0 if no change waits). None means unknown.
     """
 
     QUIET = "{tables}: no changes are waiting."

@@ -165,7 +165,7 @@ def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tup
 
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
-    """Write a test file with Spark. Return how its schema differs from that of published files, or empty text."""
+    """Write a test file with Spark. Return how its schema differs from that of published files (empty: not at all)."""
     columns = Column("id", "long"), Column("price", "decimal(9,2)"), Column("at", "timestamp"), Column("text", "string")
     rows = spark.sql(
         "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, timestamp'0001-01-01 00:00:00Z' AS at,"
