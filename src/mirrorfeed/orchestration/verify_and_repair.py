@@ -69,7 +69,7 @@ class Comparison(Row):
     source_rows: int | None = None
     mirror_rows: int | None = None
     differing: int | None = None
-    """Number of keys whose rows differ between source and mirror. In a table without keys, number of distinct rows."""
+    """Number of keys, or of distinct rows in a table without keys, that differ between source and mirror."""
     differences: tuple[Difference, ...] = ()
     """First differences between source and mirror, up to the requested number."""
     repair: Repair | None = None

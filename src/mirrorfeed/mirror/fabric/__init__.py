@@ -38,7 +38,7 @@ _REFRESH_MINUTES = 5
 """Timeout in minutes of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a command."""
 _MIRRORING = "mirroring.json"
 _PLATFORM = ".platform"
-"""File in a `Definition` with name and type of the database. Never sent, because only another API can change it."""
+"""File with name and type of a mirrored database. mirrorfeed does not send it, because this API cannot change it."""
 
 
 class _Status(Response):

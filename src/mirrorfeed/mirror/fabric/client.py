@@ -43,8 +43,8 @@ class FabricClient:
     """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a request twice.
 
     In all methods, `action` describes the request in errors, such as "read the status". `path` is relative to the
-    workspace of `item`. A failed request raises the error that `error_for` returns, or `FabricUnavailable` if Fabric
-    does not respond.
+    workspace of `item`. A failed request raises an error such as `NoPermission`, or `FabricUnavailable` if Fabric does
+    not respond.
     """
 
     item: FabricItem
@@ -236,7 +236,7 @@ def parse_time(text: Any) -> datetime | None:
 
 
 def error_for(action: str, item: FabricItem, response: ErrorResponse) -> MirrorfeedError:
-    """Return the error to raise for a response with a status of 300 or more."""
+    """Return the error that reports a failed response. `action` and `item` are parts of its text."""
     if is_paused(response.code, response.message):
         return CapacityPaused(address=str(item), response=str(response))
     wait = f"; retry after {ceil(response.retry_after)} s" if response.retry_after else ""

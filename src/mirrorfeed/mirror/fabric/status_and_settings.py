@@ -1,4 +1,4 @@
-"""Status of a mirrored database and its tables in Fabric. Settings that differ between Fabric and configuration."""
+"""Status of a mirrored database and its tables in Fabric, and settings that differ between Fabric and configuration."""
 
 from __future__ import annotations
 

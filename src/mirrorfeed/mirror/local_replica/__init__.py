@@ -127,7 +127,7 @@ class TableCycle:
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
         """Apply a file and return the mirrored table. If `mirror` is None, creates the table at `place`.
 
-        Returns None if the table cannot be created yet, because no column of the file has a type.
+        Returns None if the table cannot be created yet, because the file has no rows and no column with a known type.
         """
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
@@ -166,7 +166,7 @@ class TableCycle:
         return mirror
 
     def _move_done(self, mirror: Mirror | None, done: Sequence[Entry], now: datetime) -> None:
-        """Move applied files to the processed folder, and delete old ones."""
+        """Move the applied files `done` to a subfolder, and delete files that are there for seven days."""
         if mirror is None:
             return
         self._confirm_folder()
@@ -188,7 +188,7 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
     """Check that a file can be applied to a table with these `keys`. Raises `FileRefused` otherwise.
 
     The file must have all key columns. If it has updates, deletes or upserts, the table must have keys, and the type of
-    each key column must be known from this or an earlier file. Otherwise, one column with a known type is enough.
+    each key column must be known from this or an earlier file. A file of inserts needs one column of a known type.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:

@@ -81,7 +81,7 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
 
 
 def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
-    """Return the rows with all `declared` columns, in this order. Raises `FileRefused` if the columns do not match."""
+    """Return the rows with the `declared` columns. Raises `FileRefused` if `rows` has others or lacks required ones."""
     columns = [column for column in declared if column.name != MARKER]
     if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
         raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
@@ -117,7 +117,7 @@ def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Tabl
 
 
 def _with_delta_types(rows: pa.Table, address: str) -> pa.Table:
-    """Convert columns to types that Delta supports, except columns without a type. Raises `FileRefused` on failure."""
+    """Convert columns to types that Delta supports. Keeps Arrow's null type. Raises `FileRefused` for other types."""
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
     # Only fractions of a microsecond can be lost, which Delta does not support.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
@@ -160,7 +160,7 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
 
 
 def without_untyped(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without the columns that have no type. A column that contains only NULL may have no type."""
+    """Return the schema without columns of Arrow's null type, which columns that contain only NULL can have."""
     return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
 
 

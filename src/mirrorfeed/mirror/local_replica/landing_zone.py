@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _RETENTION = timedelta(days=7)
 """Time after which an applied file is deleted."""
 _PROCESSED_TIMES = "_replica/processed.json"
-"""File in the folder of the Delta table, with the time when each applied file was first found in its subfolder."""
+"""File in the folder of the Delta table with the time when each processed file was first found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Queue:
 def read_settings(zone: Store, folder: str) -> Settings:
     """Return the settings in `_metadata.json` of a table folder, or the defaults if the file is missing.
 
-    Raises `FileRefused` if the file is invalid so that a setting is ambiguous.
+    Raises `FileRefused` if an error in the file makes it unclear which value a setting has.
     """
     path = f"{folder}/{METADATA}"
     try:
@@ -90,7 +90,7 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if a setting is ambiguous."""
+    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if a value is unclear."""
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)

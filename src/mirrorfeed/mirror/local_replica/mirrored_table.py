@@ -38,7 +38,7 @@ from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 @dataclass(frozen=True, slots=True)
 class Change:
     remaining: pa.Array
-    """For each row in the order of `Mirror.read_columns`: True if it remains. May be empty if all rows remain."""
+    """For each row of the table, in the order of `Mirror.read_columns`: True if it stays. Can be empty if all stay."""
     added: pa.Table
     """Rows to add, with the columns of the table."""
 
@@ -148,13 +148,13 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Drop a table: move its folder to `<target>/_dropped`, then delete it. After a crash, use `delete_dropped`."""
+    """Drop a table: move its folder to `<target>/_dropped`, then delete it. Errors in the deletion are ignored."""
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
 
 def delete_dropped(target: str) -> None:
-    """Delete the remaining files of tables that `drop` dropped. Ignores errors, because the next pass tries again."""
+    """Delete dropped tables, which are in `<target>/_dropped`. Ignores errors, because the next pass tries again."""
     with suppress(MirrorfeedError, OSError):
         for entry in FolderStore(target).list(_DROPPED):
             if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
@@ -210,12 +210,12 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns to the table in a separate commit, before `apply` commits the file that has these columns."""
+        """Add columns to the table in a separate commit."""
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return the given columns of all rows, in the order that `Change.remaining` must have."""
+        """Return the given columns of all rows. `Change.remaining` must have the same order of rows."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])

@@ -40,8 +40,8 @@ def version_gone_errors(
 ) -> Iterator[None]:
     """Context manager that raises `VersionGone` if `version` of the source can no longer be read.
 
-    If the source does not exist, raises the error of `read_table_info`. All other errors, also errors that contain the
-    path of `mirror`, are raised unchanged.
+    If the source does not exist, raises an error that says so. Other errors, also errors about files of `mirror`, are
+    raised unchanged.
     """
     try:
         yield
@@ -118,9 +118,9 @@ def verify_at(
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
-    """Return the first comparison without differences, or else the comparison with the fewest differences.
+    """Compare at each of `records` until there is no difference. Return the comparison with the fewest differences.
 
-    Compares only once for records with the same version and keys. Raises `MirrorColumns` if every call raises it.
+    Records with the same version and keys are compared once. Raises `MirrorColumns` if every comparison raises it.
     """
     comparisons: list[Comparison] = []
     column_error: errors.MirrorColumns | None = None

@@ -97,7 +97,7 @@ def _is_geo_type(type_: T.DataType) -> bool:
 
 
 def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return two expressions for a column: for source and mirror. They are equal if the values are the same."""
+    """Return expressions for a column of the source and of the mirror, which are equal if the values are the same."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, T.VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
@@ -116,8 +116,8 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    Both expressions have the type that the column has in a mirror published as Parquet. `mirror_type` is the type in
-    this mirror. A value that cannot be converted becomes NULL. `field` must not be nested.
+    Both expressions have the type that the column has in a mirror published as Parquet. The mirror may have the type
+    `mirror_type` instead. A value that cannot be converted becomes NULL. `field` must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
@@ -145,7 +145,7 @@ def _parsed(text: Column, type_: T.DataType) -> Column:
 
 
 def _json_type(type_: T.DataType) -> Any:
-    """Return the type with which Spark parses the JSON text of a value of type `type_`. All map keys are text."""
+    """Return the type with which Spark parses the JSON text of a value of type `type_`. Keys of maps are text."""
     if isinstance(type_, T.StructType):
         return T.StructType([T.StructField(field.name, _json_type(field.dataType)) for field in type_])
     if isinstance(type_, T.ArrayType):

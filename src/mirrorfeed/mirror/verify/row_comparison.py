@@ -48,7 +48,7 @@ class Comparison:
     source_rows: int
     mirror_rows: int
     differing: int
-    """Number of keys whose rows differ between source and mirror. Without keys, number of distinct such rows."""
+    """Number of keys, or of distinct rows in a table without keys, that differ between source and mirror."""
     first: tuple[Difference, ...] = ()
     """First differences, sorted by the text of the key."""
     has_no_versions: bool = False
@@ -92,7 +92,7 @@ def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], 
     """Return the keys whose rows differ between source and mirror or, with `where`, of all rows that match `where`.
 
     The key columns have the types of a mirror published as Parquet. Text in the mirror that cannot be parsed is NULL.
-    `IN_SOURCE` and `IN_MIRROR` count the rows of the key. `actual` must have all columns of `expected`.
+    `IN_SOURCE` and `IN_MIRROR` count the rows of the key. `actual`, the mirror, must have all columns of `expected`.
     """
     rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
@@ -105,7 +105,7 @@ def _both_sides(
     """Return the rows of source and mirror in one DataFrame.
 
     `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. `__key__` has the
-    values of `keys`, converted by `key_columns`. `__wanted__` is true in rows that match `where`.
+    values of the columns `keys`. `__wanted__` is true in rows that match `where`.
     """
     types = {field.name: field.dataType for field in actual.schema}
     columns = {field.name: comparable_columns(field, types[field.name]) for field in expected.schema}
@@ -124,7 +124,7 @@ def _both_sides(
 def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
     """Return one result row for each key: two row counts, a source row in `__s__`, and a mirror row in `__m__`.
 
-    `__differs__` is false only if source and mirror have one row each, and both are equal. `more` adds aggregates.
+    `__differs__` is false only if source and mirror have one row each, and both are equal. `more` adds columns.
     """
     source, mirror = (F.when(F.col("__side__") == side, F.col("__row__")) for side in (1, 0))
     grouped = rows.groupBy(*map(_row_field, keys)).agg(
@@ -155,7 +155,7 @@ def _row_field(name: str) -> Column:
 def _first_differences(
     table: DataFrame, keys: Sequence[str], columns: Sequence[str], shown: int
 ) -> tuple[Difference, ...]:
-    """Return differences of at most `shown` keys: by column if the key is unique on both sides, else of whole rows."""
+    """Return differences of at most `shown` keys: by column if the key is unique in source and mirror, else by row."""
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
     for i, name in enumerate(columns):
