@@ -1,5 +1,4 @@
-"""Work with tables whose old files are in an archive tier. A read that needs an archived file fails before any data is
-read."""
+"""Read and change tables with archived files. A read fails at once if it needs archived files that are not restored."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ def has_interval(properties: Mapping[str, str]) -> bool:
 
 
 def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
-    """Check the files of `what`, a range of the change data feed or the version of a snapshot, before they are read.
+    """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
-    Raises `Gap` (range) or `SnapshotGone` (snapshot) if files are missing, and `ArchivedFilesNeeded` if archived files
-    are not restored. Does nothing on Databricks, or if the table's `properties` set no archive interval.
+    `what` is the range whose changes are read, or the version of a snapshot. Raises `Gap` (range), `SnapshotGone`
+    (snapshot) or `ArchivedFilesNeeded`. Does nothing on Databricks, or if `properties` set no archive interval.
     """
     if has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files

@@ -32,7 +32,7 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Upper limit of an archive interval: the age of the youngest file that the cloud may have archived.
+    """Age of the youngest file that the cloud may have archived. A longer archive interval is not safe.
 
     The age is `days` days at the time `since`. It grows by a day each day until it reaches `rule`, the number of days
     after which the lifecycle rule archives files.
@@ -43,18 +43,18 @@ class Frontier:
     rule: int
 
     def age(self, now: datetime) -> int:
-        """Return the age at `now` in whole days, rounded down."""
+        """Return the age of the youngest file that the cloud may have archived at `now`, in whole days."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the limit after the lifecycle rule changes to `rule` days at the time `now`."""
+        """Return the `Frontier` that applies after the lifecycle rule changes to `rule` days at the time `now`."""
         age = self.age(now)
         # While the age grows, keep `since`, and so the part of a day.
         return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
-        """Return the time from which the archive interval can be `rule` days."""
+        """Return the time from which an archive interval of `rule` days is safe."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
@@ -64,9 +64,9 @@ class Policy:
 
     days: int
     frontier: Frontier | None = None
-    """Upper limit of the interval, set by the last change and kept after it. None if the interval was never changed."""
+    """Limit up to which the interval can safely increase. None if the interval was never changed."""
     exact: bool = False
-    """True to increase the interval daily. False to wait until no archived file is younger than the new interval."""
+    """True to increase the interval daily, False to increase it once, when its new value is safe."""
 
     @property
     def rule(self) -> int:
@@ -74,7 +74,7 @@ class Policy:
         return self.frontier.rule if self.frontier else self.days
 
     def counts_as_archived(self, created: datetime | None, now: datetime) -> bool:
-        """Return whether a file counts as archived at `now`, by its creation time. True if `created` is None."""
+        """Return whether a file that was created at `created` (None: unknown) counts as archived at `now`."""
         return created is None or now - created >= timedelta(days=self.days)
 
 
@@ -92,12 +92,12 @@ class Interval(Row):
     exact: bool | None = None
     """True if the interval increases daily, False if it increases once, at `until`. None if it does not increase."""
     archived: Row | None = None
-    """Archived share of the table, as written to the ledger. Only `ArchiveAwareTable.step` sets this field."""
+    """Archived share of the table. None, except in the result of `ArchiveAwareTable.step`."""
     notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the interval as a row. If `moved` is False, a note asks the user to set the lifecycle rule as well."""
+        """Return the row for a policy. If `moved` is False, a note asks the user to change the lifecycle rule too."""
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
@@ -125,15 +125,15 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    A shorter interval applies immediately. A longer one applies in daily steps if `exact`, otherwise in one step when
-    no archived file is younger than the new interval.
+    The archive interval also changes to `rule` days. A decrease applies immediately. An increase applies in daily steps
+    if `exact` is True, otherwise in one step, when no archived file is younger than `rule` days.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the archive interval that applies at `now`. Need not be called daily."""
+    """Return the policy with the interval that applies at `now`, because an interval can increase over time."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -153,7 +153,7 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """Return the `Policy` in a table's properties, or None if they set no interval. Raises `InvalidInterval`."""
+    """Return the archive interval in a table's properties, or None if there is none. Raises `InvalidInterval`."""
     if PROPERTY not in properties:
         return None
     try:
@@ -181,9 +181,9 @@ def required(spark: SparkSession, source: Source, table: TableInfo | None = None
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
-    """Set the first interval of a table, or a shorter one, and return the policy that was set.
+    """Set the archive interval of a table to `days`, and return the policy that was set.
 
-    Replaces invalid archive properties. Raises `LongerInterval` if `days` exceeds the existing interval.
+    Replaces an invalid interval. Raises `LongerInterval` if the table has a shorter interval.
     """
     try:
         before = read(spark, source)
@@ -202,11 +202,11 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
 def change_interval(
     spark: SparkSession, source: Source, days: int, exact: bool, now: datetime, *, rule_changed: bool = True
 ) -> Interval:
-    """Shorten the interval to `days` immediately, or start to increase it, and return the new state.
+    """Shorten the archive interval to `days` immediately, or start to increase it to `days`, and return the new state.
 
-    With `exact`, it increases daily, otherwise in one step when no archived file is younger than `days`. Increase
-    the number of days of the lifecycle rule before the call, or decrease it after the call. Raises `LongerInterval` if
-    `days` exceeds the current rule and `rule_changed` is False, and `NoInterval` if the table has no interval.
+    With `exact`, the interval increases daily, otherwise once, when no archived file is younger than `days`. Increase
+    the number of days of the lifecycle rule before the call, or decrease it after the call. Raises `NoInterval` if the
+    table has no interval, and `LongerInterval` if `days` exceeds the rule and `rule_changed` is False.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
@@ -217,7 +217,7 @@ def change_interval(
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
-    """Apply the increase of the interval that is due at `now`, and return the new policy. Raises `NoInterval`."""
+    """Apply the increase of the archive interval that is due at `now`, if any, and return the policy."""
     before = required(spark, source)
     policy = advance(before, now)
     if policy != before:
@@ -226,7 +226,7 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 
 def unset(spark: SparkSession, source: Source) -> None:
-    """Remove the interval, so that all files count as active. Raises `NoInterval` if the table has none.
+    """Remove the archive interval of a table, so that all files count as active. Raises `NoInterval` if it has none.
 
     Call this function only if no file of the table is in the archive tier.
     """

@@ -47,12 +47,12 @@ class Share(Row):
     bytes: int = shown("size", size, right=True, default=0)
     archived_files: int = shown("archived files", default=0)
     archived_bytes: int | None = shown("archived", size, right=True, default=None)
-    """Bytes in archived files. None if unknown: on Databricks, if the storage does not report tiers or sizes."""
+    """Bytes in archived files. None if the size of an archived file is unknown, as it can be on Databricks."""
     restored_files: int | None = shown("restored files", default=None)
     """Number of archived files that were restored. None if the access tiers of the files were not read."""
     restored_bytes: int | None = None
     bytes_by_age: Mapping[str, int] | None = None
-    """Bytes by age group, such as "30-90 d", youngest first. None on Databricks, which does not return ages."""
+    """Bytes of all files by age group, such as "30-90 d", youngest first. None on Databricks."""
     copies: bool = False
     """True if restoring a file creates a copy, so that both the file and its copy are charged."""
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True, default=None)
@@ -70,7 +70,7 @@ class Share(Row):
 
     @property
     def active_bytes(self) -> int | None:
-        """Bytes that are charged as active, including restored files. None if the archived bytes are unknown."""
+        """Bytes that are not in the archive tier, including restored files. None if the archived bytes are unknown."""
         if self.archived_bytes is None:
             return None
         return max(0, self.bytes - self.archived_bytes) + (self.restored_bytes or 0)
@@ -84,7 +84,7 @@ class Share(Row):
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of restored copies whose originals are still in the archive tier."""
+        """Bytes of restored copies whose originals are still in the archive tier. 0 if the storage makes no copies."""
         return (self.restored_bytes or 0) if self.copies else 0
 
     @property
@@ -113,7 +113,7 @@ def share(
     tiers: TierStore | None = None,
     table: TableInfo | None = None,
 ) -> Share:
-    """Return the archived share of a table's newest version. Files count as archived by their age, not by their tier.
+    """Return the numbers and bytes of all files of a table, and of those that count as archived because of their age.
 
     With `tiers`, the result also has numbers of restored files, and on Databricks the archived bytes.
     """
@@ -158,9 +158,9 @@ def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
 
 
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Return each age group, youngest first, with its bytes by "active" and "archived".
+    """Return the age groups of files, youngest first, each with its "active" and "archived" bytes.
 
-    One group starts at the interval of `policy`. Without it, all files are active. Files of unknown age come last.
+    One group starts at the interval of `policy`. If it is None, all files are active. Files of unknown age come last.
     """
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
@@ -181,10 +181,10 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Query to plan in a simulation."""
+    """SQL query for which a simulation finds the archived files that it would need."""
 
     text: str
-    """SQL condition or, if `is_statement` is True, SQL statement."""
+    """SQL condition on the rows of the table. If `is_statement` is True, a SQL statement."""
     is_statement: bool = False
     times: int = 1
     """Number of times that the query was run."""
@@ -216,9 +216,9 @@ class Simulation(Row):
     archived_files: int = shown("archived files")
     archived_bytes: int | None = shown("archived", size, right=True)
     queries: int | None = shown("queries")
-    """Number of planned queries. A query that ran several times counts several times. None if no queries were given."""
+    """Number of queries that Spark could plan, each counted as often as it was run. None if no queries were given."""
     failing: int | None = shown("failing")
-    """Number of planned queries that would need archived files, counted like `queries`."""
+    """Number of queries that would fail, because they need archived files. None if no queries were given."""
     failing_queries: tuple[FailingQuery, ...]
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True)
     month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True)
@@ -236,7 +236,7 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """Return one row per interval in days, and one note per query that cannot be planned.
+    """Return the effect of each of `intervals`, in days, and a note for each query that Spark cannot plan.
 
     Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the Delta log is unreadable.
     """
@@ -288,7 +288,7 @@ def simulate(
 
 
 def read_conditions(path: str) -> list[Query]:
-    """Return the conditions in a UTF-8 file, one per line. Skips lines that start with `--`. Raises `NoConditions`."""
+    """Return the SQL conditions in a UTF-8 file, one per line. Raises `NoConditions` if the file cannot be read."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

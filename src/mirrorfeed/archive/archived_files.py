@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 ABSOLUTE_PATH = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""Matches the start of an absolute path in a Delta log. A clone has such paths to files of its original table."""
+"""Regular expression for the start of an absolute path, which the Delta log of a clone contains."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FROM_Z85 = str.maketrans(
     string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
     string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
 )
-"""Translates base 85 with ZeroMQ's alphabet, as in the names of deletion vectors, to Python's alphabet."""
+"""Translation from ZeroMQ's alphabet of base 85, which names of deletion vectors use, to Python's alphabet."""
 
 
 @row
@@ -55,7 +55,7 @@ class DataFile(Row):
     """Age in days. None if the file does not count as archived, or if its age is unknown."""
     partition: Mapping[str, str | None] | None = None
     deletion_vector: str | None = None
-    """URI of the file with the deletion vector. None if there is none, or if the Delta log contains it."""
+    """URI of the file with the deletion vector. None if there is no vector, or if the Delta log contains the vector."""
     why: str | None = None
     """Reason why a query needs the file, or None if it is unknown."""
     tier: str | None = None
@@ -83,9 +83,9 @@ def describe_files(files: Sequence[DataFile]) -> str:
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the file of an `add`, `remove` or `cdc` action in the Delta log in the table folder `location`.
+    """Return the file that an `add`, `remove` or `cdc` action in the Delta log of the table in `location` describes.
 
-    `names` maps physical column names to column names of the table, for partition columns with column mapping.
+    With column mapping, `names` maps the physical names of columns to their names in the table.
     """
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
@@ -117,7 +117,7 @@ class TableMetadata:
 
     @property
     def names(self) -> dict[str, str]:
-        """Column name by physical name. The two names differ only with column mapping."""
+        """Names of the columns, by physical name. The two names differ only with column mapping."""
         fields = json.loads(self.schema)["fields"]
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
@@ -133,7 +133,7 @@ def normalize_uri(uri: Any) -> str:
 
 
 def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str | None:
-    """Return the URI of the file to which a `deletionVector` in a Delta log refers. None if there is no such file."""
+    """Return the URI of the file that contains the deletion vector `vector`. None if there is no such file."""
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":
@@ -144,7 +144,7 @@ def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str 
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Function from a table's folder to its `TierStore`, or to None if its archived files count as not restored."""
+"""Function that returns the `TierStore` for a table's folder. None means that no archived file counts as restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,9 @@ def find_archived(
 
 
 def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
-    """Return the files of `need` that are not restored, or whose deletion vectors are not, sorted by URI.
+    """Return the archived files in `need` that are not restored, or whose deletion vectors are not, sorted by URI.
 
-    `tiers_at` is called with the folder of each table that contains some of the files.
+    `tiers_at` returns the `TierStore` for a table's folder. If it returns None, no file counts as restored.
     """
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
@@ -239,7 +239,7 @@ def require_readable(
     statement: str | None = None,
     arguments: Sequence[str] = (),
 ) -> None:
-    """Raise `ArchivedFilesNeeded` with the given fields if needed files cannot be read now."""
+    """Raise `ArchivedFilesNeeded`, with the last three arguments as fields, if files in `needed` are not restored."""
     unreadable = [replace(each, files=tuple(find_unreadable(each, tiers_at))) for each in needed]
     if blocked := [each for each in unreadable if each.files]:
         raise ArchivedFilesNeeded(needed=blocked, operation=operation, statement=statement, arguments=arguments)
@@ -256,7 +256,7 @@ class ArchivedFilesNeeded(Terminal):
     operation: str = "The query"
     statement: str | None = None
     arguments: Sequence[str] = ()
-    """Arguments of `mirrorfeed archive plan`, if the operation is not the query `statement`."""
+    """Arguments with which `mirrorfeed archive plan` plans the restore. They are not used if `statement` is set."""
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -274,7 +274,7 @@ class ArchivedFilesNeeded(Terminal):
         return f"mirrorfeed archive plan {' '.join(map(shell_argument, arguments))} --to PLAN"
 
     def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a restore plan for the files of this error, which runs the query `statement` if this is not None."""
+        """Return a restore plan for the files in this error, and for the query `statement` if it is not None."""
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
         return replace(plan_files(self.needed, priority), sql=self.statement, files_alone=self.statement is None)

@@ -40,7 +40,7 @@ _HARMLESS_METADATA = {
     "delta.columnMapping.physicalName",
     "delta.generationExpression",
 }
-"""Column metadata that does not change comparisons, unlike metadata of collations, padded text or widened types."""
+"""Keys of column metadata that do not change comparisons, unlike keys for collations, padded text or widened types."""
 _INDEXED = 32
 """Number of leading columns for which Delta collects statistics by default."""
 _INDEX_PROPERTIES = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
@@ -64,7 +64,7 @@ class Comparison:
 
 
 class Doubt(Exception):
-    """Raised if reading the Delta log directly might select other files than Delta does. Use Delta instead."""
+    """Raised if mirrorfeed cannot be sure to select the same files as Delta. The caller then uses Delta."""
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
 
 
 def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return `names` in the spelling of `columns`. Case is ignored. Raises `NoSuchColumn` for other names."""
+    """Return `names` as `columns` spells them. Case is ignored. Raises `NoSuchColumn` if a name is not in `columns`."""
     known = {name.lower(): name for name in columns}
     if unknown := [name for name in names if name.lower() not in known]:
         raise NoSuchColumn(table=table, column=unknown[0], columns=columns)
@@ -123,7 +123,7 @@ _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=":
 def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[Comparison]:
     """Return the comparisons in a SQL condition on the table `name`, with types and constants as Spark resolves them.
 
-    Raises `Doubt` if the condition is invalid, or is not only comparisons joined by AND.
+    Raises `Doubt` if the condition is invalid, or contains anything but comparisons joined by AND.
     """
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(table.schema)  # type: ignore[union-attr]
@@ -174,7 +174,7 @@ def _value(literal: Any) -> int | str | date:
 
 
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
-    """Return the comparison of a column with the constant `value`. The name of the column is case-insensitive.
+    """Return a comparison of a column, in any case, with the constant `value`, which is None if `sign` is IS NOT NULL.
 
     Raises `Doubt` if the column does not exist, has an unsupported type, or may have no statistics.
     """
@@ -195,7 +195,7 @@ def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | st
 
 
 def _leaves(type_: Any) -> int:
-    """Return the number of leaf columns of a type."""
+    """Return the number of columns for which Delta counts a type: the number of fields for a struct, otherwise 1."""
     if isinstance(type_, dict) and type_["type"] == "struct":
         return sum(_leaves(field["type"]) for field in type_["fields"])
     return 1
@@ -204,8 +204,8 @@ def _leaves(type_: Any) -> int:
 def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> Any:
     """Return one Boolean per file: False if no row can match all comparisons.
 
-    `stats` has the statistics of each file, as JSON text. `partition` returns the values of a partition column, by
-    physical name, for all files as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
+    `stats` has the statistics of each file, as JSON text. `partition` takes the physical name of a partition column,
+    and returns its value in each file as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:
@@ -229,11 +229,11 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
     ">": (("maxValues", pc.greater),),
     ">=": (("maxValues", pc.greater_equal),),
 }
-"""For each sign, the statistics to compare with the constant, and the comparisons that hold if a row may match."""
+"""Statistics to compare with the constant, and tests that they pass if a row may match, by sign of the comparison."""
 
 
 def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.ChunkedArray:
-    """Return one Boolean per file: False if statistics show that no row matches. True if they are missing."""
+    """Return one Boolean per file: False if its statistics show that no row matches. True if statistics are missing."""
     table = _parse_statistics({each.column: each.type for each in comparisons}, stats)
     number = table["numRecords"]
     holds, known = [], [pc.is_valid(number)]
@@ -254,7 +254,7 @@ def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array)
 def _parse_statistics(types: Mapping[str, pa.DataType], stats: pa.Array) -> pa.Table:
     """Return the statistics of the columns in `types`, with one row per file, and dates as text.
 
-    Raises `Doubt` if a text is not a JSON object in one line.
+    Raises `Doubt` if an element of `stats` is not a JSON object in one line.
     """
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])

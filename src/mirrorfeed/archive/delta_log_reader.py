@@ -53,14 +53,14 @@ _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f
 
 
 class LogFiles(NamedTuple):
-    """Names of the files to read for a version: one complete checkpoint, if any, and the commits after it."""
+    """Names of the log files that describe a version: one complete checkpoint, if any, and the commits after it."""
 
     checkpoint: tuple[str, ...]
     commits: tuple[str, ...]
 
 
 def select_log_files(names: Iterable[str], version: int) -> LogFiles:
-    """Return the log files among `names` that are needed to read a version. Raises `Doubt` if commits are missing."""
+    """Return the log files in `names` that describe a version of the table. Raises `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints = defaultdict[tuple[int, int], list[str]](list)
     """Names of checkpoint files by version and number of parts."""
@@ -100,7 +100,7 @@ class ColumnarLog:
     """Function that returns the local path of a log file by name. A remote file is copied first."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at a version, or this object if it is None. Raises `Doubt` if the log lacks the version."""
+        """Return the log at `version`, or this object if it is None. Raises `Doubt` if the log lacks the version."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)
@@ -132,8 +132,8 @@ class ColumnarLog:
     ) -> tuple[int, tuple[DataFile, ...]]:
         """Return the number of files in which a row may match all comparisons, and these files.
 
-        With `until`, in milliseconds since the epoch, newer files are counted but not returned. Raises `Doubt` if Delta
-        might select other files.
+        Files created after `until`, in milliseconds since the epoch, are counted but not returned. Raises `Doubt` if
+        Delta might select other files.
         """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
@@ -150,9 +150,9 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield the files that each log file adds, newest log file first, with the keys in all newer log files.
+        """Yield the files that each log file adds, newest log file first, with the keys of files in newer log files.
 
-        A key is the path and deletion vector of a file. Added files with one of these keys are outdated.
+        The key of a file is its path and deletion vector. A file is outdated if a newer log file contains its key.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -240,7 +240,7 @@ def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _to_table(actions: pa.ChunkedArray) -> pa.Table:
-    """Return file actions as a table with one column per field and one chunk per column. Omits empty actions."""
+    """Return file actions as a table with a column per field, without empty actions. Each column is one chunk."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
@@ -263,7 +263,7 @@ def _keys(files: pa.Table) -> pa.Array:
 
 
 def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
-    """Return the files whose keys are not in `later`."""
+    """Return the files whose keys (path and deletion vector) are not in `later`."""
     keys = _keys(files)
     # Filter `later` first, because `is_in` builds a hash table of its second argument, and `later` can be much larger.
     both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []
@@ -282,7 +282,7 @@ _LISTED_NAME = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """Context manager that yields a table's log at the newest version. Raises `Doubt` if it cannot be read."""
+    """Context manager that yields a table's Delta log at the newest version. Raises `Doubt` if it is unreadable."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
@@ -326,7 +326,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
 
 
 def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
-    """Copy a log file to a local folder, unless it exists there, and return its path. Raises `Doubt` on failure."""
+    """Copy the file `name` of a Delta log to `folder`, unless it exists there, and return its path. Raises `Doubt`."""
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

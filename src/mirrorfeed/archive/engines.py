@@ -44,11 +44,11 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 @dataclass(frozen=True)
 class Engine:
-    """Access to tables with archived files on Databricks, which itself rejects queries that need archived files."""
+    """Finds archived files that queries need, and reads tables, on Databricks, which itself checks queries."""
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
-    """True if Databricks itself rejects queries that need archived files, or skips the files if a LIMIT allows it."""
+    """True on Databricks, which itself rejects queries that need archived files, unless a LIMIT makes it skip them."""
 
     def must_check(self, statement: str) -> bool:
         """Return whether to check a statement for archived files before it runs. On Databricks, always False.
@@ -65,9 +65,9 @@ class Engine:
         raise TableByTable()
 
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
-        """Return the rows of `frame`, and the archived files that it needs, including restored files.
+        """Return a DataFrame with the rows of `frame`, and the archived files that it needs, including restored files.
 
-        On Databricks, returns no files. Raises `UnknownFiles` if the plan does not show all files, and
+        On Databricks, returns no files. Raises `UnknownFiles` if the plan of Spark does not show all files, and
         `CannotBePlanned` if Spark cannot plan the query or would skip unreadable files.
         """
         return frame, ()
@@ -77,7 +77,7 @@ class Engine:
         return ()
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files, including restored files, in which rows may match the condition `where`.
+        """Return the archived files, including restored files, in which rows may match `where` (None: all rows).
 
         Reads no data file. The default version is the newest. Raises `BadPredicate` for an invalid condition, and on
         Databricks `OnlyNewestVersion` for an older version.
@@ -105,7 +105,7 @@ class Engine:
         return reader.read_version(self.spark, source, at)
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
-        """Return one mapping per partition, from partition columns to values. The default version is the newest."""
+        """Return one mapping per partition, from partition column to value. The default version is the newest."""
         if version is None:
             rows = self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()
         else:
@@ -115,13 +115,13 @@ class Engine:
         return sorted(texts, key=str)
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows outside the files with the URIs `left_out`. Raises `ActiveRowsUnavailable` on Databricks."""
+        """Return the rows outside the files `left_out`, given by URI. On Databricks, raises `ActiveRowsUnavailable`."""
         raise ActiveRowsUnavailable(table=str(source))
 
 
 @dataclass(frozen=True)
 class ClassicEngine(Engine):
-    """`Engine` for open source Delta on classic Spark. Finds files in query plans, and their ages in the Delta log."""
+    """Finds archived files in the Delta log or in query plans, with open source Delta on classic Spark."""
 
     guards_itself: ClassVar[bool] = False
 
@@ -151,13 +151,13 @@ class ClassicEngine(Engine):
         return self._needed_by([spark_plans.scan_for_change(self.spark, statement, self.newest(source))], now)
 
     def _check_settings(self) -> None:
-        """Check that no session setting makes Spark skip unreadable files. Raises `CannotBePlanned`."""
+        """Raise `CannotBePlanned` if a session setting makes Spark skip unreadable files."""
         for name in IGNORE_FILE_SETTINGS:
             if str(self.spark.conf.get(name)).lower() == "true":
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
 
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files that the scans need, as one item per table and version.
+        """Return the archived files among the files in `scans`, as one item per table and version.
 
         For each table, the archive interval of the newest version applies to all versions.
         """
@@ -171,7 +171,7 @@ class ClassicEngine(Engine):
         return [needed for needed in all_needed if needed.files]
 
     def _needed_of(self, table: Scan, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
-        """Return the archived files that scans of one table at one version need. `table` is any scan of this table."""
+        """Return the archived files in `scans`, which all read one version of a table. `table` is any scan of it."""
         until = created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
         archived = find_archived(self.spark, table.name, table.location, files.values(), policy, now)
@@ -186,7 +186,7 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the result of `needed` from the Delta log alone. Raises `Doubt` if Delta might select other files."""
+        """Do the same as `needed`, but read only the Delta log. Raises `Doubt` if Delta might select other files."""
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
@@ -199,7 +199,7 @@ class ClassicEngine(Engine):
         )
 
     def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the result of `needed` from Delta's plan of the query."""
+        """Do the same as `needed`, but use Delta's plan of a query."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
@@ -208,7 +208,7 @@ class ClassicEngine(Engine):
         return replace(self._needed_of(all_files, scans, policy, now), table=str(source))
 
     def scan_all(self, source: Source, version: int | None = None) -> Scan:
-        """Return a scan of all files of a version. The default version is the newest. Raises `NotDelta`."""
+        """Return all files of a version as a `Scan`. The default version is the newest. Raises `NotDelta`."""
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
@@ -232,7 +232,7 @@ class ClassicEngine(Engine):
         return plan_frame(reader.read_version(self.spark, source, version))[0]
 
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
-        """Return all files of a version by URI. The default version is the newest.
+        """Return all files of a version, by URI. The default version is the newest.
 
         Raises `CommitsElsewhere` if the Delta log may lack the newest commits.
         """
@@ -261,7 +261,7 @@ class ClassicEngine(Engine):
 def created_until(policy: Policy | None, now: datetime) -> int:
     """Return the latest creation time of a file that may count as archived, in milliseconds since the epoch.
 
-    Returns -1 if `policy` is None.
+    Returns -1 if `policy` is None, because then no file counts as archived.
     """
     return -1 if policy is None else int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 

@@ -1,6 +1,6 @@
 """Check queries and ranges of the change data feed for archived files, before anything is read.
 
-A range also needs `_change_data` files and removed files. Databricks itself checks reads of the change data feed.
+Reading a range also needs `_change_data` files and removed files. On Databricks, ranges are not checked here.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def guarded_rows(
     statement: str | None = None,
     arguments: Sequence[str] = (),
 ) -> DataFrame:
-    """Return the rows of a query, after checking that all archived files that it needs can be read.
+    """Return the rows of a query, after checking that all archived files that it needs are restored.
 
-    Otherwise raises `ArchivedFilesNeeded` with the last three arguments. The DataFrame runs the plan that was checked.
+    Otherwise raises `ArchivedFilesNeeded`, with the last three arguments as fields. The result runs the checked plan.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
     require_readable(needed, tiers, operation, statement, arguments)
@@ -56,9 +56,9 @@ def guarded_rows(
 
 
 def guarded(spark: SparkSession) -> Guarded:
-    """Return an object that checks queries for archived files. Use `guarded(spark).sql` instead of `spark.sql`.
+    """Return an object for queries that fail before they read anything, if they need files that are still archived.
 
-    The queries may combine tables with and without archived files.
+    Use `guarded(spark).sql` instead of `spark.sql`. A query may combine tables with and without archived files.
     """
     return Guarded(spark)
 
@@ -88,7 +88,7 @@ class Guarded:
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a DataFrame, after the same check as in `sql`. The error shows the SQL `statement`."""
+        """Return the rows of a DataFrame, after the same check as in `sql`. An error shows the SQL `statement`."""
         return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
 
     def needed(self, statement: str) -> list[NeededFiles]:
@@ -106,7 +106,7 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Do the same as `archive.check`. The error names the `operation`, by default the read of the range or snapshot."""
+    """Raise an error if needed files are missing or archived, like `archive.check`. The error names `operation`."""
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return
@@ -156,7 +156,7 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
     """Return the files that Delta reads for the change data feed of a range.
 
     For each commit, these are its `_change_data` files or, if there are none, the files that it added and removed.
-    `before` has the files before the range, by URI. If it lacks a removed file, the age of this file can be unknown.
+    `before` has the table's files before the range. If it lacks a removed file, the age of the file can be unknown.
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}
@@ -180,7 +180,7 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
 
 
 def missing_among(files: Sequence[DataFile], tiers: TierStore | None) -> list[str]:
-    """Return the URIs of the files and deletion vectors that do not exist. Without `tiers`, checks only local files."""
+    """Return the URIs of files and deletion vectors that do not exist. Without `tiers`, checks only local files."""
     uris = sorted({uri for file in files for uri in file.uris})
     if tiers is not None:
         return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]

@@ -1,8 +1,8 @@
 """Read and change a table with archived files: return a correct result, or raise an error before anything is read.
 
 Each read is planned at a fixed version, and its plan is checked for archived files. A DELETE, UPDATE or MERGE needs all
-files in which it searches for rows. `tiers` returns the `TierStore` that shows which archived files are restored.
-Databricks itself checks statements.
+files in which it searches for rows. The function `tiers` returns the `TierStore` that shows which archived files are
+restored. Databricks itself checks statements for archived files.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class GuardedTable:
         return row[0], row[1]
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
-        """Return the values of the partition columns of each partition, by column name. Reads no data file."""
+        """Return one mapping per partition, from partition column to value. The default version is the newest."""
         return self._engine.partitions(self.source, version)
 
     def limit(self, n: int, where: str | None = None) -> DataFrame:
-        """Return any `n` rows, from files that can be read. The condition `where` may contain only partition columns.
+        """Return any `n` rows from files that can be read. The condition `where` may contain only partition columns.
 
         Raises `MirrorfeedError` if these files contain fewer rows and archived files may contain more.
         """
@@ -136,7 +136,7 @@ class GuardedTable:
     def stream(self, starting_version: int | None = None) -> DataFrame:
         """Return a stream of the whole table and its later changes, or of the changes from `starting_version` on.
 
-        Raises `MirrorfeedError` if an existing file that the stream needs is archived. New files are not checked.
+        Raises `MirrorfeedError` if an existing file that the stream needs is still archived. New files are not checked.
         """
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), argument="starting version", value=starting_version)
@@ -162,7 +162,7 @@ class GuardedTable:
         return guarded_rows(self._spark, rows, self._tiers_at, self._now(), operation=operation, arguments=arguments)
 
     def _arguments(self, where: str | None = None) -> tuple[str, ...]:
-        """Return the arguments of `mirrorfeed archive plan` for a query of this table."""
+        """Return the arguments with which `mirrorfeed archive plan` plans the restore for a query of this table."""
         return (str(self.source), "--where", where) if where else (str(self.source),)
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
@@ -178,7 +178,7 @@ class GuardedTable:
         self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Set columns of the rows that match a SQL condition. `assignments` has a SQL expression per column.
+        """Set columns of the rows that match a SQL condition. `assignments` maps column names to SQL expressions.
 
         Raises `MirrorfeedError` and changes nothing if an expression contains a subquery, or if the statement searches
         archived files that are not restored.
@@ -234,7 +234,7 @@ class GuardedTable:
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Return SQL conditions that limit the keys of the table to the smallest and largest key in `rows`.
 
-        Uses only integer, date and text keys. Returns `["false"]` if no row can match.
+        Only integer, date and text keys have conditions. Returns `["false"]` if no row can match.
         """
         schema = self._rows.schema
         source_names = dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))

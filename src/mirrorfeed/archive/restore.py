@@ -67,7 +67,7 @@ _COPY_OF = "mirrorfeed.archive.copyOf"
 
 @row
 class Restoring(Row):
-    """Progress of a restore plan, in numbers of files. They are None if an earlier run already copied the rows."""
+    """Progress of a restore plan. The numbers of files are None if an earlier run already copied the rows."""
 
     table: str = shown("table")
     ready: int | None = shown("restored")
@@ -106,10 +106,10 @@ def plan_restore(
     rates: Prices | None,
     save_as: str | None,
 ) -> RestorePlan:
-    """Return the restore plan that `make_plan` creates, with its estimated costs if `rates` is not None.
+    """Return the restore plan that `make_plan` creates. With the prices `rates`, the plan has estimated costs.
 
-    Saves the plan in the new file `save_as`, if given. Before Spark starts, raises `PlanExists` if this file exists,
-    and `PlanNotWritten` if its folder does not exist.
+    If `save_as` is given, saves the plan in this new file. Before Spark starts, raises `PlanExists` if this file
+    exists, and `PlanNotWritten` if its folder does not exist.
     """
     check_path(save_as)
     now = datetime.now(UTC)
@@ -176,7 +176,7 @@ def restore(
 
 
 def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Return the numbers of restored, pending and archived files of a plan. Raises `FilesGone` if files are gone."""
+    """Return the numbers of restored, pending and archived files. Raises `FilesGone` if files no longer exist."""
     tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
     if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=missing)
@@ -188,8 +188,8 @@ def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
 def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress.
 
-    Copies that expire in less than `terms.keep_days` days are requested again. Raises `RestoreRejected` if files are
-    still rejected after a few attempts, and `FilesGone` if files no longer exist.
+    Restored copies that expire in less than `terms.keep_days` days are requested again. Raises `RestoreRejected` if the
+    storage rejects files several times, and `FilesGone` if files no longer exist.
     """
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
     rejected: dict[str, str] = {}
@@ -238,7 +238,7 @@ def request_and_wait(
 def describe_restore_costs(
     plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime
 ) -> str | None:
-    """Return the estimated costs as a sentence, or None without `rates`."""
+    """Return a sentence with the estimated costs of a restore, or None if there are no prices (`rates`)."""
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
@@ -285,7 +285,7 @@ def _fingerprint(plan: Plan) -> str:
 
 
 def session_time_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
-    """Context manager that sets the time zone of the session. With None, the time zone does not change."""
+    """Context manager that sets the time zone of the session to `zone`. Does nothing if `zone` is None."""
     return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 
@@ -296,7 +296,7 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Raise `PlanOfAnotherTable` if the table's current id or newest version shows that it was replaced."""
+    """Raise `PlanOfAnotherTable` if the table has another id than in the plan, or is older than the planned version."""
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:
@@ -305,7 +305,7 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """Return the rows of the planned query, after a new check for archived files. None if there is no query.
+    """Return the rows of the planned query, after a new check for archived files. None if the plan has no query.
 
     A plan for files alone, or for a range of the change data feed, has no query. The range is only checked.
     """

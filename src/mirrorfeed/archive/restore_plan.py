@@ -41,7 +41,7 @@ _ONLY_RETRIEVAL = "The estimate contains only the retrieval, because the tiers o
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Restore plan, as saved in its file."""
+    """Plan to restore archived files, as saved in its file."""
 
     __pydantic_config__: ClassVar = CONFIG
     tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
@@ -49,13 +49,13 @@ class Plan:
     where: str | None = None
     """SQL condition on the first table. Relative times such as current_date() are replaced by their values."""
     feed_from: Count | None = None
-    """First version of a range of the change data feed. The range ends with the version of the first table."""
+    """First version of a range of the change data feed, up to the version of the first table. None for a query."""
     sql: str | None = None
     """SQL query. None if the plan is for a condition, for changes of a table, or for files without a query."""
     files_alone: bool = False
     """True if the plan restores files without running a query."""
     zone: str | None = None
-    """Session time zone of the query."""
+    """Session time zone of the query. None if there is no query."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
     readable: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the archived files whose size is known. It is unknown for deletion vectors, and on Databricks."""
+        """Bytes of the archived files whose size is known. It is unknown for deletion vectors and on Databricks."""
         return sum(file.bytes or 0 for file in self.archived)
 
     @property
@@ -132,12 +132,12 @@ class RestorePlan(Row):
     tables: tuple[str, ...] = shown("tables")
     versions: tuple[int, ...]
     query: str | None = shown("query")
-    """SQL condition or query, or None. Relative times such as current_date() are replaced by their values."""
+    """SQL condition or query, if any. Relative times such as current_date() are replaced by their values."""
     zone: str | None
-    """Session time zone of the query."""
+    """Session time zone of the query. None if there is no query."""
     files: int = shown("files")
     bytes: int = shown("size", size, right=True)
-    """Bytes of the archived files whose size is known."""
+    """Total size of the archived files in bytes. Unknown sizes count as 0."""
     hours: float = shown("max hours")
     """Maximum number of hours that the restore takes, according to the storage service."""
     cost: float | None = shown("cost", lambda cost: f"{cost:,.2f}", right=True)
@@ -196,8 +196,8 @@ DEFAULT_TERMS = Terms()
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
     """Return a plan with its estimated costs. Files that can be read now do not count as archived.
 
-    Without `rates`, there are no costs. If `tiers` is None or cannot be read, all files count as archived, and the
-    costs include only retrieval and requests.
+    Without the prices `rates`, there are no costs. If `tiers` is None or fails, the access tiers are unknown: then all
+    files count as archived, and the costs include only retrieval and requests.
     """
     try:
         facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
@@ -226,7 +226,7 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """Return the costs, by description, to restore the archived files among `files` and to store them afterwards.
+    """Return the costs to restore the archived files among `files` and to store them afterwards, by description.
 
     A cost is None if its price is not configured. `copies` is True if the storage creates copies, as S3 does.
     """

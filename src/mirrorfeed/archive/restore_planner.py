@@ -40,7 +40,8 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """Return the restore plan for the rows of a table's newest version that match `where`. Raises `NoInterval`."""
+    """Return the restore plan for the rows of the newest version that match `where` (None: all). Raises `NoInterval`.
+    """
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
@@ -53,8 +54,8 @@ def plan_feed(
 ) -> Plan:
     """Return the restore plan for the versions `first` to `last` of a table's change data feed.
 
-    The default for `last` is the newest version. Raises `NoSuchVersion` if the table or its log lacks versions of the
-    range, `NoInterval`, `FeedOnDatabricks` on Databricks, and the errors of `check_readable`.
+    The default for `last` is the newest version. Raises `NoSuchVersion` if versions are missing, `NoInterval` if the
+    table has no archive interval, `FeedOnDatabricks` on Databricks, and the errors of `check_readable`.
     """
     table = read_table_info(spark, source)
     policy = archive_interval.required(spark, source, table)
@@ -77,7 +78,7 @@ def plan_feed(
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Raise `Gap` or `FeedUnreadable` if Delta cannot read the changes, for example because of the retention."""
+    """Raise `Gap` or `FeedUnreadable` if Delta cannot read the changes of a range, for example if they expired."""
     with reader.read_errors(str(source), range_):
         reader.read_changes(spark, source, range_)
 
@@ -118,7 +119,8 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
     """Return SQL in which relative times, such as current_date(), are replaced by their values at `at`.
 
-    `columns` are column names, which are kept. Raises `RelativeWord` for a relative time that cannot be replaced.
+    `columns` are column names, which are not replaced. Raises `RelativeWord` for a relative time that cannot be
+    replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),

@@ -68,7 +68,7 @@ def optimize(spark: SparkSession, frame: DataFrame) -> Any:
 
 @contextmanager
 def active_session(spark: SparkSession, session: Any) -> Iterator[None]:
-    """Context manager in which `session`, a Java object, is the active session."""
+    """Context manager in which `session`, a Java object, is the active session of Spark."""
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
@@ -110,7 +110,7 @@ def items(sequence: Any) -> Iterable[Any]:
 
 @dataclass(frozen=True)
 class Scan:
-    """Files that a plan reads of one table at one version."""
+    """Files of one table at one version that a query plan reads."""
 
     name: str
     """Name of the table in the catalog, or its path."""
@@ -136,7 +136,7 @@ class Scan:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
     def files(self, until: int | None = None) -> list[DataFile]:
-        """Return the files of the scan. With `until`, in milliseconds since the epoch, leave out files created later.
+        """Return the files of the scan. Files created after `until`, in milliseconds since the epoch, are left out.
 
         Files that may be in the folder of another table are never left out.
         """
@@ -188,7 +188,7 @@ class Scan:
 
 
 def scan_all(frame: DataFrame) -> Scan | None:
-    """Return a scan of all files of the Delta table that a DataFrame reads. None for a view or another source."""
+    """Return all files of the Delta table that a DataFrame reads, or None if it reads a view or another source."""
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
     while node.children().size() == 1 and not class_of(node).endswith(".View"):
@@ -301,13 +301,13 @@ READS_NO_ROWS = re.compile(
     r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
-"""Matches the start of the names of commands, as returned by `command_kind`, that are known to read no data file."""
+"""Regular expression for the start of the class names of Spark commands that read no data file."""
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
-"""Matches plan nodes that run commands but are not in `_COMMANDS`: statements of Delta, EXECUTE IMMEDIATE, scripts."""
+"""Regular expression for class names of other plan nodes that run commands, such as EXECUTE IMMEDIATE and scripts."""
 
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
-    """Return the class name of the command in a statement, such as "DropTable". None for a query."""
+    """Return the class name of the command that a statement runs, such as "DropTable", or None for a query."""
     root = parse(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
@@ -319,10 +319,10 @@ def has_subqueries(spark: SparkSession, statement: str) -> bool:
 
 
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
-    """Return a scan of the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running it.
+    """Return the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running the statement.
 
     Skips files only by the conditions in the statement, not by conditions that Spark derives in queries. Raises
-    `UnknownFiles` for another statement.
+    `UnknownFiles` for other kinds of statements.
     """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]

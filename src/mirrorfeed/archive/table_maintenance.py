@@ -107,7 +107,7 @@ def maintain(
 def split(
     files: Sequence[DataFile], archived: Sequence[DataFile]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Return the partitions without archived files, and the other ones. An unpartitioned table is one partition."""
+    """Return the partitions without and with archived files. An unpartitioned table counts as one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
@@ -118,7 +118,7 @@ def _partition(file: DataFile) -> Partition:
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """Return a SQL condition that matches the rows in these partitions. `types` maps columns to SQL types."""
+    """Return a SQL condition that matches the rows in `partitions`. `types` maps partition columns to SQL types."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions

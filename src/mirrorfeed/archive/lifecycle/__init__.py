@@ -87,7 +87,7 @@ class PolicyRule(NamedTuple):
     name: str
     prefixes: Sequence[str]
     problems: Sequence[str]
-    """Messages about problems of the rule, except `wrong_age`."""
+    """Messages about what is wrong with the rule. The field `wrong_age` has another message."""
     archives: bool
     by_tag: bool
     wrong_age: str | None
@@ -189,7 +189,7 @@ class Rules:
         return problems
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a policy with these rules. Raises `TooManyRules` if there are more than `limit`."""
+        """Return a policy with `rules`. Raises `TooManyRules` if there are more rules than `limit`."""
         if len(rules) > self.limit:
             raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
         return {self.key: rules}
@@ -221,7 +221,7 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
 def merge_rules(
     spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """Return the policy in the file `exported`, or an empty policy, with the rules of a table.
+    """Return the policy in the file `exported`, or an empty policy if it is None, with the rules of a table.
 
     The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace rules
     that mirrorfeed did not write, and that archive only files of this table. Raises `InvalidPolicy`, `NoTiers`,
@@ -237,7 +237,7 @@ def merge_rules(
 
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
-    """Compare the policy in the file `exported` with the rules that a table's archive interval needs.
+    """Return the differences between the policy in the file `exported` and the rules that a table needs.
 
     Raises `InvalidPolicy`, `NoTiers` or `NoInterval`.
     """

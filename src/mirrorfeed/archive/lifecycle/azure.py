@@ -1,9 +1,9 @@
 """Lifecycle rules of an Azure storage account: check an exported policy, or merge the rules of a table into it.
 
 An account has one policy, which is replaced as a whole. It can contain 100 rules with ten prefixes each, so tables with
-the same interval share rules. Rules of mirrorfeed are recognized by name and written again each time. Other
-rules stay, but with `take_over`, the table's rules replace those that archive only its files. Azure has no filter that
-excludes paths, so the prefixes do not match `_delta_log`.
+the same interval share rules. mirrorfeed recognizes its own rules by their names, and writes them again each time. With
+`take_over`, it also replaces other rules that archive only files of the table. Azure has no filter that excludes paths,
+so the prefixes do not match `_delta_log`.
 """
 
 from __future__ import annotations
