@@ -40,8 +40,7 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """Return the restore plan for the rows of the newest version that match `where` (None: all). Raises `NoInterval`.
-    """
+    """Return the restore plan for the rows of the newest version that match `where` (None: all). Raises `NoInterval`."""
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
