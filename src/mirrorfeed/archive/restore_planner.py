@@ -40,7 +40,7 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """Return the restore plan for the rows of the newest version that match `where` (None: all). Raises `NoInterval`."""
+    """Return the restore plan for the rows of a table that match `where`, by default all. Raises `NoInterval`."""
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
@@ -118,8 +118,7 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
     """Return SQL in which relative times, such as current_date(), are replaced by their values at `at`.
 
-    `columns` are column names, which are not replaced. Raises `RelativeWord` for a relative time that cannot be
-    replaced.
+    `columns` are column names, which are kept. Raises `RelativeWord` for a relative time that cannot be replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
