@@ -68,7 +68,7 @@ class ArchiveAwareTable(GuardedTable):
     def files(self, where: str | None = None, version: int | None = None, *, tiers: bool = False) -> Result[DataFile]:
         """Return the archived files that a query with the SQL condition `where` needs, including restored files.
 
-        By default, the query is for all rows of the newest version. No data file is read. With `tiers`, each row has
+        By default, the query is for all rows of the newest `version`. No data file is read. With `tiers`, each row has
         the access tier of its file. Raises `MirrorfeedError` if `tiers` is set, but the storage has no access tiers.
         """
         needed = self._needed(where, version)
@@ -123,10 +123,10 @@ class ArchiveAwareTable(GuardedTable):
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
         """Increase the archive interval as far as possible. Call this method daily after `change_interval`.
 
-        The increase never makes a file count as active that the lifecycle rule may have archived. Returns one row: the
-        interval, with the archived share of the table in `archived`. Also writes the share to `ledger`, the name or
-        path of a table. If the ledger cannot be written, the result has a note. `prices` is `Prices` or a JSON file.
-        Raises `MirrorfeedError` if the table has no interval.
+        No file that the lifecycle rule may have archived starts to count as active. Returns one row: the interval, with
+        the archived share of the table in `archived`. Also writes the share to `ledger`, the name or path of a table.
+        If the ledger cannot be written, the result has a note. `prices` is `Prices` or a JSON file. Raises
+        `MirrorfeedError` if the table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -147,8 +147,8 @@ class ArchiveAwareTable(GuardedTable):
         The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Other rules
         in this file are preserved. `state="paused"` disables the rules of this table, so that restored files are not
         archived again. `state="gone"` removes the rules. With `take_over`, rules for this table that mirrorfeed did not
-        write are replaced. `interval` is the age at which the rules archive files. The default is the field `rule` of
-        the result of `interval()`.
+        write are replaced. `interval` is the age at which the rules archive files. The default is the age that matches
+        the archive interval of the table.
 
         Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if neither
         `interval` nor an interval of the table is set.
@@ -231,7 +231,7 @@ class ArchiveAwareTable(GuardedTable):
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the archived files of a restore plan, and return the progress without waiting.
 
-        Call the method again until the result is `done`. Pending files are not requested twice. Raises
+        Call the method again until the result is `done`. Files that are being restored are not requested twice. Raises
         `MirrorfeedError` if the storage has no access tiers or rejects a request.
         """
         return restore.restore(self._spark, plan, Terms())
@@ -264,7 +264,7 @@ class ArchiveAwareTable(GuardedTable):
         )
 
     def check(self) -> FileCheck:
-        """Return the active files that do not exist. The result is `ok` if there are none.
+        """Return the active files that are missing in the storage. The result is `ok` if there are none.
 
         Raises `MirrorfeedError` outside Databricks if the files are neither local nor in a storage with access tiers.
         """
@@ -296,10 +296,10 @@ def report_shares(
     *,
     with_archive_only: bool = False,
 ) -> Result[Share]:
-    """Return the archived share of each table, and write the shares to the ledger.
+    """Return the archived share of each table, and write the shares to the ledger, if any.
 
-    With `rates`, the rows have monthly costs. A table that cannot be read has a row with an `error`. If the ledger
-    cannot be written, the result has a note. With `with_archive_only`, tables without an archive interval are left out.
+    With the prices `rates`, rows have monthly costs. A table that cannot be read has a row with an `error`. If the
+    ledger cannot be written, the result has a note. `with_archive_only` omits tables without an archive interval.
     """
     rows, notes = [], []
     for source in sources:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""Field of `VersionChanges` by `_change_type`. The row that an update replaces is not counted."""
+"""Field of `VersionChanges` by `_change_type`. The row that an update replaces (`update_preimage`) has no field."""
 
 
 @row
@@ -84,7 +84,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager for reading `rows` with all values unchanged. Raises `MirrorfeedError` if a read fails."""
+        """Context manager in which Spark reads all values unchanged. Raises `MirrorfeedError` if a read fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

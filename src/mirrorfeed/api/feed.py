@@ -68,7 +68,7 @@ class Feed:
     _config: Config
     """Configuration whose patterns are not expanded."""
     _session: SparkSession | Callable[..., SparkSession] | None = None
-    """Session, or a function that returns one for given sources. None means the active session or a new one."""
+    """Session, or a function that returns the session to read given sources. None means the active or a new one."""
     _mirror: str | None = None
     """Folder of the mirrored tables. Only `mirrorfeed.api.notebook.deployed` sets this field."""
     _archived_table: str | None = None
@@ -176,7 +176,7 @@ class Feed:
         contains up to `shown` differences.
 
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, their rows are
-        published again, but the table is not `ok`. A table that was never published has an `error`. Raises
+        published again, but its row is not `ok`. A table that was never published has an `error`. Raises
         `MirrorfeedError` if there is neither a folder nor a mirrored database.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
@@ -200,9 +200,9 @@ class Feed:
         """Publish again the rows of a table that differ between source and mirror. Return the result.
 
         With the SQL condition `where`, all matching rows are published again, even if they do not differ. The table
-        remains available in Fabric. `mirror` is the same as in `verify`. With `source_only`, which requires `where`,
-        the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows cannot be repaired,
-        the result has an `error`.
+        remains available in Fabric. `mirror` is the folder to compare with, as in `verify`. With `source_only`, which
+        requires `where`, the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows
+        cannot be repaired, the result has an `error`.
 
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
@@ -248,8 +248,8 @@ class Feed:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
         Reads the files of the newest publication completely. If a file is missing or differs from the record, the first
-        row has an `error`. Changes nothing, and needs no Spark. If nothing was published, raises `MirrorfeedError` for
-        a table that is not configured, unless the configuration has patterns.
+        row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` for a table that is neither
+        published nor configured, unless the configuration has patterns.
         """
         from mirrorfeed.publish.table_log.audit import audit_log
 
@@ -509,7 +509,7 @@ class Feed:
         return Result(tuple(rows), (f"In Fabric: {values}.",), summary)
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
-        """Change the settings of the mirrored database that `fabric_plan` returns. Return the changed settings.
+        """Change the settings of the mirrored database that differ from `fabric` in the configuration. Return them.
 
         Notes list settings that cannot be changed now. Before anything is changed, `confirm` is called with the
         changes, and can raise an error to stop.
