@@ -41,7 +41,7 @@ def archive() -> None:
 @where_option
 @click.option("--tiers", is_flag=True, help="Also show the access tier of each file, read from the storage.")
 def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile]:
-    """List the archived files of TABLE that a query needs. Reads only the log."""
+    """List the archived files of TABLE that a query needs. Reads no data file."""
     return feed_or_empty().archive(table).files(where, tiers=tiers)
 
 

@@ -59,8 +59,8 @@ def check_alerts(mirror: str | None) -> Result[results.Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again every
-    `remind_after_hours`. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the
-    alert state failed.
+    `remind_after_hours`. Run this on a separate schedule. Exits with 1 if it printed a problem, or if sending or
+    recording an alert failed.
     """
     return feed().check_alerts(mirror)
 

@@ -177,7 +177,7 @@ def prints_json() -> bool:
 
 
 def print_lines(*lines: str, err: bool = False) -> None:
-    """Print lines to standard output, or to standard error with `err` or --json. Escapes control characters."""
+    """Print lines to standard output, or with `err` or --json to standard error. Control characters are escaped."""
     click.echo("\n".join(map(printable, lines)), err=err or prints_json())
 
 
@@ -212,9 +212,9 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_or_empty(**settings: Any) -> Feed:
-    """Return the `Feed` of the configuration file or, if the default file is missing, one with the ledger --ledger.
+    """Return the `Feed` of the configuration file or, if the default file is missing, a `Feed` without tables.
 
-    `settings` override those of the configuration.
+    A `Feed` without tables has the ledger in --ledger, if set. `settings` override those of the configuration.
     """
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source

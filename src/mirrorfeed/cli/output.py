@@ -51,7 +51,7 @@ class Interruption:
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
-        """Context manager in which a signal ends the command at once. If a stop is requested already, entry ends it."""
+        """Context manager in which a signal ends the command at once. After a request to stop, entry ends it."""
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()

@@ -124,7 +124,7 @@ def changes(
 
 
 def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Convert a shard such as `2/8` to `shard:2/8` for `Config.select`. Raises `click.BadParameter` if invalid."""
+    """Convert a shard such as `2/8` to `shard:2/8`. Raises `click.BadParameter` if it is invalid. None stays None."""
     from mirrorfeed.config.model import parse_shard  # imported late, so that the command line starts without pydantic
 
     if value is not None and parse_shard(f"shard:{value}") is None:
@@ -277,7 +277,7 @@ def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
 @click.pass_obj
 def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive_tables: str) -> None:
-    """Check the settings of a deployment, and write the settings of the notebooks to FILE. Used to build the bundle."""
+    """Check the settings of a deployment, and write the settings of the notebooks to FILE. The bundle build runs it."""
     tables = _parse_archive_tables(archive_tables)
     feed()
     Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
