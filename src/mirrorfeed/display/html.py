@@ -127,7 +127,7 @@ _NO_DATA = "<p>No data yet.</p>"
 
 
 def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
-    """Return the HTML of a line chart. `series` has the values of each line by time, in ascending order of time."""
+    """Return the HTML of a line chart. `series` has, for each line, its values by time, in ascending order of time."""
     times = [time for points in series.values() for time in points]
     if not times:
         return _NO_DATA
@@ -166,7 +166,7 @@ def bars(
 ) -> str:
     """Return the HTML of a stacked bar chart.
 
-    `columns` has the label of each bar, and its sizes by kind. The first of `kinds` is at the bottom.
+    `columns` has the label of each bar, and the sizes of its parts by kind. `kinds` lists the kinds from bottom to top.
     """
     if not columns:
         return _NO_DATA
@@ -284,7 +284,7 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
 
-    Unless `every`, more than 20 rows that need no attention are replaced by a line of text.
+    Unless `every` is True, a line of text replaces more than 20 rows that need no attention.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

@@ -60,7 +60,7 @@ class _Memory(ModuleType):
 
 
 def remember(*secrets: str) -> None:
-    """Make `redact` and the logs of mirrorfeed and its HTTP clients hide `secrets` that have at least 8 characters."""
+    """Hide `secrets` of at least 8 characters in the results of `redact` and in logs from now on."""
     filter_logs()
     memory = _memory()
     with memory.lock:
@@ -74,7 +74,7 @@ def remember(*secrets: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Replace likely tokens, and remembered secrets in any usual encoding, by "(not shown)". Return the text."""
+    """Return the text with "(not shown)" in place of likely tokens, and of remembered secrets in any usual encoding."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())
@@ -86,7 +86,7 @@ def redact(text: str) -> str:
 
 
 def redact_answer(text: str, *secrets: str) -> str:
-    """Redact the response of a service that received `secrets`. If it has a part of one, hide the whole response."""
+    """Return the response of a service without secrets. If it contains a part of any of `secrets`, hide all of it."""
     parts = {part for secret in secrets for part in _SEPARATORS.split(secret) if len(part) >= _MIN_PEER_PART_LENGTH}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}
@@ -115,7 +115,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts to hide for a secret. For a URL, these are path, query and their parts, but not the host."""
+    """Yield the texts to hide for a secret. For a URL, these are its path, query and parts of both, not its host."""
     if "://" not in secret:
         yield secret
         return
@@ -147,7 +147,7 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def filter_logs() -> None:
-    """Remove secrets from the logs of mirrorfeed and its HTTP clients, and escape line breaks in values."""
+    """Hide secrets and escape line breaks in all later log lines of mirrorfeed and its HTTP clients."""
     memory = _memory()
     with memory.lock:
         if memory.filters_logs:
@@ -184,7 +184,7 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def printable_block(text: str) -> str:
-    """Return third-party lines, such as a traceback, indented, so that none looks like a line of mirrorfeed."""
+    """Indent third-party lines, such as a traceback, so that none looks like a line of mirrorfeed."""
     return "\n".join(f"  {printable(line)}" for line in text.splitlines())
 
 
@@ -194,7 +194,7 @@ def escape_html(text: str) -> str:
 
 
 def is_escaped(character: str) -> bool:
-    """Return whether `printable` shows an escape instead of this character."""
+    """Return whether a character, such as a control character, must be shown as an escape sequence."""
     return unicodedata.category(character) in _ESCAPED
 
 

@@ -62,7 +62,7 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """Text in place of more than 20 rows that need no attention, such as "{tables}: nothing new.". Empty: list all."""
+    """Text that replaces more than 20 rows that need no attention. If empty, all rows are always listed."""
 
     @property
     def ok(self) -> bool:
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def quiet(self) -> bool:
-        """True if the row needs no attention. More than 20 such rows are not listed, but replaced by a text."""
+        """True if the row needs no attention. By default, this is the value of `ok`."""
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Row:
         return cells
 
     def remarks(self) -> Sequence[str]:
-        """Return the lines to show below the table. By default, this is the error, unless the error has a column."""
+        """Return the lines to show below the table. By default, it is the error, unless it has a column."""
         error = getattr(self, "error", None)
         if error is None or any(each.name == "error" and each.metadata for each in fields(self)):  # type: ignore[arg-type]
             return ()
@@ -138,7 +138,7 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     """Return a value as JSON values. `text` converts each string in the value.
 
     Rows, errors, and dataclasses without their own `__str__` become objects, and dates and times become text in ISO
-    format. Values of types that are unknown to JSON become their text.
+    format. Values of any other type that JSON does not have become their `str`.
     """
     match value:
         case Enum():
@@ -184,9 +184,9 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 
 
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
-    """Return the rows to list, the `quiet` rows that are not listed, and the text that replaces these.
+    """Return the rows to list, the rows to leave out, and the text that replaces these.
 
-    With `every`, or with at most 20 `quiet` rows, all rows are listed.
+    With `every`, or with at most 20 rows that need no attention, all rows are listed.
     """
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= _MAX_QUIET:

@@ -69,7 +69,7 @@ def print_table(out: Console, grid: Grid) -> None:
 def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
     """Return the width of each column of a table of at most `width` characters, or None if the table cannot fit.
 
-    `columns` has the minimum and maximum width of each column. Free space goes to the columns on the right first.
+    `columns` has the minimum and maximum width of each column. Columns on the right get free space first.
     """
     free = width - 1 - sum(minimum + _BETWEEN for minimum, _ in columns)
     if free < 0:
@@ -85,7 +85,7 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
     """Return the minimum and the maximum width of a column.
 
-    The longest word fits the minimum, the longest cell the maximum. With `keep_words_whole`, both are the maximum.
+    The minimum fits the longest word, the maximum the longest cell. With `keep_words_whole`, both fit the longest cell.
     """
     from rich.cells import cell_len
 
@@ -115,7 +115,7 @@ def pack(pieces: Iterable[str], width: int) -> list[str]:
 
 
 def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """Return the output of `draw` as text for `print`, `repr` and logs, at most as wide as the terminal."""
+    """Return summary, rows and notes as text for `print`, `repr` and logs, at most as wide as the terminal."""
     return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
 
@@ -133,7 +133,7 @@ def draw(
 ) -> None:
     """Print the summary, the table of the rows, their remarks and the notes.
 
-    Unless `every`, more than 20 rows that need no attention are replaced by a line of text. Lines outside the table do
+    Unless `every` is True, a line of text replaces more than 20 rows that need no attention. Lines outside the table do
     not wrap, so that paths and commands can be copied.
     """
     rows, _, left_out = split(rows, every)
