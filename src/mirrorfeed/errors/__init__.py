@@ -1,10 +1,10 @@
 """Base classes of all errors, helpers to show them, and `explain`.
 
-The class of an error sets `code` and the templates `what` and `fix`, in the syntax of `str.format`. The constructor
-takes a keyword for each field of the templates, except for fields that the class computes as a property. Each annotated
-attribute of the class is also a keyword, optional if the attribute has a value. `what` and `fix` can also be mappings
-of alternative templates. Then the property `case` returns the key of the template to use. In the list of error codes, a
-key of `fix` is shown as the condition for this fix if the key contains a space or is in capitals.
+The class of an error sets `code`, and templates in the syntax of `str.format`: `what` (the problem) and `fix`. The
+constructor takes a keyword for each field of the templates, except for fields that the class computes as a property.
+Each annotated attribute of the class is also a keyword, optional if the attribute has a value. `what` and `fix` can
+also be mappings of alternative templates. Then the property `case` returns the key of the template to use. The list of
+error codes shows a key of `fix` as the condition for this fix if the key contains a space or is in capitals.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `names` quotes the first
 five. `reasons` joins parts of a sentence, `lines` joins lines, `phrase` drops the final period, `short` quotes a
@@ -33,7 +33,7 @@ from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
-"""Maximum number of characters of a line of third-party text that are searched for secrets. The rest is not shown."""
+"""Maximum number of characters of a line of third-party text to search for secrets and show. The rest is cut off."""
 _JAVA_CALL = "An error occurred while calling "
 """Start of the first line of an error in Java. The next line has the reason."""
 Template = str | Mapping[Any, str]
@@ -130,7 +130,7 @@ class MirrorfeedError(Exception):
         return {"code": self.code, "what": what, "next": next_, "facts": as_json(vars(self), redact)}
 
     def message_lines(self) -> Sequence[str]:
-        """Return the lines of the message. `__str__` escapes line breaks inside a line."""
+        """Return the lines of the message. If a line contains line breaks, `__str__` escapes them."""
         return [f"{self.problem} {self.solution}".strip()]
 
     def __str__(self) -> str:
@@ -181,10 +181,10 @@ def with_code(error: MirrorfeedError) -> str:
 
 
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """Return a `MirrorfeedError` unchanged. Convert other errors to `SessionLost` if Spark has ended, or `Unexpected`.
+    """Convert any error to a `MirrorfeedError`. Return an error that already has this class unchanged.
 
-    `doing` is the failed operation, as the subject of a sentence. `helps` is an instruction in case a second attempt
-    fails too. Logs the traceback of an unexpected error.
+    The result for other errors is `SessionLost` if Spark has ended, otherwise `Unexpected`, whose traceback is logged.
+    `doing` is the failed operation, as the subject of a sentence. `helps` is an instruction if a second attempt fails.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -205,7 +205,7 @@ def has_spark_ended(error: Exception) -> bool:
 
 
 def innermost_cause(error: Exception) -> str:
-    """Return the reason of a Java error: its last "Caused by" line or, if there is none, its first line."""
+    """Return the cause of a Java error: its last "Caused by" line or, if there is none, its first line."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
@@ -229,7 +229,7 @@ class Explanation(Row):
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""
     example: str
-    """Sample message with sample values. Empty if it is equal to `means`."""
+    """Sample message with sample values. Empty if it would be equal to `means`."""
 
     def remarks(self) -> Sequence[str]:
         fixes = [f"To do: {fix}" for fix in self.next.split("\n") if fix]
