@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
 """Condition for time travel to a version that the table no longer has, or does not have yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
-"""Name that mirrorfeed gives to the error for a deleted deletion vector, which has no condition."""
+"""Name that mirrorfeed gives to the error for a deletion vector that VACUUM deleted. The error has no condition."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",

@@ -194,8 +194,8 @@ _original_values: list[tuple[SparkSession, str, str]] = []
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
-    Raises `SettingFixed` if the session does not allow changing a required setting. The context can be nested, and
-    used by several threads: the last exit restores the original values.
+    Raises `SettingFixed` if a required setting has a wrong value that the session does not allow changing. Can be
+    nested, and used by several threads: the last exit restores the original values.
     """
     global _active_contexts
     with _lock:
@@ -235,7 +235,7 @@ def _value(spark: SparkSession, name: str) -> str | None:
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings that mirrorfeed needs but that this session does not allow changing, with their values.
+    """Return the settings that mirrorfeed has to change but cannot change in this session, with their current values.
 
     A value is "unknown" if the session does not return it. Leaves all settings unchanged.
     """
