@@ -1,1 +1,1 @@
-"""Publish one table: decide, stage files, record and rename them."""
+"""Publish one table: decide what to publish, write staged files, add a record to the log, and rename the files."""

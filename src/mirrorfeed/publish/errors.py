@@ -36,7 +36,7 @@ _REASONS = {
     Problem.YEAR: (_YEAR, "a date or time is outside the years 1 to 9999, which delimited text cannot store"),
     Problem.INVALID_TEXT: (_INVALID_TEXT, "a text is not valid UTF-8"),
 }
-"""For each problem: the case, which selects the fix in `RowsRefused`, and the description of the problem."""
+"""For each problem of a row: the key of its fix in `RowsRefused`, and the description of the problem."""
 
 
 class RowsRefused(Terminal):

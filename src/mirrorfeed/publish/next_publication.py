@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
-    Raises an error for keys that cannot be read, for `changes: compare` without keys, and, except with
-    `changes: compare`, for a row filter or a column mask that Unity Catalog reports."""
+    Raises an error if the keys cannot be read, and for `changes: compare` without keys. With other values of `changes`,
+    also raises an error if Unity Catalog reports a row filter or a column mask."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
         from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
@@ -78,8 +78,8 @@ def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
 def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
-    """Return the columns of the data files of the next publication, which ends at `version`.
-    Raises an error if the source's columns do not fit those in `newest`, the selection, the keys or the format."""
+    """Return the columns of the data files of the next publication, which ends at `version`. `newest` is the newest
+    record. Raises an error if the source's columns do not fit that record, the selection, the keys or the format."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
@@ -104,8 +104,8 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns of a repair: those of the newest record. No longer selected columns are marked as dropped.
-    Raises `SelectionChanged`, and `ColumnsDropped` for such columns unless the table has `on_dropped_column: keep`."""
+    """Return the published columns, for a repair. Columns that are no longer selected are marked as dropped, or raise
+    `ColumnsDropped` without `on_dropped_column: keep`. Raises `SelectionChanged` for other changes."""
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -113,14 +113,14 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return the published columns that are no longer selected. Raises the errors of `unselected_columns`."""
+    """Return the published columns that are no longer selected. Raises `SelectionChanged` for other changes."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Read facts about the source, and return them with the decision what to publish next. Changes nothing.
+    """Return facts about the source, and the decision what to publish next. `view` is the log, or None.
     If a problem prevents a publication, the decision is a `Finding`, which is returned and not raised."""
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
@@ -131,7 +131,7 @@ def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[
 def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
 ) -> tuple[Facts, Repair | SourceRecreated]:
-    """Read facts about the source, and return them with the repair of `keys` at the published version.
+    """Return facts about the source, and the repair: publish the rows of `keys` again, at the published version.
     Returns `SourceRecreated` instead if the source is now another table. Raises `NothingPublished` without a record."""
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))

@@ -14,11 +14,11 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM, key_problem, payload_ha
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
-"""SQL condition for the rows in a result of `differences` that changed or cannot be published."""
+"""SQL condition for the rows that changed or cannot be published, in the result of `differences`."""
 
 
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the rows with the values of the data files, in columns named by position: `_0`, `_1` and so on.
+    """Convert rows to the types of the data files, in columns named by position: `_0`, `_1` and so on.
     The additional column `HASH` is a hash of all columns except the key."""
     hashes = ", ".join(f"lpad(hex({each}), 16, '0')" for each in payload_hashes(columns, keys))
     return with_positions(rows, columns).selectExpr("*", f"unhex(concat({hashes})) AS {HASH}")
@@ -36,8 +36,8 @@ def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
     """Compare current rows with the hashes of earlier rows. Returns all current rows, and a row for each deleted key.
 
-    `now` is a result of `with_hashes`. `before` has the columns `key` and `HASH`. A deleted key has NULL in all
-    columns of `now` except the key. The result has three additional columns:
+    `now` has the current rows with their hashes, as returned by `with_hashes`. `before` has the earlier keys and
+    hashes. A deleted key has NULL in all columns of `now` except the key. The result has three additional columns:
 
     - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
     - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.
@@ -60,10 +60,10 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
 
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """Convert rows of `differences` to landing rows. A column of `columns` that `rows` does not have becomes NULL.
+    """Convert rows that `differences` returned to the columns of the data files. Columns that `rows` lacks become NULL.
 
-    With `with_marker`, a deleted key becomes a delete, and any other row an upsert. With `exact`, there are no
-    upserts: rows with a new key become inserts, and rows with an existing key become updates.
+    With `with_marker`, a deleted key gets the marker delete, and any other row upsert. With `exact`, rows with a new
+    key get insert instead of upsert, and rows with an existing key update.
     """
     names = set(rows.columns)
     values = [

@@ -1,7 +1,7 @@
-"""Convert source rows to landing rows, and check them.
+"""Convert source rows to rows of data files, and check them.
 
-Landing rows have the columns and values of the data files, a row marker for changes of tables with keys, and the column
-`PROBLEM`. Changes are mostly converted with SQL text, because building a Spark plan column by column is slower.
+The converted rows, called landing rows, have the columns and values of the data files, a row marker for changes of
+tables with keys, and the column `PROBLEM`. Building a Spark plan from SQL text is faster than column by column.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_ty
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
-"""Last column of landing rows: number of the `Problem` because of which a row cannot be published, or NULL.
+"""Name of the column with the number of the `Problem` because of which a row cannot be published, or NULL.
 No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
 """Boolean column of the keys of a repair: true if the mirror has several rows with the key, so a delete comes first."""
@@ -35,7 +35,7 @@ _HASH = ("__hash_1__", "__hash_2__")
 
 
 def position_name(at: int) -> str:
-    """Return the internal name of a column, such as `_0`. Names of source columns could clash with helper columns."""
+    """Return an internal column name for a position, such as `_0`. Source names could clash with helper columns."""
     return f"_{at}"
 
 
@@ -45,24 +45,25 @@ def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
 
 
 def with_positions(rows: DataFrame, columns: Sequence[Column], *others: str | SparkColumn) -> DataFrame:
-    """Return the values of the data files, in columns named by `position_name`, and the columns `others` of `rows`."""
+    """Select `columns`, converted to the types in the data files and named `_0`, `_1` and so on. Also selects
+    `others`."""
     return rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)), *others)
 
 
 def key_problem(keys: Sequence[str], is_shared: str = "false") -> str:
-    """Return SQL for the key's `Problem`, or NULL. `is_shared` is the SQL condition for a duplicate key."""
+    """Return SQL for the number of a key's `Problem`, or NULL. The SQL `is_shared` is true for a duplicate key."""
     null = " OR ".join(f"{key} IS NULL" for key in keys) or "false"
     return f"CASE WHEN {null} THEN {Problem.NULL_KEY.value} WHEN {is_shared} THEN {Problem.DUPLICATE_KEY.value} END"
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """Return all rows of a snapshot as landing rows without a marker. NULL in one of `keys` is a `Problem.NULL_KEY`."""
+    """Convert all rows of a snapshot for the data files. NULL in one of `keys` is a `Problem.NULL_KEY`."""
     problem = F.expr(key_problem([quote(key) for key in keys])).alias(PROBLEM)
     return snapshot.select(*map(to_landing, columns), problem)
 
 
 def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return a 64-bit hash of each row's key, in the column `hash`. If all hashes differ, all keys are unique."""
+    """Return a 64-bit hash of each row's key, in the column `hash`. If no two hashes are equal, all keys are unique."""
     return rows.select(F.xxhash64(*map(_col, keys)).alias("hash"))
 
 
@@ -78,7 +79,7 @@ def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
     """Return the keys in `wanted` that exist in a snapshot, each once.
-    `wanted` and the result have the values of landing rows."""
+    `wanted` and the result have the types of the data files."""
     by_name = {column.name: column for column in columns}
     key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
@@ -92,10 +93,10 @@ def existing_keys(
 def rows_of_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return a landing row for each key in `wanted`: an upsert with the snapshot's row, or a delete if it has no row.
+    """Return a row for each key in `wanted`: an upsert with the snapshot's row, or a delete if the snapshot has no row.
 
-    `wanted` has the values of landing rows, without NULL and duplicates. For keys with a true `DELETE_FIRST`, a delete
-    directly precedes the upsert. Several rows with one key are a `Problem.DUPLICATE_KEY`.
+    `wanted` has no NULL and no duplicates. For keys with true in the column `DELETE_FIRST`, a delete directly precedes
+    the upsert. Several rows of the snapshot with one key are a `Problem.DUPLICATE_KEY`.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -116,7 +117,7 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return the landing rows, with `Problem.INVALID_TEXT` if text is not valid UTF-8 and the row has no other problem.
+    """Return the rows, with `Problem.INVALID_TEXT` if text is not valid UTF-8 and the row has no other problem.
 
     With `from_feed`, rows with the replacement character get `Problem.REPLACED_TEXT`: open source Delta replaces
     invalid bytes in its change data feed, so only the source shows whether the text was valid.
@@ -134,7 +135,7 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, as landing rows.
+    """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, converted for the data files.
     Searches at least the rows with one of `keys`, or all rows if there are no keys or more than `MAX_FILTER_KEYS`."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
@@ -142,7 +143,7 @@ def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys:
 
 
 def to_landing(column: Column) -> SparkColumn:
-    """Return a source column converted to the type in the data files. A dropped column is NULL."""
+    """Convert a source column to its type in the data files. The result is NULL for a dropped column."""
     if column.dropped:
         return F.lit(None).cast(column.form).alias(column.name)
     value = _col(column.name)
@@ -180,14 +181,14 @@ def _col(name: str) -> SparkColumn:
 
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Return the changes of a table without keys as landing rows, in commit order.
+    """Convert the changes of a table without keys for the data files, in commit order.
     Updates and deletes are a `Problem.CHANGE_WITHOUT_KEY`."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return a landing row for each key whose row at the end of the range differs from its row before the range.
+    """Return a row for each key whose row at the end of the range differs from its row before the range.
     The row is an upsert, or a delete with only the key. Several new rows with one key are a `Problem.DUPLICATE_KEY`."""
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
@@ -204,11 +205,11 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return a landing row for each key and each version that changed the key, ordered by version, with deletes first.
+    """Return a row for each key and each version that changed the key, ordered by version, with deletes first.
 
-    If a key had two rows at the same time, or its changes contradict each other, the key has only the row of
-    `net`. With `exact`, the markers are insert, update and delete instead of upsert and delete. A row that replaces a
-    row in the same version is an update. An upsert from `net` becomes a delete and an insert.
+    If a key had two rows at the same time, or its changes contradict each other, the result has only its net change.
+    The markers are upsert and delete. With `exact`, they are insert, update and delete: a row that replaces a row in
+    the same version is an update, and a net change that is no delete becomes a delete and an insert.
     """
     key = key_positions(columns, keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -248,7 +249,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
 def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str, str]:
     """Return two SQL expressions, each of which computes a 64-bit hash of a row. Together they have 128 bits.
 
-    The expressions hash all columns except `keys`. They use the column names of `with_positions`. Adding a column
+    The expressions hash all columns except `keys`. They name columns by position: `_0`, `_1` and so on. Adding a column
     whose values are all NULL changes no hash.
     """
     # Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So each non-NULL value is hashed with its position, and
@@ -263,7 +264,7 @@ def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str,
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine the changes of equal rows to one row. Equal rows have the same key, values and columns `by`.
+    """Combine the changes of equal rows to one row. Rows are equal if their key, values and columns `by` are equal.
 
     `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive, the
     result has the values of the row, otherwise only its key and hashes.

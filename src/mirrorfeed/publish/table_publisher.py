@@ -64,10 +64,10 @@ def publish(
 ) -> TableResult:
     """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
 
-    Returns `result`, or a new result if it is None. The result is updated during the run, and passed to
-    `on_step` before files are staged and after a record is added. If `stop` returns True, the run ends before the next
-    publication, when no file is left to rename. Raises a `Finding` if the source cannot be published, and other
-    subclasses of `MirrorfeedError`.
+    Returns `result`, or a new result if it is None. The result is updated during the run, and passed to `on_step`
+    before files are staged and after a record is added. If `stop` returns True, the run ends before the next
+    publication, when no file is left to rename. Raises a `Finding` if the source cannot be published, and another
+    `MirrorfeedError` for any other failure.
 
     `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A
     repair adds a record at the published version, with the row that each key has in the source at that version.
@@ -162,7 +162,7 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add the records in `result.sent` that the log contains. `view` must be read after they were sent."""
+        """Add to the result the sent records that are in the log. `view` must be read after they were sent."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -173,7 +173,7 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Check keys and selection against the newest record, if any. Raises `KeysChanged` or `SelectionChanged`."""
+        """Check that keys and selection match the newest record. Raises `KeysChanged` or `SelectionChanged` if not."""
         if newest := view and view.newest:
             if newest.keys and newest.keys != (wanted := self.table.target_keys):
                 address = self.log.store.address(f"{self.log.folder}/{METADATA}")
@@ -183,10 +183,10 @@ class _Run:
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files of a publication. Returns the view to which the record is added, and the record.
+        """Stage the files of a publication. Returns the log to which the record is added, and the record.
 
-        Without `view`, creates the log. Returns `NothingNew` if a full comparison found no difference, and None
-        if another publisher was first or another table replaced the source.
+        Without `view`, creates the log. Returns `NothingNew` if a full comparison found no difference, and None if
+        another publisher was first or another table replaced the source.
         """
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.

@@ -11,12 +11,12 @@ from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 5.0
-"""Look-ups of deleted keys that take fewer seconds in one publication are not reported in `remarks`."""
+"""Minimum seconds of the look-ups of deleted keys in one publication that `remarks` reports."""
 
 
 @dataclass(slots=True)
 class TableResult(Row):
-    """Result of a run for one table. Counts only publications, not failed attempts."""
+    """Result of publishing one table in a run. Rows, files and bytes are those of successful publications."""
 
     QUIET = "{tables}: nothing new."
 
@@ -53,7 +53,7 @@ class TableResult(Row):
     freshness_target_minutes: float | None = field(default=None, repr=False)
     """Freshness target in minutes, from commit to publication."""
     decision: str = field(default="", repr=False)
-    """Publication in progress, such as `versions 4 to 7`. Empty after its record was added."""
+    """Next step that the run decided, such as `versions 4 to 7`. Empty after the record of the step was added."""
     latest: int | None = field(default=None, repr=False)
     """Newest version of the source, or None if unknown."""
     records: list[Record] = field(default_factory=list, repr=False)
@@ -93,7 +93,7 @@ class TableResult(Row):
 
     @property
     def step(self) -> str:
-        """Progress for display: the publication in progress, otherwise a summary of all publications of the run."""
+        """Progress for display: the publication in progress, if any, otherwise a summary of the run."""
         return f"publishing {self.decision}" if self.decision else self.in_words
 
     @property
@@ -109,7 +109,7 @@ class TableResult(Row):
 
     @property
     def _long_look_ups(self) -> float:
-        """Seconds of look-ups of deleted keys that took at least `_LONG_LOOK_UP` and over half of a publication."""
+        """Seconds of looking up deleted keys, in publications where this took over 5 s and half of the time."""
         seconds = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
             look_up = measured.get("look_up_seconds", 0.0)

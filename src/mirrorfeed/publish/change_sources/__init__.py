@@ -1,4 +1,4 @@
-"""Sources of a table's changes: the protocol, and the function that selects a source by the setting `changes`."""
+"""Protocol for reading a table's changes, and the function that selects an implementation by the setting `changes`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mirrorfeed.source.table_info import is_in_local_folder
 
 
 class ChangeSource(Protocol):
-    """Source of one table's changes. Stateless: the caller passes the result of `facts` to the other methods."""
+    """Reads the rows and changes of one table. Stateless: pass the result of `facts` to the other methods."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
         """Read the identity of the table, its newest version, and the commits after version `after`.
 
-        `after` is the published version, or None before the first publication. Schema and change data feed are checked
-        for at most `limit` of these commits.
+        `after` is the published version, or None before the first publication. At most `limit` of these commits are
+        checked for changes of the schema and for a disabled change data feed.
         """
         ...
 
     def is_unchanged(self, facts: Facts) -> bool:
-        """Return whether the source is still the same table as in `facts`, and was not replaced by another table."""
+        """Return False if another table has replaced the source since `facts` were read, otherwise True."""
         ...
 
     def schema(self, version: int, facts: Facts) -> dict[str, Any]:
@@ -34,12 +34,12 @@ class ChangeSource(Protocol):
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        """Raise an error if a range, or the snapshot of a version (an int), cannot be read.
-        Reads no rows, so it does not find every cause."""
+        """Raise an error if `what` cannot be read: a range of versions, or the snapshot of one version (an int).
+        Reads no rows, so it does not find every problem."""
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        """Write landing rows to staged files. `what` is a range, the version of a snapshot, or a repair.
+        """Write the rows to publish to staged files. `what` is a range, the version of a snapshot, or keys to repair.
 
         For a snapshot without rows, stages one file without rows. Returns None if a full comparison found no
         difference. Raises `BadRows` if rows cannot be published.
@@ -47,7 +47,7 @@ class ChangeSource(Protocol):
         ...
 
     def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
-        """Return up to five keys that are NULL or not unique at a version. Empty if all keys are valid."""
+        """Return up to five keys that are NULL or not unique at a source version. Empty if all keys are valid."""
         ...
 
 
@@ -62,7 +62,7 @@ def needs_no_spark(table: Table) -> bool:
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
-    """Return the source for the table's setting `changes`: a full comparison, or the change data feed.
+    """Return the `ChangeSource` of a table: a full comparison for `changes: compare`, otherwise the change data feed.
     Raises `LedgerRequired` for a comparison without a ledger, because the row hashes are stored next to the ledger."""
     if table.changes == "compare":
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it

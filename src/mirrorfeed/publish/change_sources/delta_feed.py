@@ -115,8 +115,8 @@ class DeltaFeed:
         )
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
-        """Stage the rows that differ between the versions at the start and the end of a range.
-        `cause` is the error of reading the change data feed. It is raised if a version cannot be read either."""
+        """Stage the rows that differ between the start and the end version of a range, without its change data feed.
+        `cause` is the error that made the feed unreadable. It is raised again if a version is unreadable too."""
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
         try:
@@ -140,10 +140,10 @@ class DeltaFeed:
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
-        """Return the estimated size in bytes of a snapshot's data files together, and the estimated rows per file.
+        """Estimate the total size in bytes of a snapshot's data files, and the number of rows per file.
 
-        The size is None if unknown, the rows per file also if the source fits in one file. The estimates use the size
-        of the source's files and, for a selection of a source that needs several files, a sample of its rows.
+        Both are None if the size of the source is unknown. The number of rows is also None if the source fits in one
+        file.
         """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
@@ -176,7 +176,7 @@ class DeltaFeed:
         return rows_and_markers.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
-        """Return landing rows for the keys whose rows differ between the start and the end version of a range."""
+        """Return rows to publish, for the keys whose rows differ between the start and end version of a range."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
@@ -190,7 +190,7 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return landing rows for the keys in `deleted` that the source has at a version, or None if it has none.
+        """Return rows to publish, for the keys in `deleted` that the source has at a version, or None if it has none.
         Reads the newest version instead if the files of `version` are gone."""
         # The changes up to the newest version are published later, so the mirror becomes the same.
         try:

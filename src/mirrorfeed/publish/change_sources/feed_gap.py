@@ -30,7 +30,7 @@ from mirrorfeed.source.versions import only_adds_columns
 
 @dataclass(frozen=True)
 class SnapshotDiff(DeltaFeed):
-    """Source that publishes all new versions as one range, with the rows that differ from the published version."""
+    """Source that compares the published with the newest version, and publishes the rows that differ as one range."""
 
     gap: Gap = field(kw_only=True)
 
@@ -146,8 +146,9 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return what was read from a history, and its consecutive records that contain version `after` and later versions.
-    Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`."""
+    """Return the records of a history that contain version `after` and later versions without a gap, with what was read
+    from the history. Returns None if there are no such records, if `after` is None, or if the history belongs to a
+    table with another id than `table_id`."""
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
@@ -157,7 +158,7 @@ def segment_after(
 
 
 def _schema_breaks(segment: Segment) -> tuple[int, ...]:
-    """Return the versions with column changes other than added columns. Each of these versions has its own record."""
+    """Return the versions that change columns, except versions that only add columns."""
     return tuple(
         record.commits[0].version
         for before, record in pairwise(segment)
@@ -171,8 +172,8 @@ def bridge_gap(
     """Return a source for the changes in a gap of the change data feed, or None if no source has these changes.
 
     Returns a `HistorySource` if the permanent history contains the changes. If not, returns a `SnapshotDiff` for a
-    table with keys and `on_gap: compare`. `table` must be a result of `with_keys`. If the history cannot be
-    read, calls `on_problem` with `HistoryUnusable`.
+    table with keys and `on_gap: compare`. `table` must contain its keys, also if they are read from Unity Catalog.
+    Calls `on_problem` with `HistoryUnusable` if the history cannot be read.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None

@@ -53,7 +53,7 @@ _ID = "mirrorfeed.states"
 _STATE = "_state"
 """Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""All hashes are rewritten above these limits: share of rows with a `_STATE`, and number of distinct `_STATE`s."""
+"""Maximum share of rows, and maximum number of commits, with all values stored. Above, the table is rewritten."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations of Delta commits that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
@@ -64,24 +64,24 @@ _CONFLICTS = (
     *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
 )
 COMPARED = "none: all of it is compared each time"
-"""Text that commands show instead of the kind of change data feed."""
+"""Text that commands show instead of the kind of change data feed, for a source without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompareFacts(Facts):
-    """Facts for a full comparison. All versions are versions of the table of row hashes."""
+    """Facts for a full comparison. All versions are versions of the table with the hashes of the published rows."""
 
     before: int | None = None
     """Newest version of the table of row hashes, or None if the table does not exist."""
     published_at: int = 0
     """Version at which the hashes of the published rows are read."""
     folder: str = ""
-    """Name of the folder of the table of row hashes, to recognize errors about its files."""
+    """Name of the folder of the table of row hashes. Errors about its files contain this name."""
 
 
 @dataclass(frozen=True)
 class RowHashTable:
-    """The table of row hashes of one source."""
+    """Delta table that stores a hash of each published row of one source."""
 
     spark: SparkSession
     location: Source
@@ -100,7 +100,7 @@ class RowHashTable:
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
-        """Return `newest`, the newest version, if no commit after `version` changed hashes, otherwise `version`."""
+        """Return `newest` (the newest version) if no commit after `version` changed hashes, otherwise `version`."""
         if newest == version:
             return version
         later = read_commits(self.spark, self.location, version)
@@ -108,7 +108,7 @@ class RowHashTable:
         return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
 
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
-        """Return each key that the source had at a version, with the hash of its row. `key` has the key columns."""
+        """Return each key of the source as stored at `version`, with the hash of its row. `key` has the key columns."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
         rows = self.rows_at(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
@@ -116,12 +116,12 @@ class RowHashTable:
     def write(
         self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
     ) -> tuple[int, int] | None:
-        """Commit the rows that changed and their hashes. Creates the table if it does not exist.
+        """Commit changed rows and their hashes to the table of row hashes. Creates the table if it does not exist.
 
-        `rows` is a result of `row_diff.differences`. With `all_hashes`, replaces the whole table, and also writes the
-        hashes of unchanged rows. Returns the number of rows and bytes of the commit. Returns None, without a commit, if
-        no row changed and `all_hashes` is False. Raises `RowHashesChanged` if another process made a commit after
-        `facts` were read.
+        `rows` has the current rows, compared with the stored hashes by `row_diff.differences`. With `all_hashes`,
+        replaces the whole table, and also writes the hashes of unchanged rows. Returns the number of rows and bytes of
+        the commit. Returns None, without a commit, if no row changed and `all_hashes` is False. Raises
+        `RowHashesChanged` if another process made a commit after `facts` were read.
         """
         batch, own_columns = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
         payload = [name for name in rows.columns if name not in own_columns]
@@ -158,21 +158,21 @@ class RowHashTable:
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
     def count_rows(self, version: int) -> int:
-        """Return the number of rows that the source had at a version."""
+        """Return the number of rows of the source as stored at `version`."""
         return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
 
     def needs_compaction(self, version: int) -> bool:
-        """Return whether to rewrite all hashes: values are stored for too many rows, or by too many commits."""
+        """Return True if the table must be rewritten, because it stores all values of too many rows or commits."""
         counts = self.rows_at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE)))
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
     def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-        """Return the rows that differed in the comparison that created a version, as landing rows."""
+        """Return the changed rows that the comparison of `version` stored, with row markers if `with_marker` is set."""
         return differing_rows(self.rows_at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
-        """Run VACUUM, and log its error instead of raising it.
+        """Delete old files of the table with VACUUM. Errors are logged, not raised.
 
         Call only if the published version was the newest version when the comparison started. Otherwise VACUUM could
         delete files of the published version.
@@ -274,9 +274,8 @@ class FullCompare:
     ) -> tuple[int, int] | None:
         """Compare all rows of the source with the stored hashes, and commit changed rows to the table of row hashes.
 
-        `published` is the published version, or None for the first publication. Returns the number of rows and bytes of
-        the commit. If no row changed, and the newest hashes belong to the published rows, returns None and makes no
-        commit.
+        `published` is the published version, or None for the first publication. With `all_hashes`, the commit contains
+        the hashes of all rows. Returns the number of rows and bytes of the commit, or None if no commit was necessary.
         """
         now = read_full(self.spark, self.source)
         columns = columns_of(str(self.source), json.loads(now.schema.json()))

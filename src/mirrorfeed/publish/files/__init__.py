@@ -1,1 +1,1 @@
-"""Write landing rows to files, and upload the files under staged names."""
+"""Write rows to data files, and upload the files under staged names, which Fabric ignores."""

@@ -1,4 +1,4 @@
-"""Write landing rows to staged files of about the target size, with limited memory."""
+"""Write rows to staged files of about the target size, with limited memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEARLY_FULL = 0.9
 
 
 def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File]:
-    """Write landing rows to staged files, in order. Returns the files, or an empty list if there are no rows.
+    """Write rows to staged files, in order. Returns the files, or an empty list if there are no rows.
     Raises `BadRows` if the file format cannot store a value."""
     files = _Files(job)
     try:
@@ -120,7 +120,7 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """Close the file that is open after a failure, if any, without adding it to `written`."""
+        """After a failure, close the file that is still open, if any, without adding it to `written`."""
         if self._file is not None:
             self._file.close()
 

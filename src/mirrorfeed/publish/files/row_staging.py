@@ -1,4 +1,4 @@
-"""Stage the files of a publication: check the landing rows, and write them with Arrow (small batches) or with Spark."""
+"""Stage the files of a publication: check the rows, and write them with Arrow (small batches) or with Spark."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ SMALL_BATCH_ROWS = 20_000
 Arrow needs less CPU time than Spark's writer for 50,000 rows, and more for 100,000 (`tests.bench.small_batch_limit`). A
 higher limit needs more driver memory and saves little time."""
 MAX_DRIVER_KEYS = 2**23
-"""Maximum number of keys that the driver checks for duplicates by 64-bit hashes (64 MiB). Spark checks more keys."""
+"""Maximum number of keys that the driver checks for duplicates by 64-bit hashes (64 MiB). Above, Spark checks them."""
 _WIDE_ROW_BYTES = 4096
 """If the text and binary values of any row exceed this total size in bytes, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
 """Helper column: true if a row exceeds `_WIDE_ROW_BYTES`.
 No published table has this column, because the change data feed reserves the name."""
 _RESULT_LIMIT = "spark.driver.maxResultSize"
-"""Text that identifies Spark's error for a result that is too large, because this error has no error condition."""
+"""Text in Spark's error for a result that is too large. This error has no error condition."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
 """Seconds to wait so that the next file gets a later modification time.
 Storage times have a precision of one second or better."""
 FindInvalidText = Callable[[pa.Table], list[BadRow]]
-"""Function that returns source rows with invalid UTF-8. The argument contains the keys of the rows to search.
+"""Function that returns the source rows with invalid UTF-8. The argument contains the keys of the rows to search.
 If the argument has no columns or more than `MAX_FILTER_KEYS` keys, the function searches all rows."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
-"""Function that receives keys, and returns landing rows for the keys that the source has at the end of the range.
+"""Function that receives keys, and returns the rows to publish for the keys that exist at the end of the range.
 Returns None if the source has none of the keys."""
 
 
@@ -74,16 +74,16 @@ def stage(
     find_invalid_text: FindInvalidText | None = None,
     existing_rows: ExistingRows | None = None,
 ) -> Staged:
-    """Check landing rows, and write them to staged files in the landing zone. Without rows, no file is staged.
+    """Check rows, and write them to staged files in the landing zone. Without rows, no file is staged.
 
-    The driver writes small batches (see `collect_small_batch`), Spark writes all others. Raises `BadRows` if rows
-    cannot be published, and `StagingPathRequired` if Spark must write the files but `area` is None.
+    The driver writes small batches, Spark writes all others. Raises `BadRows` if rows cannot be published, and
+    `StagingPathRequired` if Spark must write the files but `area` is None.
 
     - `upload_from`: whether the driver or the executors upload Spark's files.
     - `expect_small`: try to collect the rows first. If there are too many, Spark computes the rows a second time.
     - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
-    - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key are bad rows.
-    - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. It returns bad rows.
+    - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key cannot be published.
+    - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. Returns the invalid rows.
     - `existing_rows`: called with the deleted keys. Fabric applies the returned rows last, in separate files.
     """
     with ExitStack() as folders:
@@ -121,8 +121,8 @@ def stage(
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
-    """Collect the rows on the driver, in their order. Returns None for more than `SMALL_BATCH_ROWS` rows, a row with
-    over 4 KiB of text and binary values, or a result that exceeds `spark.driver.maxResultSize`."""
+    """Collect the rows on the driver, in their order. Returns None for more than 20,000 rows, for a row with over 4 KiB
+    of text and binary values, or for a result that exceeds `spark.driver.maxResultSize`."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     if texts:
         # Measuring the sizes with an Observation would take a noticeable part of the time of a small publication.
@@ -144,8 +144,8 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
-    """Return the average bytes per row, measured in a Parquet file with the first rows.
-    Returns None if there are no rows, or if `collect_small_batch` returns None for them."""
+    """Return the average bytes per row, measured in a Parquet file with the first 5,000 rows.
+    Returns None if there are no rows, or if the rows are too large to collect them on the driver."""
     sample = collect_small_batch(rows.limit(5_000))
     if not sample:
         return None
@@ -166,7 +166,7 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
 
 @dataclass(frozen=True)
 class _Part:
-    """Landing rows that passed the checks, in memory or in the staging area, with functions to use them."""
+    """Rows that passed the checks, in memory or in the staging area, with functions to use them."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
     """Returns the keys that the rows delete, or None if there are none."""
@@ -208,7 +208,7 @@ def small_part(
     unique_keys: Sequence[str] = (),
     find_invalid_text: FindInvalidText | None = None,
 ) -> _Part:
-    """Check landing rows that the driver collected. Returns functions to use them. Raises `BadRows` for bad rows."""
+    """Check rows that the driver collected, and return functions to use them. Raises `BadRows` for invalid rows."""
     bad = bad_rows(batch, PROBLEM, job.keys) or _duplicates_in_batch(batch, unique_keys)
     if not bad and find_invalid_text:
         replaced = batch.filter(pc.equal(batch.column(PROBLEM), Problem.REPLACED_TEXT.value))
@@ -258,7 +258,7 @@ def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
 
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
-    """Read the key column from Spark's files, in a tenth of the time of a query. Raises `StagingFilesLost`.
+    """Return the values of the key column, read from Spark's files. Raises `StagingFilesLost` if a file is damaged.
     Returns None if the key is not one integer column, contains NULL, or this process cannot open the files directly."""
     types = [column.type for column in job.columns if column.name in keys]
     if len(types) > 1 or types[0] not in _INTEGERS or not files.area.is_visible():

@@ -86,7 +86,7 @@ class SparkFiles:
 def write_with_spark(
     rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
 ) -> Iterator[SparkFiles]:
-    """Context manager that writes landing rows with Spark to a folder of the staging area, and yields the files.
+    """Context manager that writes rows with Spark to a folder of the staging area, and yields the files.
 
     The folder is deleted at the end. `part` is a suffix for the name of the folder, so that one job can have two
     folders. Raises `BadRows` if rows cannot be published, `StagingUnusable` if Spark cannot write to the staging area,
@@ -144,7 +144,7 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """Yield SQL for each column except `PROBLEM`, made nullable so that all files of a table have the same schema."""
+    """Yield SQL for each column except `PROBLEM`. The result is nullable, so that all files have the same schema."""
     # Spark removes a condition whose result it knows in advance, and the column would stay not nullable.
     for field in rows.schema.fields:
         name = quote(field.name)
@@ -254,8 +254,8 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file of the staging area, which must be in the landing zone, to a new staged name. Not retried, because
-    a failed request may have renamed the file. Raises `StagingFilesLost` if the file is missing."""
+    """Rename a file of the staging area, which must be in the landing zone, to a new staged name. The rename is not
+    retried, because a failed request may have renamed the file. Raises `StagingFilesLost` if the file is missing."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
@@ -277,7 +277,7 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
-    """Check that for each marker, all rows that Spark wrote were uploaded. Raises `StagingFilesLost`."""
+    """Check that all rows that Spark wrote were uploaded, for each row marker. Raises `StagingFilesLost` if not."""
     uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
     if uploaded != files.rows:
         left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")

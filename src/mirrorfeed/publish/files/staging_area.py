@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""Name of the staging area in a landing zone. Not in a table folder, because Spark would recreate a deleted folder."""
+"""Name of the staging area in a landing zone. Spark would recreate a deleted table folder with it."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
 """Name of a publication's folder. The groups are the hash of the table's address, the log id and the record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
@@ -51,7 +51,7 @@ class StagingArea:
     in_zone: bool = False
     """True if the staging area is in the landing zone, so that an upload is a rename."""
     workspace: Callable[[], Any] = default_workspace
-    """Returns the Databricks client with which files of a volume are read and deleted."""
+    """Function that returns the Databricks client for reading and deleting files in a volume."""
 
     def folder(self, job: StagingJob) -> str:
         """Return the path of the folder for the files of a job."""
@@ -63,7 +63,7 @@ class StagingArea:
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-        `written` must be the result of `read`. Raises `StagingFilesLost` if it reads other files."""
+        `written` is the DataFrame that reads `folder`. Raises `StagingFilesLost` if it also reads other files."""
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
@@ -120,8 +120,8 @@ class StagingArea:
         return VolumeStore(root, self.workspace)
 
     def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
-        """Delete the folders of the job's table that belong to other logs, or to records up to the record of the job.
-        Without `may_request`, does nothing if the staging area can only be accessed with requests to a workspace."""
+        """Delete the folders of the job's table for other logs, for earlier records and for the record of the job.
+        Without `may_request`, nothing is deleted if this needs requests to a Databricks workspace."""
         if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
                 if log_id != job.log_id or number <= job.record_number:

@@ -93,7 +93,7 @@ class BadRow:
 
     problem: Problem
     key: str
-    """Key of the row as text, empty without keys. If the value of one column is invalid, also this column and value."""
+    """Key of the row as text, empty without keys. If the value of one column is invalid, also its name and value."""
 
 
 class BadRows(Exception):
@@ -110,7 +110,7 @@ class Staged(NamedTuple):
     files: Sequence[File]
     """Files in the order in which Fabric must apply them. All file numbers are 0 until the record is created."""
     corrections: int = 0
-    """Number of files at the end of `files` that must be applied last. Their rows replace earlier rows."""
+    """Number of files at the end of `files` that replace rows of the other files. Fabric must apply them last."""
     retries: int = 0
     """Number of storage requests that were retried in other threads or on executors."""
     differed: str = ""

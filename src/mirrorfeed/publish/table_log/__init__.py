@@ -40,7 +40,7 @@ class TableLog:
 
     def read_latest(self) -> View | None:
         """Read the newest record and the names of staged files, from one listing. Returns None if there is no log.
-        Before you change files or report an error because of the result, call `confirm`."""
+        One listing can be wrong: call `confirm` before you change files or report an error because of it."""
         for _ in range(_ATTEMPTS):
             log_id = self.current_id()
             view = self._view(log_id) if log_id else None
@@ -49,10 +49,10 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """List the log again, and return a confirmed copy of `view`, or None if records or log id have changed.
+        """List the log again, and return a confirmed copy of `view`, or None if its records or the log id have changed.
 
-        Without `data`, does not list the published files again. If a staged file of the newest record is then empty,
-        returns None, because only a new listing shows whether the file was renamed.
+        Without `data`, the published files are not listed again. Then None is also returned if a staged file of the
+        newest record is empty.
         """
         if data:
             view = replace(view, data=tuple(path for path, _ in self._files(processed=view.newest is None)))
@@ -64,7 +64,7 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Read the log and the names of published files, and confirm the result. Returns None if there is no log."""
+        """Read the log and the names of published files, and check both with a second listing. None without a log."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -72,8 +72,8 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def create_log(self) -> View:
-        """Create the log, and return its `View`. If another publisher creates a log first, returns the `View` of it.
-        Call this method only after a read that found no log. Raises the errors of `check_unclaimed`."""
+        """Create the log and return it. If another publisher creates a log first, returns that log.
+        Call this only after a read that found no log. Raises an error if the folder has records or files for Fabric."""
         # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
         # table's folder was deleted, and a record could then be added to the deleted log.
         for _ in range(_ATTEMPTS):
@@ -105,8 +105,8 @@ class TableLog:
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Compare the files in a confirmed view with its records. Raises the errors of `table_log.view.check`.
-        If files are missing, raises `FilesLost`, or returns a warning if Fabric may have consumed them."""
+        """Check that the records and files in a confirmed view match, and raise an error if they do not.
+        If published files are missing, raises `FilesLost`, or returns a warning if Fabric may have consumed them."""
         check(view, self._address())
         lost = self.find_lost_files(view)
         if isinstance(lost, errors.FilesLost):
@@ -141,8 +141,8 @@ class TableLog:
         """Add a record to the log, which commits the publication. Returns a confirmed view, read after the write.
 
         Returns None if the log was deleted. Another publisher may have added a record first, so call `contains` to
-        check that the log has `new`. Raises an error if the log has no record with this number afterwards, and the
-        errors of `check`.
+        check that the log has `new`. Raises an error if the log has no record with this number afterwards, or does not
+        match its files.
         """
         content = new.to_json()
         if len(content) > READ_LIMIT:
@@ -166,10 +166,10 @@ class TableLog:
         return after
 
     def create_start_marker(self, view: View) -> str:
-        """Create an empty file in the log's folder, the start marker, before files are staged for the first record.
+        """Create the start marker: an empty file, without which the first record of a log is not valid.
 
-        Returns the batch id in its name, for the first record. This record is valid only while the start marker exists,
-        because a repeated request can create `log.json` again after the folder was deleted, but not the start marker.
+        Returns the batch id in its name, which this record must have. A repeated request can create `log.json` again
+        after the table's folder was deleted, but not the start marker.
         """
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
         with NewFile(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}") as marker:
@@ -188,7 +188,7 @@ class TableLog:
         return False  # the next record was deleted as an old record, so `sent` was created too late
 
     def records(self, view: View) -> Iterator[Record]:
-        """Yield the records in `view`, newest first. Ends at the first record that has been deleted since then."""
+        """Yield the records in `view`, newest first. Stops at a record that was deleted after `view` was read."""
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
@@ -196,7 +196,7 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Check that the files in `staged` are newer than the published files, and `corrections` newer than the others.
+        """Check that the files in `staged` are newer than the published files, and that `corrections` are the newest.
         Otherwise Fabric could read the files in another order. Raises `EqualFileTimes`."""
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)
@@ -208,7 +208,7 @@ class TableLog:
                 raise errors.EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
-        """Return an unconfirmed view of a log, or None if one of its two newest records was deleted during the read."""
+        """Read a log with one listing. Returns None if one of its two newest records was deleted during the read."""
         entries = self.entries(log_id)
         etags, newest, is_linked = _etags(entries), None, True
         start_markers = tuple(entry.name for entry in entries if names.is_start_marker(entry.name))
@@ -276,7 +276,7 @@ class TableLog:
         return log_id
 
     def entries(self, log_id: str) -> list[Entry]:
-        """Return the records, staged files and start markers in the folder of a log."""
+        """Return the files in the folder of a log, for example records and staged files."""
         return [entry for entry in self.store.list(f"{self.folder}/{names.log_folder(log_id)}") if not entry.is_folder]
 
     def _address(self) -> str:

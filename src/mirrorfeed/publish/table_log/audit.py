@@ -19,8 +19,8 @@ from mirrorfeed.storage.errors import NotThere
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
-    """Return each table, its log (None without a log), and the records, newest first, that may be the last one that
-    Fabric applied. `names` are targets. Without names, returns all configured tables. Reads only the landing zone."""
+    """Return each table, what was read from its log (None without a log), and the records, newest first, that may be
+    the last one that Fabric applied. `names` are targets. Without names, returns all configured tables."""
     store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)

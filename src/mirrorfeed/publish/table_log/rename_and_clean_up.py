@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.table_log.view import View
 
 _MIN_RECORDS = 2
-"""Minimum number of records to keep. A second newest record that is missing was therefore not deleted by `clean_up`."""
+"""Minimum number of records to keep, so that a missing second newest record was not deleted by `clean_up`."""
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename the staged files of the newest record. Returns the `View` without files to rename, or None without a log.
-    Reads the log if `view` is None. Raises the errors of `TableLog.check`, and an error if a file cannot be renamed."""
+    """Rename the staged files of the newest record. Returns the log as read afterwards, or None without a log.
+    Reads the log if `view` is None. Raises an error if the log does not match its files, or if a rename fails."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
     while view := view or log.read_latest():
@@ -51,7 +51,7 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
     """Delete old records, and staged files that can never be published. Returns the first error, or None.
-    Keeps the newest `log_retention_records`, and at least two. With `others`, also deletes other logs of the table."""
+    Keeps the newest `log_retention_records`, and at least two. With `others`, also deletes logs that are not in use."""
     old_records = list(view.records)[: -max(_MIN_RECORDS, log_retention_records)]
     failure = _remove(log, view.log_id, [*view.leftovers(), *map(names.record_name, old_records)])
     try:

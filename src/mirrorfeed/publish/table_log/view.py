@@ -1,4 +1,4 @@
-"""What was read from a table's log and folder at one time, and a check that both match. Makes no storage calls."""
+"""The result of reading a table's log and folder, and a check that both match. This module makes no storage calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class View:
     records: Mapping[int, str] = field(default_factory=dict)
     """ETags of the records by number, in ascending order."""
     is_linked: bool = True
-    """False if the record before the newest one is missing or was replaced, or a first record has no start marker."""
+    """False if the record before `newest` is missing or was replaced, or a first record has no start marker."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Sizes in bytes of all files that are only staged, by name. Includes files whose record was not created."""
     start_markers: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class View:
     confirmed: bool = False
     """True if `TableLog.confirm` returned this view."""
     data: tuple[str, ...] = ()
-    """Names in the table's folder that Fabric does not ignore, listed before the second listing of the log.
+    """Names in the table's folder that Fabric does not ignore.
     If the log has no records, also the paths of data files that Fabric has moved to a subfolder after processing."""
 
     @property
