@@ -31,9 +31,9 @@ class File:
     """Data file of a publication."""
 
     staged: str
-    """Name in the folder of the log, before the file gets its published name."""
+    """Name of the staged file, in the folder of the log."""
     number: _Number
-    """Number in the published name."""
+    """Number in the final name of the file."""
     rows: Mapping[str, Count]
     """Number of rows by name of the row marker: insert, update, delete or upsert."""
     bytes: Count
@@ -42,12 +42,12 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class PreviousRecord:
-    """Reference to the previous record, so that publishers detect missing records of the log."""
+    """Reference to the previous record of a log. With it, publishers detect missing records."""
 
     number: _Number
     batch: str
     etag: str
-    """ETag of the previous record's file. If the ETag has changed, `batch` shows if it is the same record."""
+    """ETag of the previous record's file. If it has changed, an equal `batch` shows that the record is the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class Record:
     selection: Selection | None = None
     """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
-    """Short type name, such as "struct", of each source column by name. None if the whole source is published."""
+    """Type of each source column by column name, such as "long" or "struct". None if the whole source is published."""
     read: FullRead | None = None
-    """Full read of the source for a comparison of all rows, otherwise None."""
+    """Rows and duration of the full read of the source, if it was compared row by row. Otherwise None."""
     format: int = FORMAT
 
     def to_json(self) -> bytes:
@@ -123,7 +123,7 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def parse(data: bytes, address: str) -> Record:
-    """Parse the content of a record file. Raises `DamagedFile` or `RecordTooNew`, with `address` in the message."""
+    """Parse a record file. Raises `DamagedFile`, or `RecordTooNew` for a newer format. Messages contain `address`."""
     try:
         value = parse_json(data)
         if (number := format_of(value)) > FORMAT:
@@ -160,8 +160,8 @@ def possible_positions(
 
     `newest_first` has the records of the log, and `in_place` the file numbers in the table's folder. Fabric may have
     consumed the oldest file in this folder, but no later file. With `by_time`, Fabric orders files by modification
-    time, so Fabric may consume any file of a publication last. Fabric has consumed no record completely if the result
-    is empty, and perhaps also if the result has only the record whose last file is the oldest file in the folder.
+    time, so Fabric may consume any file of a publication last. The result is empty if Fabric has certainly consumed
+    no record completely.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -186,7 +186,7 @@ def missing_files(
 ) -> tuple[int, ...]:
     """Return the numbers of published files that are missing in the table's folder and not known to be consumed.
 
-    If `in_place` is empty, Fabric may have consumed these files. Otherwise, Fabric certainly did not.
+    If `in_place` is empty, Fabric may have consumed the missing files. Otherwise, it certainly did not.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
@@ -207,6 +207,6 @@ def missing_files(
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """Return the highest number of a file with its final name. `staged` has the staged names of the other files."""
+    """Return the number of the last file that was renamed. `staged` has the names of files that are not renamed yet."""
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

@@ -47,7 +47,7 @@ def split_name(text: str) -> tuple[str, ...]:
 
 
 def join_name(parts: Iterable[str]) -> str:
-    """Join the parts of a name with dots. Parts are in backticks where necessary."""
+    """Join the parts of a name with dots. Parts with special characters are put in backticks."""
     return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)
 
 
@@ -126,19 +126,19 @@ def _folder_fault(part: str) -> str | None:
 
 
 def data_name(number: int, suffix: str = "parquet") -> str:
-    """Return the published name of a data file. Raises `ValueError` for an invalid suffix or number."""
+    """Return the name of a data file from its number and extension. Raises `ValueError` if one of them is invalid."""
     return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 
 
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
-    """Return the number in the published name of a data file, or None for any other name.
+    """Return the number in the name of a published data file, or None for any other name.
     If `extension` is None, data files can have any extension."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) or None if match and extension in (None, match[2]) else None
 
 
 def published_name(number: int, staged: str) -> str:
-    """Return the published name of a staged file, from its number and the extension of its staged name."""
+    """Return the published name of a staged file: its number, and the extension of its staged name."""
     return data_name(number, staged.partition(".")[2])
 
 
@@ -148,7 +148,7 @@ def is_ignored(name: str) -> bool:
 
 
 def is_log_id(text: str) -> bool:
-    """Return whether a text is a valid id of a log. The id is also the name of the log's folder."""
+    """Return whether a text is a valid log id. The id is also the name of the log's folder."""
     return _WORD.fullmatch(text) is not None
 
 
@@ -192,7 +192,7 @@ def staged_record_number(name: str) -> int | None:
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether a name is the name of a record, a staged file or a start marker."""
+    """Return whether a name is that of a file that mirrorfeed creates in the folder of a log, such as a record."""
     return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
 
 
@@ -217,7 +217,7 @@ WARN_TABLES = 450
 TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
-"""Changed bytes per day of a mirrored database: limit and warning. Microsoft does not document which bytes count."""
+"""Daily limit for changed bytes of a mirrored database, and number of bytes from which mirrorfeed warns."""
 
 SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 

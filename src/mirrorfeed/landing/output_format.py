@@ -208,7 +208,7 @@ class _Metadata(BaseModel):
 
 _METADATA = TypeAdapter(_Metadata)
 _SETTINGS = {name: field.default for name, field in _Metadata.model_fields.items() if name != "keyColumns"}
-"""Settings that never change after they are published, with their defaults."""
+"""Settings in `_metadata.json` that cannot change after the first publication, with their defaults."""
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:
@@ -221,7 +221,7 @@ def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[s
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
     """Return the content of `_metadata.json`. Raises `DamagedFile`, with `address` in the message.
-    If the file has the keys in `KeyColumns`, the result has them in `keyColumns`."""
+    The result has the keys in `keyColumns`, also if the file has them in `KeyColumns`."""
     try:
         value = parse_json(data)
         if isinstance(value, dict) and "KeyColumns" in value:
@@ -234,7 +234,7 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
 
 def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
     """Return whether a published `_metadata.json` has the wanted content. Returns False if only the keys are missing.
-    Raises `KeysChanged` or `SettingChanged` if other keys or settings differ, with `address` in the message."""
+    Raises `KeysChanged` or `SettingChanged` if it has other keys or settings, with `address` in the message."""
     published, keys = existing.get("keyColumns", []), wanted.get("keyColumns", [])
     if published and published != keys:
         raise KeysChanged(address=address, published=published, wanted=keys)
@@ -252,7 +252,7 @@ def partner_events(name: str, source_type: str, source_version: str, information
 
 
 def has_content(data: bytes, wanted: Mapping[str, Any]) -> bool:
-    """Return whether JSON data is equal to `wanted`, ignoring its layout. Returns False if it is not valid JSON."""
+    """Return whether JSON data is equal to `wanted`, ignoring whitespace. Returns False if it is not valid JSON."""
     try:
         return bool(parse_json(data) == wanted)
     except ValueError:

@@ -47,7 +47,7 @@ class Problem(IntEnum):
     YEAR = 7
     INVALID_TEXT = 8
     REPLACED_TEXT = 9
-    """Text has the replacement character for invalid bytes. Only the source shows whether bytes were replaced."""
+    """Text contains the replacement character, with which the change data feed may have replaced invalid bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def is_text(type_: str) -> bool:
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
-    """Return the names in `names` that published columns must not have, ignoring case."""
+    """Return the names in `names` that are reserved, so that published columns cannot have them. Ignores case."""
     return [name for name in names if name.lower() in RESERVED]
 
 
@@ -107,7 +107,7 @@ def _column(table: str, field: dict[str, Any]) -> Column:
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
-    """Check that each key is a column, and that its values can be compared reliably, unlike floats. Raises `BadKey`."""
+    """Check that each key is a column whose values can be compared exactly, unlike floats. Raises `BadKey` if not."""
     types = {column.name: column.type for column in columns}
     for key in keys:
         if key not in types:
@@ -131,7 +131,7 @@ def evolve(
 
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
     `may_drop` may be missing in the source, because a missing column could be a renamed column. With `fixed`, no column
-    can be added. Raises `IncompatibleSchema`, for example for another type.
+    may be added. Raises `IncompatibleSchema` for any other missing or added column, and if a type changed.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
@@ -157,7 +157,7 @@ def evolve(
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
     """Return a message for each column in `columns` that is missing in `now` or has another type there.
-    Dropped columns and added nested fields are not reported."""
+    Dropped columns, and structs with added fields, are not reported."""
     current = {column.name: column for column in now}
     differences = (_difference(column, current.get(column.name)) for column in columns if not column.dropped)
     return [difference for difference in differences if difference]

@@ -86,7 +86,7 @@ class Selection:
 
     @property
     def condition(self) -> Condition | None:
-        """Parsed `where`, or None. Raises `ValueError` if `where` is not valid."""
+        """Parsed condition in `where`. None without `where`. Raises `ValueError` if the condition is not valid."""
         if self.where is None:
             return None
         from mirrorfeed.landing.where_condition import Condition  # imported late: few tables have a condition
@@ -110,7 +110,7 @@ EVERYTHING = Selection()
 
 
 def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the keys in the target. Raises `BadSelection` if a key is excluded or has an inexact cast."""
+    """Return the names of the keys in the target. Raises `BadSelection` for an excluded key or inexact cast."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -127,7 +127,7 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
 
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the type of each column by name, for a schema, which is the JSON of a Spark `StructType`.
+    """Return the type of each column by column name. `schema` is the JSON of a Spark `StructType`.
     Nested types have short names such as "struct". Columns of type void are omitted."""
     types = {field["name"]: field["type"] for field in schema["fields"] if field["type"] != "void"}
     short = {name: type_ if isinstance(type_, str) else type_["type"] for name, type_ in types.items()}
@@ -135,7 +135,7 @@ def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
-    """Check that all options except `where` name only source columns, the names in `types`. Raises `BadSelection`."""
+    """Check that the selection, except for `where`, names only columns in `types`. Raises `BadSelection` if not."""
     lists = {"columns": selection.columns or (), "exclude_columns": selection.exclude_columns}
     options = lists | {"rename": selection.rename, "cast": selection.cast}
     unknown = [(option, name) for option, names in options.items() for name in names if name not in types]
@@ -147,7 +147,7 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
     """Return the schema of the selected columns, with their new names and types.
 
     `schema` is the JSON of a Spark `StructType`. Selected columns that it does not have are ignored. Raises
-    `BadSelection` for a cast that can lose values, a duplicate new name, or an unknown or nested column in `where`.
+    `BadSelection` for a cast that can lose values, a duplicate name, or an unknown or nested column in `where`.
     """
     if selection is None:
         return schema
@@ -173,7 +173,7 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
 
 
 def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
-    """Return the source column for each name in `where`, ignoring case. Names that are not in `types` are omitted."""
+    """Return the source column for each name in `where`, ignoring case. Omits names that no column in `types` has."""
     columns = {fold(name): name for name in types}
     condition = selection.condition
     return {name: columns[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in columns}
@@ -202,9 +202,9 @@ def unselected_columns(
 ) -> list[str]:
     """Return the names of the published columns that are no longer selected.
 
-    `before` is the selection of the newest record, and `now` the configured selection. `types` has the source columns
-    of the newest record, or is None if `before` is None. Raises `SelectionChanged` if the change affects rows that are
-    already published.
+    `before` is the published selection, and `now` the configured selection. None selects everything. `types` maps the
+    source columns to their types at the last publication. If it is None, the columns in `published` are used. Raises
+    `SelectionChanged` if `where`, a name or a cast changed, or if a column is selected that was not published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
@@ -243,11 +243,11 @@ def check_source_columns(
     *,
     drops: bool,
 ) -> None:
-    """Check that the selection has the same meaning for changed source columns. Raises `IncompatibleSchema` if not.
+    """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchema` if not.
 
-    For example, an excluded column that was renamed would be published. `before` and `now` are the types of the source
-    columns by name, in the newest record and at `version`. With `drops`, a missing column counts as dropped. Otherwise
-    it may have been renamed.
+    For example, an excluded column that was renamed would be published. `before` and `now` map source columns to types,
+    in the newest record and at `version`. A missing column counts as dropped with `drops`, otherwise as possibly
+    renamed.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [

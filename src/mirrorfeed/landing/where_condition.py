@@ -17,7 +17,7 @@ _KEYWORDS = (
     *("DISTINCT", "FROM", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "DIV"),
 )
 _PREFIXES = ("DATE", "TIMESTAMP_NTZ", "X")
-"""Words before a text literal that set its type."""
+"""Words that set the type of the text literal after them."""
 _TYPES = (
     *("STRING", "BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT"),
     *("DOUBLE", "DECIMAL", "DATE", "TIMESTAMP_NTZ"),
@@ -82,7 +82,7 @@ class Condition:
         return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
-        """Return the condition as SQL in one line. `column` returns the SQL for a column name."""
+        """Return the condition as SQL in one line. `column` returns the SQL for a column name. None keeps all names."""
         return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
 
 
@@ -100,7 +100,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
-    """Return the kind of a token between two others: `column` for a column name. Raises `ValueError` for bad syntax."""
+    """Return the kind of a token between its neighbors. The kind `column` is a column name. Raises `ValueError`."""
     if token.kind == "text" and before is not None and before.kind == "text":
         raise ValueError(
             "has two adjacent strings, which Spark releases read differently: write \\' for a quote in a string"
