@@ -72,7 +72,7 @@ class AppendProgress:
     newest_version: int | None = None
     """Newest version of the source that the history contains. None if the history is empty."""
     restarts: list[Terminal] = field(default_factory=list)
-    """Errors because of which the history continued with a snapshot."""
+    """Errors that made the history continue with a snapshot instead of changes."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def append_versions(
 ) -> AppendProgress:
     """Append new versions of a table to its history, up to the newest version at the start of the call.
 
-    If versions cannot be appended, raises `HistoryInterrupted`, or the cause if the history is empty. With `reseed`, or
-    if the configuration allows it, the history continues with a snapshot instead, and lacks these versions. Returns
-    `progress`, updated after each append.
+    If versions cannot be appended, raises `HistoryInterrupted`, or the original error if the history is empty. With
+    `reseed`, or if the configuration allows it, the history lacks these versions instead, and continues with a
+    snapshot. `progress` is updated after each append, and returned.
 
     Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
     process changed the history, and `AppendConflict` after repeated conflicts with other runs.
@@ -169,7 +169,7 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a snapshot to continue the history after `finding`, if `reseed` or the configuration allows it.
+        """Return a snapshot that continues the history after `finding`, if `reseed` or the configuration allows it.
 
         Otherwise raises `HistoryInterrupted`. Raises `finding` if the history is empty, and `SourceReplaced` if the
         source was replaced or restored to an older version.
@@ -211,7 +211,7 @@ class _Append:
             archive_interval.set_first(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
-        """Return whether the newest record must be appended again before its file is archived."""
+        """Return whether the newest record must be appended again, because its file will soon count as archived."""
         if view.newest is None or view.archive_days is None:
             return False
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
@@ -284,7 +284,7 @@ class _Append:
         return _Step(facts, version, next_columns(self.source, version, (), schema, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """Return the next append for `range_`. It ends before the next version that changes the columns, if any."""
+        """Return the next append for `range_`, which ends before the next version that changes the columns, if any."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
@@ -310,7 +310,7 @@ class _Append:
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
     """Return the last version between `first` and `last` that equals version `first`, by binary search.
 
-    `is_equal` compares a version with `first`. After a version that is not equal, no later version can be equal.
+    `is_equal` compares a version with `first`. The search assumes that no version is equal after one that is not.
     """
     if is_equal(last):
         return last

@@ -51,12 +51,12 @@ def _type(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryColumn:
-    """Column of the source, as it is in all versions that a record covers."""
+    """Column of the source in all versions that a record covers."""
 
     name: str
     """Name of the column in the source."""
     type: Annotated[str, AfterValidator(_type)]
-    """Data type as Spark's JSON."""
+    """Data type of the column as Spark's JSON."""
     nullable: bool
     stored_as: str
     """Name of the column in the history that contains the values."""
@@ -110,7 +110,7 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Return a record from JSON. Raises `DamagedFile`, which names the history `history`, if the JSON is invalid."""
+    """Return the record in a JSON text. Raises `DamagedFile`, which names the `history`, if the JSON is invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:
@@ -125,7 +125,7 @@ Segment = Sequence[HistoryRecord]
 
 
 def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
-    """Split all records of a history, in ascending order, into segments. Each segment starts with a snapshot."""
+    """Split all records of a history, in ascending order, before each snapshot. Each part starts with a snapshot."""
     starts = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
     return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)]
 
@@ -135,7 +135,7 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """Return the newest segment that contains a version of the source, or None if no segment contains it."""
+    """Return the newest segment (records without a gap) that contains a version of the source, or None."""
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
@@ -143,7 +143,7 @@ def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | No
 
 
 def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None:
-    """Return the version of the source that was the newest at `time`, or None if no segment contains this time."""
+    """Return the version of the source that was the newest at `time`, or None if the history does not cover `time`."""
     for segment in reversed(split_segments(records)):
         first, last = first_and_last_commit(segment)
         if first.timestamp <= time <= last.timestamp:
@@ -153,7 +153,7 @@ def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None
 
 
 def find_record(segment: Segment, version: int) -> HistoryRecord:
-    """Return the record whose snapshot or range contains `version`. The segment must contain this version."""
+    """Return the record in `segment` whose snapshot or range contains `version`. There must be such a record."""
     return next(record for record in segment if version <= record.to_version_inclusive)
 
 
@@ -186,7 +186,7 @@ def next_columns(
 
     `before` has the columns at the previous version, and is empty for a snapshot. `existing` maps the history's columns
     to types. Schemas and types are Spark's JSON. `renamed` maps renamed columns to new names, and dropped columns to
-    None. Raises `ColumnsIncompatible` if another column is missing, or if a new type is neither equal nor wider.
+    None. Raises `ColumnsIncompatible` if another column is missing, or if its type changed, except to a wider one.
     """
     known = {fold(name): each for each in before if (name := renamed.get(each.name, each.name)) is not None}
     fields = _fields(schema)
@@ -210,7 +210,7 @@ def next_columns(
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
-    """Return a message for each of `columns` that `schema` lacks, or whose type there is neither equal nor wider."""
+    """Return a message for each of `columns` that `schema` lacks or has with another type, except a wider type."""
     types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
     other = [each for each in columns if not can_widen(types.get(each.name, each.type), each.type)]
@@ -275,7 +275,7 @@ def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, 
 
 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two schemas have equal columns, types and nullability in the same order, except `void` columns."""
+    """Return whether two schemas have the same columns, types, nullability and order, without `void` columns."""
     columns = [[(f["name"], _type_json(f["type"]), f["nullable"]) for f in _fields(each)] for each in (one, other)]
     return columns[0] == columns[1]
 

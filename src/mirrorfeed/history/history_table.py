@@ -129,7 +129,7 @@ class HistoryTable:
         return all_records
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
-        """Append a record and its rows in one commit. `rows` have the history's columns. None means no rows.
+        """Append a record and its rows in one commit. `rows` have the history's columns, or are None if there are none.
 
         If Delta has already accepted the record's number, this appends nothing and raises no error.
         """
@@ -144,10 +144,11 @@ class HistoryTable:
         writer.option("txnAppId", _APP_ID).option("txnVersion", str(record.number)).append()
 
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
-        """Return the changes of the versions `after + 1` to `to` as in a change data feed, with the columns of `to`.
+        """Return the changes of the versions `after + 1` to `to` as in a change data feed, with the columns of the last
+        one.
 
-        `segment` has the records of a snapshot and of the ranges that follow it, with all these versions. Raises
-        `HistoryChanged` if records and rows do not match, and `ArchivedFilesNeeded` if files must be restored first.
+        `segment` has the records for these versions, without a gap, and starts with a snapshot. Raises `HistoryChanged`
+        if records and rows do not match, and `ArchivedFilesNeeded` if files must be restored first.
         """
         needed = [
             each
@@ -166,7 +167,7 @@ class HistoryTable:
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
-        """Return the stored rows of consecutive records. Raises `ArchivedFilesNeeded` before any row is read."""
+        """Return the rows that were appended with `records`. Raises `ArchivedFilesNeeded` before any row is read."""
         commits = [commit for record in records for commit in record.commits]
         # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
         days = [commit.timestamp.astimezone(UTC).date() for commit in commits] or [date.min]
@@ -185,9 +186,9 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """Return the number of the history's rows at a version, and its records as in `HistoryView.records`.
+        """Return the number of the history's rows at a version, and its records. Some records may be omitted.
 
-        Uses delta-rs if possible, because Spark runs two jobs.
+        If the newest records are in active files, records in archived files are omitted.
         """
         local = None if is_mapped or archive_days is not None else open_local_table(self.table, version)
         if local is not None and (count := count_rows(local)) is not None:
@@ -212,7 +213,7 @@ class HistoryTable:
         return tuple(records.parse_record(text, str(self.table)) for _, text in sorted(numbered))
 
     def _check_commits(self, commits: Sequence[Mapping[str, Any]], version: int, newest: HistoryRecord) -> None:
-        """Raise `HistoryChanged` if another process has changed rows since the newest record.
+        """Raise `HistoryChanged` if another process has changed rows since the record `newest` was appended.
 
         `commits` are the newest commits of the history, up to `version`.
         """
@@ -243,7 +244,7 @@ def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapp
 
 
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:
-    """Return rows of a change data feed as a history stores them. `columns` are the columns of the source."""
+    """Return rows of a change data feed with the columns of a history. `columns` are the columns of the source."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
     day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / 86_400).cast("int"))
     values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
@@ -282,7 +283,7 @@ def _as_type(value: Column, column: HistoryColumn) -> Column:
 
 
 def _value(spans: Spans) -> Column:
-    """Return an expression for the value of a source column, which depends on the version of the row."""
+    """Return an expression for the value of a source column, which several columns of the history can contain."""
     *earlier, (_, value) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
     for to, earlier_value in reversed(earlier):
         value = F.when(F.col("_commit_version") <= to, earlier_value).otherwise(value)
