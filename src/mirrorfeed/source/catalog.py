@@ -25,7 +25,7 @@ _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLO
 
 
 def read_catalog_table(client: WorkspaceClient, source: Source) -> TableInfo:
-    """Return a table's entry in Unity Catalog. Raises the errors of `list_tables`."""
+    """Return a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable` if it is unreadable."""
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
         return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
@@ -52,8 +52,8 @@ def list_tables(
 ) -> list[FoundTable]:
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
-    Reads Unity Catalog with the workspace client if a workspace is configured. Otherwise, reads catalogs with Spark.
-    Raises `CatalogRefused` if a catalog or folder cannot be read, and `CatalogUnavailable` if Unity Catalog fails.
+    Reads folders for a path, otherwise Unity Catalog if a workspace is configured, or catalogs with Spark. Raises
+    `CatalogRefused` if a catalog or folder cannot be read, and `CatalogUnavailable` if Unity Catalog fails.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
@@ -89,7 +89,7 @@ def _matching_schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> li
 
 
 def _unsupported(kind: str, format_: str) -> str:
-    """Return the kind of an object that has no change data feed, such as "a view". Empty if the table is supported."""
+    """Return the kind of an object that has no change data feed, such as "a view". Empty for a supported table."""
     if kind and kind not in _TABLE_TYPES:
         return f"a {kind.lower().replace('_', ' ')}{' table' if kind == 'FOREIGN' else ''}"
     return "" if format_ in ("", *_FORMATS_WITH_FEED) else f"a table in the format {format_.lower()}"

@@ -40,7 +40,7 @@ _KEEPS_FEED = KEEPS_SCHEMA | {
 }
 """Operations that never turn the feed on or off. After any other operation, a query checks whether the feed is on."""
 _MAX_CANDIDATES = 16
-"""If the operations of more commits may change the schema, the log is searched for the commits that change metadata."""
+"""If more commits may change the schema, the Delta log is first searched for those that change metadata."""
 
 
 class FeedKind(Enum):
@@ -103,13 +103,13 @@ def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
 
 
 def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
-    """Return whether the source still has the table id and the partition columns in `facts`."""
+    """Return whether the source still has the table id and the partition columns that `facts` contains."""
     now = read_table_info(spark, source)
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
-    """Return the facts about a table from which `decide` chooses the next publication.
+    """Return the unpublished commits and the properties of a table, from which its next publication is decided.
 
     `after` is the published version, or None before the first publication. Only the first `limit` versions after it are
     checked for schema changes and for a feed that is off.

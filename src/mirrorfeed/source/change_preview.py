@@ -79,7 +79,7 @@ def changes_between(
 
 @contextmanager
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
-    """Context manager that raises `RangeUnreadable` instead of `Gap` and `FeedUnreadable`."""
+    """Context manager that raises `RangeUnreadable` if the changes of `range_` cannot be read."""
     try:
         with read_errors(table, range_):
             yield
@@ -88,7 +88,7 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
 
 
 def parse_bound(spark: SparkSession, text: str | int) -> Bound:
-    """Convert a text to a version number or a time, by default in the session's time zone. Raises `BadBound`."""
+    """Convert text to a version or a time, by default in the session's time zone. Raises `BadBound` for other text."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -106,9 +106,9 @@ def parse_bound(spark: SparkSession, text: str | int) -> Bound:
 def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
     """Return the range between two versions or times, both included. The range can be empty.
 
-    A time selects the commits at or after `start`, and at or before `end`. Without `end`, the range ends at the newest
-    version. `history` has all commits in ascending order. Raises `BoundsCrossed` if `start` is after `end`, and
-    `OutsideHistory` if `start` is before the first commit, or, with `past_end="error"`, a bound is after the last one.
+    Times select the commits from `start` to `end`. Without `end`, the range ends at the newest version. `history` has
+    all commits in ascending order. Raises `BoundsCrossed` if `start` is after `end`, and `OutsideHistory` if `start` is
+    before the first commit, or, with `past_end="error"`, if `start` or `end` is after the last one.
     """
     first, last = history[0], history[-1]
 

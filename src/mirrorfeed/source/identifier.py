@@ -62,7 +62,7 @@ class Source:
 
     @classmethod
     def parse_argument(cls, text: str) -> Source:
-        """Do the same as `parse` for a command-line argument. A relative path becomes absolute.
+        """Return the source for a table name or path on the command line. A relative path becomes absolute.
 
         Raises `BadSource` if the text is not valid.
         """

@@ -39,12 +39,12 @@ def read_version(spark: SparkSession, source: Source, version: int) -> DataFrame
 
 
 def read_snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """Return the rows of a table at a version. Text columns get binary collation (see `without_collations`)."""
+    """Return the rows of a table at a version. Texts get binary collation: two texts are equal only if identical."""
     return without_collations(read_version(spark, source, version))
 
 
 def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """Return the change data feed of a range. Text columns get binary collation. Query it in `lossless_settings`."""
+    """Return the change data feed of a range. Texts get binary collation. Run queries on it in `lossless_settings`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
@@ -82,7 +82,7 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
-    """Give text columns binary collation: as in Fabric, two texts are equal only if all characters are equal."""
+    """Return the rows with binary collation of texts: as in Fabric, two texts are equal only if identical."""
     texts = [field for field in rows.schema if isinstance(field.dataType, StringType)]
     collated = [field.name for field in texts if field.dataType != StringType()]
     if not collated:  # Spark Connect rejects an empty dictionary

@@ -40,7 +40,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Commits after the published version, and current properties of the table. `decide` uses only these facts."""
+    """Unpublished commits and current properties of a table, from which `decide` returns the next publication."""
 
     table_id: str
     latest: int
@@ -50,11 +50,11 @@ class Facts:
     first publication, only the newest commit.
     """
     unreadable: Mapping[int, GapReason] = field(default_factory=dict)
-    """Versions in `commits` whose changes cannot be read, with the reason. Has only the first version for a reason."""
+    """Versions whose changes cannot be read, with the reason. For each reason, it has only the first version."""
     breaks: tuple[int, ...] = ()
     """Versions that change the schema in another way than adding columns."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Current table properties. `partitions` and `bytes` are also current values."""
+    """Table properties at the newest version. `partitions` and `bytes` are also values at this version."""
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
     """Size of all data files, or None if unknown."""

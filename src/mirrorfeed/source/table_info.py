@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
-"""A retention must be at least this multiple of the longest delay from commit to publication: one run may fail."""
+"""Minimum retention, as a multiple of the longest delay from commit to publication, because one run may fail."""
 MAX_DAYS = 36_500
 """Longest interval that `parse_days` accepts. A larger number was probably meant in another unit."""
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
@@ -136,7 +136,7 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return the same as `read_table_info` for a table opened with delta-rs, or None if delta-rs cannot read it."""
+    """Return the properties of a table that delta-rs has opened, or None if delta-rs cannot read them."""
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
@@ -229,7 +229,7 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """Return a warning if a retention is below `MIN_FACTOR` times the publication delay (`waited` seconds), or None."""
+    """Return a warning if a retention is below twice the publication delay `waited` in seconds, otherwise None."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
     if not too_short:
@@ -318,7 +318,7 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 
 
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the number of changed rows and of written bytes of a commit. A number is None if `metrics` lacks it.
+    """Return the number of changed rows and of written bytes of a commit. A number is None if it is unknown.
 
     The numbers may be inexact: use them only to decide when and how to read the commit.
     """

@@ -33,12 +33,12 @@ KEEPS_SCHEMA = frozenset(
 _MARGIN = 16
 """Number of commits to request in addition to the known ones, because other writers may have added commits."""
 _MAX_MEASURED = 64
-"""Up to this number of unpublished commits, their rows and bytes are counted. Otherwise, both are unknown."""
+"""Maximum number of unpublished commits whose rows and bytes are counted. If there are more, both are unknown."""
 _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. If there are versions after `after`, may return any of them instead.
+    """Return the newest version of a table. With `after`, the result can be any version after `after`, if there is one.
 
     With `after`, Spark usually runs no job. A table in a local folder is read without Spark.
     """
@@ -86,7 +86,7 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """Return the name of the table from which a table was cloned, or None if its history contains no clone.
+    """Return the name of the table from which `source` was cloned, or None if its history contains no clone.
 
     Returns "another table" if the history does not contain the name.
     """
@@ -107,7 +107,7 @@ def _first_parameters(spark: SparkSession, source: Source, condition: str) -> Ma
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
-    """Return the number and size of the commits after version `after`.
+    """Return the number of commits after version `after`, with their changed rows and bytes.
 
     If `measured` is False, rows and bytes are 0, and several commits may be counted as one.
     """
@@ -158,9 +158,9 @@ def find_schema_breaks(
 ) -> tuple[tuple[int, ...], dict[int, GapReason]]:
     """Return the versions that change the schema in another way than adding columns, and the first unreadable version.
 
-    The unreadable version, if any, is mapped to the reason. `schema` returns the schema at a version. `versions` are
-    the first version after `after`, and all later versions that may change the schema. If the schema at `after` cannot
-    be read, the first of `versions` counts as a schema change.
+    The second result maps the unreadable version, if any, to the reason. `schema` returns the schema at a version.
+    `versions` are the first version after `after`, and all later versions that may change the schema. If the schema at
+    `after` cannot be read, the first of `versions` counts as a schema change.
     """
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
         schemas = {version: pool.submit(schema, version) for version in (after, *versions)}
