@@ -196,7 +196,7 @@ def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
 def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> Iterator[Finding]:
     """Yield findings for columns without a type, and for types that a mirrored table cannot store.
 
-    `typeless` has the untyped columns that are already reported. This function adds the new ones.
+    `typeless` has the names of untyped columns that are already reported. This function adds the new ones.
     """
     for column in columns:
         decimal = _DECIMAL.fullmatch(column.type or "")

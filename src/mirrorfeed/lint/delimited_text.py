@@ -68,7 +68,7 @@ NULL = error(
 
 
 class Unsplittable(Exception):
-    """Raised for a row that cannot be split into values, and so neither can the rest. Row 1 is the header."""
+    """A row, and so the text after it, cannot be split into values. `row` is its number. Row 1 is the header."""
 
     def __init__(self, rule: Rule, row: int, detail: str) -> None:
         super().__init__(detail)
@@ -84,8 +84,8 @@ class UnreadableText(OSError):
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Return the decompressed content of a text file in pieces. The first bytes of the file show the compression.
 
-    Hadoop's Snappy format has no such bytes, so the name of the file must end in `.snappy`. Raises `UnreadableText` for
-    a truncated file or an unsupported compression, and another `OSError` for a damaged file.
+    A file in Hadoop's Snappy format has no such bytes, so its name must end in `.snappy`. Raises `UnreadableText` for a
+    truncated file or an unsupported compression, and another `OSError` for a damaged file.
     """
     head = file.read(len(_FRAMED))
     file.seek(0)
@@ -167,7 +167,7 @@ def _snappy(data: bytes) -> bytes:
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Yield decoded text without a byte order mark, up to an invalid byte, which raises `UnicodeError`."""
+    """Yield decoded text without a byte order mark. Raises `UnicodeError` at the first invalid byte."""
     texts = codecs.iterdecode(data, encoding)
     try:
         yield from filter(None, chain([next(texts, "").removeprefix("\ufeff")], texts))
@@ -204,8 +204,8 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
 def _read_more(source: Iterator[str], count: int) -> str:
     """Return more than `count` characters of `source`, or all that remain.
 
-    `split` passes the length of its unfinished row as `count`. With less new text, it would split the start of a long
-    row again and again.
+    `split` passes the length of its unfinished row as `count`. With less new text, `split` would read the start of a
+    long row again and again.
     """
     parts: list[str] = []
     length = 0

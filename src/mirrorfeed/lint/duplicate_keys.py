@@ -1,7 +1,7 @@
 """Find rows that insert a key that the table already has, with bounded memory.
 
-Fabric does not check for duplicate keys. Of each row, a digest of its key and its row marker are stored in one of
-several temporary files, which the digest selects. So only the keys of one file are in memory at a time.
+Fabric does not check for duplicate keys. For each row, a hash of its key and its row marker are stored in one of
+several temporary files. The hash selects the file, so only the keys of one file are in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _IN_MEMORY = 256 << 10
 """Maximum bytes of each temporary file in memory. A larger file is written to disk."""
 _DIGEST = 16
 KEY_ROW = Struct(f"{_DIGEST}sb")
-"""Format of a packed row: digest of the key, and row marker."""
+"""Format of a packed row: hash of the key, and row marker."""
 _STORED = Struct(f"{_DIGEST}sbIQ")
-"""Format of a stored row: digest of the key, row marker, number of the data file in the index, and row number."""
+"""Format of a stored row: hash of the key, row marker, number of the data file in the index, and row number."""
 _UNMARKED, _UNKNOWN = -1, -2
 _NO_KEY = bytes(_DIGEST)
 
@@ -36,7 +36,7 @@ KEY_AGAIN = error(
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Return rows as bytes: for each, a digest of the key and the row marker. `markers` is None if there are none."""
+    """Return a hash of the key and the marker of each row, as bytes. `markers` is None for rows without markers."""
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)
 
@@ -62,15 +62,15 @@ class KeyIndex(ExitStack):
         self._upserts = upserts
         self._parts = [self.enter_context(SpooledTemporaryFile(_IN_MEMORY)) for _ in range(_PARTS)]  # noqa: SIM115 closed at exit
         self._files: dict[int, tuple[str, int]] = {}
-        """By number, for each data file with all rows in the index: its path, and the number of other files before."""
+        """Path of each file with all rows in the index, and number of skipped files before it, by file number."""
         self._file = self._row = self._period = 0
 
     def discard(self) -> None:
-        """Discard the rows that were added since the last call of `end`."""
+        """Discard the rows of the current file, which `add` received after the last call of `end`."""
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
-        """Add rows, as bytes from `key_rows`, to the current file. Rows with NULL in the key are never duplicates."""
+        """Add rows to the current file, as bytes from `key_rows`. Rows with NULL in the key are never duplicates."""
         for digest, marker in KEY_ROW.iter_unpack(rows):
             self._row += 1
             if digest != _NO_KEY:

@@ -26,7 +26,7 @@ from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
 _MAX_MARKERS = 1000
-"""Maximum number of different row markers to count separately. Further markers are counted as `other values`."""
+"""Maximum number of different row markers to count separately. All others are counted as `other values`."""
 _MAX_MARKER_LENGTH = 100
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 _TYPE_NAMES = {
@@ -50,8 +50,8 @@ def read_parquet(
 ) -> Contents | Unreadable:
     """Return the columns and counts of a Parquet file of `size` bytes, or the reason why the file cannot be read.
 
-    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, with the keys and row markers of each batch
-    as bytes from `key_rows`. Call this function only in a child process, because the Parquet library can crash.
+    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, with hashes of the keys and row markers of
+    each batch, as bytes. Call this function only in a child process, because the Parquet library can crash.
     """
     if unreadable := _check_ends(file, size):
         return unreadable
@@ -93,7 +93,7 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether the column chunks in the footer cannot fit before the footer of a file of `size` bytes."""
+    """Return whether the data to which the footer refers cannot fit before the footer of a file of `size` bytes."""
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)
@@ -141,7 +141,7 @@ def _type_name(column: Any) -> str:
 
 
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
-    """Return the names of the columns to read: keys, row marker, texts, and columns in `required` that are nullable.
+    """Return the names of the columns to read: keys, row marker, text columns, and nullable columns in `required`.
 
     Leaves out names that occur more than once.
     """
@@ -160,7 +160,7 @@ def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str
 def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
     """Return the columns and counts of a text file, or the reason why the file cannot be read.
 
-    Findings show `path`. Adds the keys of the rows to `index`, if set. The caller then calls `index.end`.
+    `path` is for findings. Adds the keys of the rows to `index`, if set. The caller must then call `index.end`.
     """
     faults: dict[str, Finding] = {}
     reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))
@@ -179,9 +179,9 @@ def _count_values(
     required: frozenset[str] = frozenset(),
     emit: Callable[[bytes], None] | None = None,
 ) -> dict[str, Any]:
-    """Return the counts of values as keyword arguments for `Contents`. Ignores columns with a repeated name.
+    """Count row markers, NULLs and invalid texts, and return the counts as keyword arguments for `Contents`.
 
-    Calls `emit`, if set, with the bytes from `key_rows` for each batch that has all key columns.
+    Ignores columns with a repeated name. Calls `emit`, if set, with the keys of each batch that has all key columns.
     """
     markers, null_keys, missing_values = Counter[str](), Counter[str](), Counter[str]()
     widest_keys, invalid_texts = dict[str, int](), dict[str, int]()
@@ -228,7 +228,7 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return the bytes from `key_rows` for a batch, or empty bytes if Python cannot represent a value."""
+    """Return hashes of the keys and the row markers of a batch, or empty bytes if Python cannot represent a value."""
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None
@@ -238,7 +238,7 @@ def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
 
 
 def _comparable(values: Any) -> Any:
-    """Return text as bytes, and dates and times as integers, because Python cannot represent all of their values."""
+    """Convert text to bytes, and dates and times to integers, because Python cannot represent all of their values."""
     if is_text(values.type):
         return values.cast(pa.large_binary())
     if pa.types.is_temporal(values.type):

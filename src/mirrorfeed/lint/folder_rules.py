@@ -133,7 +133,7 @@ _Text = Annotated[str, StringConstraints(pattern=r"\S")]
 
 
 def find_tables(root: Folder) -> list[Folder]:
-    """Return the folders of all tables, including tables in schema folders whose name does not end in `.schema`."""
+    """Return the folders of all tables, also in schema folders whose name lacks the suffix `.schema`."""
     return [table for folder in root.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
@@ -172,8 +172,8 @@ def _has_suffix(name: str) -> bool:
 def _is_schema(folder: Folder) -> bool:
     """Return whether a folder is a schema folder.
 
-    The name of a schema folder ends in `.schema`. A folder without files is also a schema folder if a subfolder has
-    `_metadata.json`.
+    The name of a schema folder should end in `.schema`. Without this suffix, a folder without files counts as a schema
+    folder if a subfolder has `_metadata.json`.
     """
     has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
     return _has_suffix(folder.path) or has_tables

@@ -30,11 +30,11 @@ from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.specification import TRUNCATED
 
 _SECONDS = 60.0
-"""Time limit of the child for a file, in seconds. More is allowed for its size. Waiting for bytes does not count."""
+"""Time limit of the child for an empty file, in seconds. Larger files get more, and waiting does not count."""
 _BYTES_PER_SECOND = 10 << 20
-"""Minimum speed of the child. The time limit increases by the file's size divided by this speed."""
+"""Minimum speed of the child, in bytes per second. The file's size divided by the speed is added to the time limit."""
 _KEY_BYTES_PER_SECOND = 1 << 20
-"""Minimum speed of the child if it also sends keys."""
+"""Minimum speed of the child, in bytes per second, if it also sends keys."""
 _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment variables that limit the child to one thread. Each thread uses part of the limited address space."""
@@ -43,7 +43,7 @@ _PROGRAM = "from mirrorfeed.lint.isolated_parquet_reader import serve; serve()"
 _MEMORY = 4 << 30
 _PART = 256 << 10
 _RULES = (TRUNCATED, UNREADABLE, UNSAFE)
-"""Rules of which the child may report a violation."""
+"""Rules that a finding of the child may have."""
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
@@ -74,8 +74,8 @@ class IsolatedParquetReader:
     ) -> Contents | Unreadable:
         """Return the columns and counts of a file of `size` bytes, or the reason why the file cannot be read.
 
-        Counts NULLs in the columns `keys` and `required`. Adds the keys of the rows to `index`, if set; the caller then
-        calls `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
+        Counts NULLs in the columns `keys` and `required`. Adds the keys of the rows to `index`, if set. The caller must
+        then call `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
         """
         is_new, child = self._child is None, self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
@@ -135,7 +135,7 @@ class IsolatedParquetReader:
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
         """Send `data` to the child and return the next line of its output.
 
-        Kills the child after its time limit. The line is empty or incomplete if the child ended.
+        If the time limit ends first, kills the child. The line is empty or incomplete if the child ended.
         """
         assert child.stdin
         assert child.stdout

@@ -53,7 +53,7 @@ class DataFile:
     name: str
     size: int
     content: Contents | Unreadable | None = None
-    """Result of reading the file. None if the file is empty, was consumed before, or has no name of a data file."""
+    """Result of reading the file. None if the file is empty, is removed before the read, or is no data file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Log:
     newest: Record | None = None
     """Newest record. None if there is no record, or if it cannot be read."""
     staged: tuple[str, ...] = ()
-    """Names of staged files, listed after the newest record was read. Empty if it cannot be read."""
+    """Names of staged files, listed after `newest` was read. Empty if the newest record cannot be read."""
     others: tuple[str, ...] = ()
     """Names of the folders of logs that are no longer in use."""
 
@@ -83,7 +83,7 @@ class Table:
     ignored: tuple[str, ...] = ()
     """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """Names in another listing, made after `log` and before `processed` was read. Empty if the log has no record."""
+    """Names in a second listing of the folder, made between reading `log` and `processed`. Empty without a record."""
     processed: Mapping[str, str] = field(default_factory=dict)
     """Files that Fabric has consumed: name of the subfolder, by file name."""
     scratch: tuple[str, ...] = ()

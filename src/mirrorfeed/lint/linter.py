@@ -66,8 +66,7 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     """Check all tables of a landing zone and return a report with all findings.
 
     Searches for duplicate keys in tables with at most 64 MiB of data files. If `check_keys` is set, searches in all
-    tables. Holds the listing and counts of only one table in memory. Raises `ReaderNotStarted` if the process that
-    reads Parquet files cannot start.
+    tables. Raises `ReaderNotStarted` if the process that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
     folders, findings, notes, unchecked = folder_rules.find_tables(root), list[Finding](), list[str](), list[str]()
@@ -100,7 +99,7 @@ def check_table(table: Table) -> list[Finding]:
 
 
 def _read_folder(store: Store, path: str, depth: int = 2) -> Folder:
-    """Return a folder with its subfolders, down to `depth` levels below it."""
+    """Read a folder of the landing zone and its subfolders, down to `depth` levels below it."""
     entries = store.list(path)
     inner = [entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)]
     paths = [f"{path}/{name}" if path else name for name in inner if depth]
@@ -190,8 +189,8 @@ def _read_content(
 
 
 def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
-    """Return the log of a table, or None if its id is unknown. Adds a finding if `log.json` or the newest record cannot
-    be read."""
+    """Return the log of a table, or None if its id is unknown. If `log.json` or the newest record cannot be read, adds
+    a finding to `findings`."""
     entries, path = _entries(store, f"{folder}/{LOG}"), f"{folder}/{LOG_ID}"
     folders = [entry.name for entry in entries if entry.is_folder]
     log: Log | None = None
@@ -227,7 +226,7 @@ def _names(store: Store, folder: str) -> tuple[str, ...]:
 
 
 def _entries(store: Store, folder: str) -> list[Entry]:
-    """Return the entries of a folder. Empty if the folder is missing or a symbolic link."""
+    """Return the files and folders in a folder, or nothing if the folder is missing or a symbolic link."""
     try:
         return store.list(folder)
     except SymbolicLink:

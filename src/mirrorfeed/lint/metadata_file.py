@@ -140,7 +140,7 @@ class Deviation(NamedTuple):
 def find_metadata_name(names: Iterable[str]) -> str | None:
     """Return the metadata file in `names`: `_metadata.json`, or this name in another case, without `_` or `.json`.
 
-    None if `names` has no such name.
+    Returns None if `names` has no such name.
     """
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=None)
@@ -319,7 +319,7 @@ class _Reader:
 
 
 def python_encoding(name: object) -> str | None:
-    """Return Python's name of the text encoding `name`, or None if the encoding is not supported."""
+    """Return a name of the text encoding `name` that Python accepts, or None if the encoding is not supported."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

@@ -1,6 +1,6 @@
 """Names and values of the open mirroring specification, settings of a table, and the classes of rules and findings.
 
-Shares no definitions with the publisher (`landing`), so that lint and the local replica find mistakes of the publisher.
+This module shares no definitions with the publisher (`landing`), so that lint and the local replica find its mistakes.
 The code of a rule never changes. Its first digit is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and
 keys, 5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` describes all other codes.
 """
@@ -116,9 +116,9 @@ class Severity(StrEnum):
     ERROR = "error"
     """Replication stops, or the mirror has wrong data."""
     WARNING = "warning"
-    """The file or folder deviates from the specification or is left over, but the mirror is correct."""
+    """A file or folder deviates from the specification or is left over, but the mirror is correct."""
     ADVICE = "advice"
-    """Allowed, but not recommended."""
+    """Something that the specification allows, but that is not recommended."""
 
 
 @row
@@ -143,7 +143,7 @@ class Rule:
     severity: Severity
     code: str
     what: str
-    """Template of the problem's text. `mirrorfeed.errors.fill` inserts the values."""
+    """Template of the problem's text, with names of values in braces."""
     fix: str
     means: str = ""
     """Explanation of the code for the documentation, if `what` is not clear without its values."""

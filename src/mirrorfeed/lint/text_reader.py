@@ -43,14 +43,14 @@ _BATCH = 1 << 14
 
 @dataclass
 class TextReader:
-    """Reads one file of delimited text. Stops at text that cannot be decoded or split into values."""
+    """Reads one file of delimited text, up to the first text that cannot be decoded or split into values."""
 
     file: BinaryIO
     path: str
     """Path to show in findings. Ends in the name of the file."""
     settings: Settings
     report: Callable[[Finding], object]
-    """Called with each violation of a rule for delimited text. Can raise an error to stop reading."""
+    """Function that is called with each violation of a rule. It can raise an error to stop reading."""
     allow_line_breaks: bool = False
     """True if values without quotes can contain line breaks other than the row separator."""
     columns: tuple[Column, ...] = field(default=(), init=False)
@@ -61,8 +61,8 @@ class TextReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, with at least one batch if the file has a header.
 
-        A column with an invalid value stays text in its batch. Raises `UnreadableText` or another `OSError` if the file
-        cannot be decompressed.
+        Columns have their declared types. A column with an invalid value stays text in its batch. Raises
+        `UnreadableText` or another `OSError` if the file cannot be decompressed.
         """
         rows = self._rows()
         while True:
@@ -73,7 +73,7 @@ class TextReader:
                 return
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield number and values of each row below the header. Report and skip rows with a wrong number of values."""
+        """Yield number and values of each row below the header. Rows with a wrong number of values are reported."""
         dialect = self.settings.dialect
         text = decode(decompress(self.file, self.path), dialect.encoding)
         try:
@@ -122,7 +122,7 @@ class TextReader:
 
 
 def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return texts as values of a type. Raises `ValueError` if a text is not such a value."""
+    """Convert texts to a type. Raises `ValueError` if a text is not a value of this type."""
     if pa.types.is_string(type_):
         return texts
     if pa.types.is_binary(type_):
@@ -132,7 +132,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Return texts as timestamps in UTC without a time zone. Raises `ValueError` if a text is not a time.
+    """Convert texts to timestamps in UTC without a time zone. Raises `ValueError` if a text is not a time.
 
     A time without a date (type ITime) has the date 1970-01-01.
     """
@@ -155,7 +155,7 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """Return an array with True for each row of `batch` that is not a delete and has NULL in its column `values`."""
+    """Return an array, True for each row of `batch` that is not a delete and has NULL in its column `values`."""
     is_missing, index = pc.is_null(values), batch.schema.get_field_index(MARKER)
     if index < 0:
         return is_missing
