@@ -126,7 +126,7 @@ class FolderStore:
         self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
-        """Create or replace a file, and return its ETag. `give_name` renames the temporary file to its final path."""
+        """Create or replace a file by renaming a temporary file with `give_name(temporary, final)`. Return its ETag."""
         with self._call(action, path) as target:
             unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             _make_folders(target.parent)

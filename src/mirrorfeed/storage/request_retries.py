@@ -121,8 +121,8 @@ class NewFile(Writer):
     """Writer of a new file with a new name. Counts the bytes and computes their SHA-256.
 
     Each attempt to create the file calls `new_path` for another path. Raises `StoreUnavailable` when the retry limits
-    of `store` are reached. Even a small file is created empty and then filled: with one request for both, the network
-    could repeat this request after the file was renamed, and so create the complete staged file again.
+    of `store` are reached. Even a small file is created empty and then filled: the network could repeat a request that
+    does both after the file was renamed, and so create the staged file again.
     """
 
     def __init__(self, store: Store, new_path: Callable[[], str]) -> None:
