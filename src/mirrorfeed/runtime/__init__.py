@@ -10,7 +10,7 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
-    `names` maps each other module to its names. A key `other:Name` maps `Name` in the module `other` to its aliases.
+    `names` maps each module to the names to import from it. A key `other:Name` maps `Name` in `other` to its aliases.
     """
     homes = {name: home for home in names for name in names[home]}
 

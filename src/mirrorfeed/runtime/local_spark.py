@@ -74,7 +74,7 @@ def check_java(command: str) -> None:
 
 
 def cached_jars(folder: Path) -> list[Path]:
-    """Return the paths of the JARs in a cache folder. Empty if Spark did not start with them, or if one is missing."""
+    """Return the paths of the JARs in a cache folder. Empty if Spark never started with them, or one is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:
