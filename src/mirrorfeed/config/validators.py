@@ -109,7 +109,7 @@ def check_target_template(template: str) -> str:
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
-    """Insert the catalog, schema and table in `parts` into a template. Raises `BadTarget` if the result is invalid."""
+    """Return the target that a template gives with the names in `parts`. Raises `BadTarget` if it is invalid."""
     names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 

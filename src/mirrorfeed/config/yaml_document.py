@@ -77,7 +77,7 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path of field `loc` of entry `number`, or its top-level path if the entry inherits the value."""
+        """Return the path of field `loc` of entry `number` of `tables`, or its top-level path if it is inherited."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
