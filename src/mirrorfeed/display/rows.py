@@ -62,7 +62,7 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """Text that replaces more than 20 rows that need no attention. If empty, all rows are always listed."""
+    """Text with {tables} or {rows} that replaces more than 20 rows that need no attention. If empty, lists all rows."""
 
     @property
     def ok(self) -> bool:
