@@ -62,7 +62,7 @@ class Listed(Row):
     takes: str | None = shown("takes", default=None)
     """Changes that can be published, such as "inserts, updates, deletes". None if the keys are unknown."""
     part: str | None = shown("part", default=None)
-    """Filter and selected columns in words. None if the whole source is published."""
+    """Configured filter, columns, new names and casts in words. None if the whole source is published."""
     why: str = shown("why", default="")
     """Configuration entry that selects the table, or the reason why it is not selected."""
     error: MirrorfeedError | None = None

@@ -34,7 +34,7 @@ class Append(Row):
     to_version_inclusive: int | None = None
     """Last appended version. None if no version was appended."""
     began_again: tuple[MirrorfeedError, ...] = ()
-    """Errors because of which versions are missing in the history, and a snapshot follows them."""
+    """Reasons why versions are missing in the history. After each gap, the history continues with a snapshot."""
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -63,7 +63,7 @@ class History(Row):
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables with a history, or only `names`. Raises `NoHistory` if a name, or every table, has none."""
+    """Return all tables with a history, or only `names`. Raises `NoHistory` if there are none, or a name has none."""
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):

@@ -140,7 +140,7 @@ class Known:
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return a ledger row for each publication, automatic reload and error. Reloads and errors have the time `now`."""
+    """Return a ledger row for each publication, automatic reload and error. The last two have the time `now`."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]

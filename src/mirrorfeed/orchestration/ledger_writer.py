@@ -128,7 +128,7 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
-    """Return whether the publications `known` and `new` have no gap between their versions and end at `published`."""
+    """Return whether the versions in the publications `known` and `new` have no gap and end with `published`."""
     ends = [key.to_version for key in (*known, *new)]
     starts = [*(key.from_version for key in (*known, *new)), published]
     # The ledger may lack publications before the first known one.

@@ -261,9 +261,9 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Keep each result as the newest of its table, and pass it to `on_done`. Ignores None.
+        """Keep each result as the newest of its table, and pass it to `on_done`. None stands for no result.
 
-        The ledger receives a table's first result, and results with a publication or with another error than before.
+        The ledger receives a table's first result, and each later one with a publication or a changed error.
         """
         new_results: list[TableResult] = []
         for result in filter(None, results):

@@ -15,8 +15,7 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
 """Seconds to wait before another attempt. After a transient error: `_FIRST_PAUSE`, doubled each time up to
-`_LONGEST_PAUSE`. After a terminal error in continuous publishing: `TERMINAL_PAUSE`.
-"""
+`_LONGEST_PAUSE`. After a terminal error in continuous publishing: `TERMINAL_PAUSE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def next_state(
 
     A transient error is retried after a pause, unless it is `SessionLost` or `TableTimeout`. If `reloads` is True, the
     first terminal error leads to a reload from a snapshot, with `attempts` new attempts. In continuous publishing,
-    `attempts` is infinite, and every error is retried.
+    `attempts` is infinite, and these two errors and terminal errors are retried too.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)

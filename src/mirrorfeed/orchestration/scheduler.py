@@ -146,7 +146,7 @@ def map_parallel(
     items: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
-    """Call `function` for all items in parallel. Return the results in order, or raise the error of a failed call.
+    """Call `function` for all items in parallel. Return the results in the same order, or raise the error of a call.
 
     Calls `report` at least every 0.5 seconds with the results since its last call, possibly none.
     """

@@ -76,7 +76,7 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 
 @contextmanager
 def dropping(context: RunContext, table: Table) -> Iterator[None]:
-    """Context manager: waits on exit until Fabric has dropped a table whose folder was deleted. Only for OneLake."""
+    """Context manager for deleting a table's folder. In OneLake, waits on exit until Fabric has dropped the table."""
     if context.config.onelake is None:
         yield
         return

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""Function that makes one attempt to publish. It updates the result, and passes it to the callback at each step."""
+"""Function that makes one attempt to publish a table, and passes the result to the callback at each step."""
 _log = logging.getLogger(__name__)
 
 
@@ -262,7 +262,7 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result of all attempts. If something was published, pass its `source_note` to `on_problem`."""
+        """Return the result of all attempts. If rows were published, pass the note about the source to `on_problem`."""
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)

@@ -71,7 +71,7 @@ class Comparison(Row):
     differing: int | None = None
     """Number of keys, or of distinct rows in a table without keys, that differ between source and mirror."""
     differences: tuple[Difference, ...] = ()
-    """First differences between source and mirror, up to the requested number."""
+    """First differences between source and mirror."""
     repair: Repair | None = None
     """Result of the automatic repair. None if the mirror was equal, or if `auto_repair_max_keys` is not set."""
     error: MirrorfeedError | None = None
@@ -263,7 +263,7 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Compare source and mirror. Return result and differing keys or, with `where`, None and the matching keys."""
+    """Return the result and the differing keys of a comparison or, with `where`, None and the matching keys."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
