@@ -81,8 +81,7 @@ class Check:
     """Current problems by `Finding.key`: table and name of the problem."""
     unknown: frozenset[tuple[str, str]] = frozenset()
     """Table and name of each problem that was not evaluated. An empty name means all problems of the table. If both are
-    empty, no problem was evaluated.
-    """
+    empty, no problem was evaluated."""
     alerts: Alerts = field(default_factory=Alerts)
 
     def is_unknown(self, key: tuple[str, str]) -> bool:
@@ -92,7 +91,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems during which no other problem of the table (or of any table, if the database has one) is evaluated."""
+"""Problems of a table or the database. While one lasts, it is unknown if other problems (of all tables) have ended."""
 
 
 def check_all(
@@ -111,7 +110,7 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the result of a check: problems in the facts. Leaves out findings that are `ok`, and paused tables."""
+    """Return the problems that the facts show. Leaves out findings that are `ok`, and paused tables."""
     findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:

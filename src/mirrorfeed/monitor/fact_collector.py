@@ -133,10 +133,10 @@ class Collector:
     def _read_source(
         self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
     ) -> tuple[SourceFacts, datetime | None, datetime | None, MirrorfeedError | None]:
-        """Return facts about the source, the times of its newest and oldest unpublished versions, and an error or None.
+        """Return facts about the source, the times of its newest and its first unpublished version, and any error.
 
         The error means that the table must be rebuilt, because the source was recreated, or because a published column
-        is no longer selected. Then the only fact is the feed. Raises an error if the source cannot be read.
+        is no longer selected. Then the facts have only the feed. Raises an error if the source cannot be read.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
@@ -295,8 +295,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
     """Return, without Spark, the name of the column with the longest text, and the bytes of this text in UTF-8.
 
-    Returns None if there is no text, or if the table has more than 64 MiB. Raises an error if a column is nested,
-    or if delta-rs cannot read a file.
+    Returns None if there is no text or more than 64 MiB of data. Raises an error if a column is nested.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -45,8 +45,7 @@ ENDPOINT_NOT_READ = "the SQL endpoint was not read"
 class Freshness:
     times: Mapping[Step, datetime] = field(default_factory=dict)
     """Time of the last change at each step: newest commit, newest publication, newest publication that Fabric has
-    consumed, last write to the mirror, and last load by the SQL endpoint.
-    """
+    consumed, last write to the mirror, and last load by the SQL endpoint."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
     """Time since which changes wait for a step, by step. A step that no change waits for is missing."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
@@ -109,9 +108,9 @@ def freshness_of(
 ) -> Freshness:
     """Return the freshness of a table. Reads only as many records of its log (`newest_first`) as necessary.
 
-    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the time of the
-    newest version, and `unpublished` that of the oldest unpublished version or None. `unfinished` is True if files of
-    the newest record are not renamed. `has_consumed` is True if Fabric has certainly consumed a file.
+    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the time of the newest version,
+    and `unpublished` that of the oldest unpublished version or None. `unfinished` is True if files of the newest record
+    are not renamed. `has_consumed` is True if Fabric has certainly consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:

@@ -31,7 +31,7 @@ _ERROR_WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Regular expression for Fabric's error messages about a problem, by its name. Only "throttled" is documented."""
+"""Regular expression for Fabric's messages about a problem, by its name. Microsoft documents only "throttled"."""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
@@ -101,7 +101,7 @@ def _falls_behind(facts: TableFacts) -> Values | None:
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """Return a test: whether a table still has `status` in Fabric long after its newest file was written.
+    """Return a test: whether a table still has `status` in Fabric an hour or more after its newest file was written.
 
     If `status` is None, the test is whether Fabric still does not have the table.
     """

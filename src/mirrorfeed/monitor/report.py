@@ -97,7 +97,7 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Run the queries `names`, or all queries of the report if it is None. Return a report with their results.
+    """Run the queries `names` (None: all queries of the report) on the ledger. Return a report with their results.
 
     The queries use `now` as the current time. Raises `LedgerUnreadable` if a query fails.
     """

@@ -206,8 +206,7 @@ class TableState(Row):
 @row
 class TableFreshness(Row):
     """Freshness of a table at its last check: minutes since the last change reached each step (`…_minutes`), and
-    minutes for which changes have waited for this step (`…_waits`, 0 if no change waits). None means unknown.
-    """
+    minutes for which changes have waited for this step (`…_waits`, 0 if no change waits). None means unknown."""
 
     QUIET = "{tables}: no changes are waiting."
 

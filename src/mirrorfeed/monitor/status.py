@@ -163,10 +163,7 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note with the number of tables from which Fabric may have consumed no file. Empty if there are none.
-
-    Tables whose rows the output lists are not counted, because the column `not consumed` then shows this.
-    """
+    """Return a note on how many tables, except those shown as rows, Fabric may have consumed no file from."""
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
     if not unknown:
