@@ -166,7 +166,7 @@ class TableCycle:
         return mirror
 
     def _move_done(self, mirror: Mirror | None, done: Sequence[Entry], now: datetime) -> None:
-        """Move the applied files `done` to a subfolder, and delete files that are there for seven days."""
+        """Move the applied files `done` to a subfolder, and delete files that have been there for seven days."""
         if mirror is None:
             return
         self._confirm_folder()

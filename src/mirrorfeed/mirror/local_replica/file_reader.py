@@ -117,7 +117,7 @@ def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Tabl
 
 
 def _with_delta_types(rows: pa.Table, address: str) -> pa.Table:
-    """Convert columns to types that Delta supports. Keeps Arrow's null type. Raises `FileRefused` for other types."""
+    """Convert columns to types that Delta supports. Keeps Arrow's null type. Raises `FileRefused` if no type fits."""
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
     # Only fractions of a microsecond can be lost, which Delta does not support.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)

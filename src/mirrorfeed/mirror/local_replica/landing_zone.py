@@ -80,7 +80,7 @@ class Queue:
 def read_settings(zone: Store, folder: str) -> Settings:
     """Return the settings in `_metadata.json` of a table folder, or the defaults if the file is missing.
 
-    Raises `FileRefused` if an error in the file makes it unclear which value a setting has.
+    Raises `FileRefused` if the file is invalid, and it is unclear which value a setting has.
     """
     path = f"{folder}/{METADATA}"
     try:
@@ -90,7 +90,7 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if a value is unclear."""
+    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if a setting has no clear value."""
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)

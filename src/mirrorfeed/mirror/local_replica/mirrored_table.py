@@ -107,10 +107,7 @@ def mirror_path(target: str, folder: TableFolder) -> Path:
 
 
 def find_delta_tables(target: str) -> list[Path]:
-    """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`.
-
-    Ignores folders that cannot be listed, such as `lost+found`.
-    """
+    """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`."""
     tables = [Path(target, schema, name) for schema in _folders(target) for name in _folders(target, schema)]
     return [place for place in tables if os.path.isdir(place / "_delta_log")]
 

@@ -118,7 +118,7 @@ def verify_at(
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
-    """Compare at each of `records` until there is no difference. Return the comparison with the fewest differences.
+    """Call `compare_at` for `records` until source and mirror are equal. Return the comparison with fewest differences.
 
     Records with the same version and keys are compared once. Raises `MirrorColumns` if every comparison raises it.
     """

@@ -43,7 +43,7 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: T.StructField) -> Column:
-    """Return a column as conditions compare it: text by its bytes, and timestamps in UTC without a time zone."""
+    """Return a column as SQL filters compare it: text by its bytes, and timestamps in UTC without a time zone."""
     if isinstance(field.dataType, T.TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
@@ -130,7 +130,7 @@ def _as_text(value: Column, type_: T.DataType) -> Column:
 
 
 def _converted(value: Column, type_: T.DataType) -> Column:
-    """Return a value of a mirror of text files, converted to `type_`, or NULL if it cannot be converted."""
+    """Convert a value of a mirror that is published as delimited text to `type_`, or to NULL if this fails."""
     if isinstance(type_, T.TimestampType):
         return _instant(value)
     return F.try_to_binary(value, F.lit("base64")) if isinstance(type_, T.BinaryType) else value.try_cast(type_)
@@ -158,7 +158,7 @@ def _json_type(type_: T.DataType) -> Any:
 def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
     """Return a value that Spark can compare: maps as arrays of entries sorted by key, and variants as text.
 
-    Set `from_text` if the value is parsed from JSON text. A variant null becomes NULL.
+    Set `from_text` if the value is parsed from JSON text. The variant value null becomes NULL.
     """
     if isinstance(type_, T.VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))

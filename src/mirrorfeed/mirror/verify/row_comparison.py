@@ -122,7 +122,7 @@ def _both_sides(
 
 
 def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
-    """Return one result row for each key: two row counts, a source row in `__s__`, and a mirror row in `__m__`.
+    """Return one row for each key: the numbers of its rows, a source row in `__s__`, and a mirror row in `__m__`.
 
     `__differs__` is false only if source and mirror have one row each, and both are equal. `more` adds columns.
     """
@@ -155,7 +155,7 @@ def _row_field(name: str) -> Column:
 def _first_differences(
     table: DataFrame, keys: Sequence[str], columns: Sequence[str], shown: int
 ) -> tuple[Difference, ...]:
-    """Return differences of at most `shown` keys: by column if the key is unique in source and mirror, else by row."""
+    """Return differences of at most `shown` keys: by column, or for repeated keys the numbers of rows."""
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
     for i, name in enumerate(columns):
