@@ -113,12 +113,13 @@ class Way:
 
 
 def ways(table: Table, place: Path) -> Iterator[tuple[str, Way]]:
+    """Yield the name of each way to publish, and the way. Its folder has no spaces, which old delta-rs cannot read."""
     for happens in HAPPENS:
         for name, made in (("the notebook", _notebook), ("mirrorfeed", _product)):
-            at = place / f"{name}, {happens}"
+            at = place / f"{name}, {happens}".replace(",", "").replace(" ", "-")
             publishing = made(table, at)
             others = {"killed once": killed, "a second run meanwhile": lambda run=publishing: run(None)}
-            yield at.name, Way(at, publishing, others.get(happens))
+            yield f"{name}, {happens}", Way(at, publishing, others.get(happens))
 
 
 def _notebook(table: Table, place: Path) -> Callable[[Callable[[], object] | None], object]:
