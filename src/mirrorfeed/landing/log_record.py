@@ -136,7 +136,7 @@ def parse(data: bytes, address: str) -> Record:
 
 
 def _check(record: Record) -> None:
-    """Check that the fields of a record do not contradict each other. Raises `ValueError`."""
+    """Check that the fields of a record do not contradict each other. Raises `ValueError` if they do."""
     last, numbers = record.next_file_number - 1, [file.number for file in record.files]
     if numbers != list(range(last - len(numbers) + 1, last + 1)):
         raise ValueError("the numbers of its files do not end before next_file_number")

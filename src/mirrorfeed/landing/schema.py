@@ -192,7 +192,7 @@ def _extends(before: Any, now: Any) -> bool:
 
 
 def check_type(type_: Any) -> None:
-    """Check that a value is the JSON of a Spark `DataType`. Raises `ValueError`."""
+    """Check that a value is the JSON of a Spark `DataType`. Raises `ValueError` if not."""
     match type_:
         case {"type": "struct", "fields": list(fields)} if all(isinstance(field, dict) for field in fields):
             names = [field.get("name") for field in fields]

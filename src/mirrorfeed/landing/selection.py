@@ -204,7 +204,7 @@ def unselected_columns(
 
     `before` is the published selection, and `now` the configured selection. None selects everything. `types` maps the
     source columns to their types at the last publication. If it is None, the columns in `published` are used. Raises
-    `SelectionChanged` if `where`, a name or a cast changed, or if a column is selected that was not published.
+    `SelectionChanged` if `where`, a name or a cast changed, or if an excluded column is now selected.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
