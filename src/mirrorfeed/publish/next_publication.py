@@ -78,8 +78,8 @@ def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
 def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
-    """Return the columns of the data files of the next publication, which ends at `version`. `newest` is the newest
-    record. Raises an error if the source's columns do not fit that record, the selection, the keys or the format."""
+    """Return the columns of the data files of the next publication, which ends at `version`. Raises an error if the
+    source's columns do not fit those of the newest record (if any), the selection, the keys or the format."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
@@ -104,8 +104,9 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the published columns, for a repair. Columns that are no longer selected are marked as dropped, or raise
-    `ColumnsDropped` without `on_dropped_column: keep`. Raises `SelectionChanged` for other changes."""
+    """Return the published columns, to publish some rows again. Columns that are no longer selected are marked as
+    dropped, or raise `ColumnsDropped` without `on_dropped_column: keep`. Raises `SelectionChanged` for other
+    changes."""
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -113,14 +114,14 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return the published columns that are no longer selected. Raises `SelectionChanged` for other changes."""
+    """Return the columns that are no longer selected. Raises `SelectionChanged` for another change of the selection."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Return facts about the source, and the decision what to publish next. `view` is the log, or None.
+    """Return facts about the source, and the decision what to publish after the newest record in `view`, if any.
     If a problem prevents a publication, the decision is a `Finding`, which is returned and not raised."""
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None

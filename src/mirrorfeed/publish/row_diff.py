@@ -62,8 +62,8 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
     """Convert rows that `differences` returned to the columns of the data files. Columns that `rows` lacks become NULL.
 
-    With `with_marker`, a deleted key gets the marker delete, and any other row upsert. With `exact`, rows with a new
-    key get insert instead of upsert, and rows with an existing key update.
+    With `with_marker`, the rows have a marker: delete for a deleted key, otherwise upsert. With `exact`, the marker is
+    insert instead of upsert for a new key, and update for any other key.
     """
     names = set(rows.columns)
     values = [

@@ -21,7 +21,7 @@ PROBLEM = "_change_type"
 """Name of the column with the number of the `Problem` because of which a row cannot be published, or NULL.
 No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
-"""Boolean column of the keys of a repair: true if the mirror has several rows with the key, so a delete comes first."""
+"""Boolean column of keys to publish again: true if the mirror has several rows with the key, to be deleted first."""
 
 REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
@@ -45,8 +45,8 @@ def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
 
 
 def with_positions(rows: DataFrame, columns: Sequence[Column], *others: str | SparkColumn) -> DataFrame:
-    """Select `columns`, converted to the types in the data files and named `_0`, `_1` and so on. Also selects
-    `others`."""
+    """Select `columns` of `rows`, converted to the types in the data files, as columns `_0`, `_1` and so on.
+    The result also has the columns or expressions `others`."""
     return rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)), *others)
 
 
@@ -57,7 +57,7 @@ def key_problem(keys: Sequence[str], is_shared: str = "false") -> str:
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """Convert all rows of a snapshot for the data files. NULL in one of `keys` is a `Problem.NULL_KEY`."""
+    """Convert rows to the types in the data files. The column `PROBLEM` marks rows with NULL in one of `keys`."""
     problem = F.expr(key_problem([quote(key) for key in keys])).alias(PROBLEM)
     return snapshot.select(*map(to_landing, columns), problem)
 
@@ -117,7 +117,7 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return the rows, with `Problem.INVALID_TEXT` if text is not valid UTF-8 and the row has no other problem.
+    """Return `rows`, with `Problem.INVALID_TEXT` if text is not valid UTF-8 and the row has no other problem.
 
     With `from_feed`, rows with the replacement character get `Problem.REPLACED_TEXT`: open source Delta replaces
     invalid bytes in its change data feed, so only the source shows whether the text was valid.
@@ -181,8 +181,8 @@ def _col(name: str) -> SparkColumn:
 
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Convert the changes of a table without keys for the data files, in commit order.
-    Updates and deletes are a `Problem.CHANGE_WITHOUT_KEY`."""
+    """Convert the changes of a table without keys to rows of data files, in commit order.
+    Updates and deletes get `Problem.CHANGE_WITHOUT_KEY`."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
@@ -207,9 +207,9 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
     """Return a row for each key and each version that changed the key, ordered by version, with deletes first.
 
-    If a key had two rows at the same time, or its changes contradict each other, the result has only its net change.
-    The markers are upsert and delete. With `exact`, they are insert, update and delete: a row that replaces a row in
-    the same version is an update, and a net change that is no delete becomes a delete and an insert.
+    If a key had two rows at the same time, or its changes contradict each other, only its net change is returned. The
+    markers are upsert and delete. With `exact`, they are insert, update and delete: a row that replaces a row in the
+    same version is an update, and a net change that is no delete becomes a delete and an insert.
     """
     key = key_positions(columns, keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))

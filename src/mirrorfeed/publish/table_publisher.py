@@ -275,7 +275,7 @@ class _Run:
 def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Context manager that converts errors of publishing a range or a snapshot (its version) to `MirrorfeedError`."""
+    """Context manager that converts errors of publishing a range or a snapshot's version to `MirrorfeedError`."""
     try:
         yield
     except MirrorfeedError:

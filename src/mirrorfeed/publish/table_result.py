@@ -11,7 +11,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 5.0
-"""Minimum seconds of the look-ups of deleted keys in one publication that `remarks` reports."""
+"""Minimum seconds in one publication from which `remarks` reports the look-ups of deleted keys."""
 
 
 @dataclass(slots=True)

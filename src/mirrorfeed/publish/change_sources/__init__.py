@@ -15,7 +15,7 @@ from mirrorfeed.source.table_info import is_in_local_folder
 
 
 class ChangeSource(Protocol):
-    """Reads the rows and changes of one table. Stateless: pass the result of `facts` to the other methods."""
+    """Reads the rows and changes of one table. Keeps no state: pass the result of `facts` to its methods."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
         """Read the identity of the table, its newest version, and the commits after version `after`.

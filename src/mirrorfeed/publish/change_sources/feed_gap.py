@@ -146,9 +146,8 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the records of a history that contain version `after` and later versions without a gap, with what was read
-    from the history. Returns None if there are no such records, if `after` is None, or if the history belongs to a
-    table with another id than `table_id`."""
+    """Return what was read from a history, and its records with version `after` and later versions, without a gap.
+    Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`."""
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:

@@ -53,11 +53,11 @@ _ID = "mirrorfeed.states"
 _STATE = "_state"
 """Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Maximum share of rows, and maximum number of commits, with all values stored. Above, the table is rewritten."""
+"""Maximum share of rows, and number of commits, with all values stored. Above these limits, the table is rewritten."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations of Delta commits that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
-"""Table feature for columns of type timestamp_ntz. Set at creation, because such a column could not be added later."""
+"""Table feature for columns of type timestamp_ntz, set at creation, because such a column could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
 _CONFLICTS = (
     *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),

@@ -49,7 +49,7 @@ _IS_WIDE = "_commit_timestamp"
 """Helper column: true if a row exceeds `_WIDE_ROW_BYTES`.
 No published table has this column, because the change data feed reserves the name."""
 _RESULT_LIMIT = "spark.driver.maxResultSize"
-"""Text in Spark's error for a result that is too large. This error has no error condition."""
+"""Text by which Spark's error for a result that is too large is recognized."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
 """Seconds to wait so that the next file gets a later modification time.
@@ -166,12 +166,12 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows that passed the checks, in memory or in the staging area, with functions to use them."""
+    """Rows that passed the checks, in memory or in the staging area, and functions that use them."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
-    """Returns the keys that the rows delete, or None if there are none."""
+    """Function that returns the keys that the rows delete, or None if there are none."""
     write: Callable[[], Staged]
-    """Writes and returns the staged files. Raises `BadRows` if the file format cannot store a value."""
+    """Function that writes and returns the staged files. Raises `BadRows` if the file format cannot store a value."""
 
 
 def _spark_part(
@@ -208,7 +208,7 @@ def small_part(
     unique_keys: Sequence[str] = (),
     find_invalid_text: FindInvalidText | None = None,
 ) -> _Part:
-    """Check rows that the driver collected, and return functions to use them. Raises `BadRows` for invalid rows."""
+    """Check rows that the driver collected. Returns functions to get deleted keys and write files. Raises `BadRows`."""
     bad = bad_rows(batch, PROBLEM, job.keys) or _duplicates_in_batch(batch, unique_keys)
     if not bad and find_invalid_text:
         replaced = batch.filter(pc.equal(batch.column(PROBLEM), Problem.REPLACED_TEXT.value))

@@ -144,7 +144,7 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """Yield SQL for each column except `PROBLEM`. The result is nullable, so that all files have the same schema."""
+    """Yield SQL for each column except `PROBLEM`. It makes the columns nullable, so that all files have one schema."""
     # Spark removes a condition whose result it knows in advance, and the column would stay not nullable.
     for field in rows.schema.fields:
         name = quote(field.name)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""Name of the staging area in a landing zone. Spark would recreate a deleted table folder with it."""
+"""Name of the staging area in a landing zone. It is a folder directly in the landing zone."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
 """Name of a publication's folder. The groups are the hash of the table's address, the log id and the record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
@@ -121,7 +121,7 @@ class StagingArea:
 
     def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
         """Delete the folders of the job's table for other logs, for earlier records and for the record of the job.
-        Without `may_request`, nothing is deleted if this needs requests to a Databricks workspace."""
+        Without `may_request`, nothing is deleted if the staging area is reached only by requests to a workspace."""
         if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
                 if log_id != job.log_id or number <= job.record_number:

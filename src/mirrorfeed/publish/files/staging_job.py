@@ -84,7 +84,7 @@ def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
 
 
 PROBLEMS_SHOWN = 5
-"""Maximum number of bad rows in an error message."""
+"""Maximum number of rows that an error message lists as rows that cannot be published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class BadRow:
 
 
 class BadRows(Exception):
-    """Internal error: rows cannot be published. Contains the first bad rows. Converted to `RowsRefused` for users."""
+    """Internal error: rows cannot be published. Contains the first such rows. Users see `RowsRefused` instead."""
 
     def __init__(self, *rows: BadRow) -> None:
         super().__init__(*rows)
@@ -177,7 +177,7 @@ def combine_staged(parts: Iterable[Staged]) -> Staged:
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """Return up to `PROBLEMS_SHOWN` rows that cannot be published. The column named `problem` has numbers of `Problem`.
+    """Return up to five rows that cannot be published. The column named `problem` has the number of a `Problem`.
     Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid."""
     problems = rows.column(problem)
     if problems.null_count == len(problems):

@@ -51,7 +51,7 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """List the log again, and return a confirmed copy of `view`, or None if its records or the log id have changed.
 
-        Without `data`, the published files are not listed again. Then None is also returned if a staged file of the
+        Without `data`, the published files are not listed again, and None is also returned if a staged file of the
         newest record is empty.
         """
         if data:
@@ -64,7 +64,7 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Read the log and the names of published files, and check both with a second listing. None without a log."""
+        """Read the log and the names of published files, checked by a second listing. Returns None without a log."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.table_log.view import View
 
 _MIN_RECORDS = 2
-"""Minimum number of records to keep, so that a missing second newest record was not deleted by `clean_up`."""
+"""Minimum number of records to keep. The record before the newest one must exist, so it is never deleted."""
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
