@@ -133,7 +133,7 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the interval that applies at `now`, because an interval can increase over time."""
+    """Return the policy with the interval that applies at `now`. During an increase, the interval depends on time."""
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -206,7 +206,7 @@ def change_interval(
 
     With `exact`, the interval increases daily, otherwise once, when no archived file is younger than `days`. Increase
     the number of days of the lifecycle rule before the call, or decrease it after the call. Raises `NoInterval` if the
-    table has no interval, and `LongerInterval` if `days` exceeds the rule and `rule_changed` is False.
+    table has no interval, and `LongerInterval` if `days` exceeds that number and `rule_changed` is False.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:

@@ -40,7 +40,7 @@ _MAX_STATEMENTS = 1000
 
 @row
 class Share(Row):
-    """Archived share of a table: numbers of files, bytes, and monthly costs."""
+    """Numbers, bytes and monthly costs of the files of a table, and of its archived files."""
 
     table: str = shown("table")
     files: int = shown("files", default=0)
@@ -115,7 +115,7 @@ def share(
 ) -> Share:
     """Return the numbers and bytes of all files of a table, and of those that count as archived because of their age.
 
-    With `tiers`, the result also has numbers of restored files, and on Databricks the archived bytes.
+    With `tiers`, which reads access tiers, the result also has restored files and, on Databricks, archived bytes.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -173,7 +173,7 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
 
 
 def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
-    """Return a bar chart of active and archived bytes by age of files, empty on Databricks. Raises `NoInterval`."""
+    """Return a bar chart of active and archived bytes by file age. It is empty on Databricks. Raises `NoInterval`."""
     policy = archive_interval.required(spark, source)
     ages = [] if is_databricks(spark) else by_age(ClassicEngine(spark).files(source).values(), policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))

@@ -195,7 +195,7 @@ def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | st
 
 
 def _leaves(type_: Any) -> int:
-    """Return the number of columns for which Delta counts a type: the number of fields for a struct, otherwise 1."""
+    """Return the number of columns that Delta counts for a type: for a struct its fields at all levels, otherwise 1."""
     if isinstance(type_, dict) and type_["type"] == "struct":
         return sum(_leaves(field["type"]) for field in type_["fields"])
     return 1

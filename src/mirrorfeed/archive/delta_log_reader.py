@@ -326,7 +326,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
 
 
 def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
-    """Copy the file `name` of a Delta log to `folder`, unless it exists there, and return its path. Raises `Doubt`."""
+    """Copy the log file `name` to `folder`, unless it is there, and return its path. Raises `Doubt` on failure."""
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

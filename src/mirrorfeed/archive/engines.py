@@ -44,7 +44,7 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 @dataclass(frozen=True)
 class Engine:
-    """Finds archived files that queries need, and reads tables, on Databricks, which itself checks queries."""
+    """Access to tables with archived files on Databricks, which itself checks queries for archived files."""
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
@@ -157,7 +157,7 @@ class ClassicEngine(Engine):
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
 
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files among the files in `scans`, as one item per table and version.
+        """Return the archived files in `scans`, the files that a query reads, as one item per table and version.
 
         For each table, the archive interval of the newest version applies to all versions.
         """
@@ -171,7 +171,7 @@ class ClassicEngine(Engine):
         return [needed for needed in all_needed if needed.files]
 
     def _needed_of(self, table: Scan, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
-        """Return the archived files in `scans`, which all read one version of a table. `table` is any scan of it."""
+        """Return the archived files in `scans`, which read one version of a table. `table` is any scan of it."""
         until = created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
         archived = find_archived(self.spark, table.name, table.location, files.values(), policy, now)
@@ -186,7 +186,7 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Do the same as `needed`, but read only the Delta log. Raises `Doubt` if Delta might select other files."""
+        """Return the archived files in which rows may match `where`, from the Delta log alone. May raise `Doubt`."""
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
@@ -199,7 +199,7 @@ class ClassicEngine(Engine):
         )
 
     def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Do the same as `needed`, but use Delta's plan of a query."""
+        """Return the archived files in which rows may match `where`, from Delta's plan of the query."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
@@ -277,7 +277,7 @@ def all_and_archived(
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """Return the URIs of the files that a query reads, without files that Delta skips. Raises `UnknownFiles`."""
+    """Return the URIs of the files that a query reads. Raises `UnknownFiles` if its plan does not show all files."""
     _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
 

@@ -1,6 +1,6 @@
 """Check queries and ranges of the change data feed for archived files, before anything is read.
 
-Reading a range also needs `_change_data` files and removed files. On Databricks, ranges are not checked here.
+Reading a range also needs `_change_data` files and removed files. On Databricks, Databricks itself checks ranges.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Guarded:
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a DataFrame, after the same check as in `sql`. An error shows the SQL `statement`."""
+        """Return the rows of a DataFrame, after checking that its files are restored. Errors show the SQL `statement`.
+        """
         return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
 
     def needed(self, statement: str) -> list[NeededFiles]:

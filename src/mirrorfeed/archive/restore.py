@@ -128,7 +128,7 @@ def restore(
     rows: int | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Restoring:
-    """Request the archived files of a restore plan, and return the progress. With `poll_seconds`, wait for all files.
+    """Request the restore of a plan's archived files, and return the progress. With `poll_seconds`, wait for all files.
 
     When all files are restored, copies the rows of the planned query into the new table `into`, or returns the first
     `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the

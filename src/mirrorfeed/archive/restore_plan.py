@@ -47,9 +47,9 @@ class Plan:
     tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
     priority: Literal["STANDARD", "HIGH"]
     where: str | None = None
-    """SQL condition on the first table. Relative times such as current_date() are replaced by their values."""
+    """SQL condition on the first table, if any. Relative times such as current_date() are replaced by their values."""
     feed_from: Count | None = None
-    """First version of a range of the change data feed, up to the version of the first table. None for a query."""
+    """First version of the range whose changes are planned, up to the version of the first table. None for a query."""
     sql: str | None = None
     """SQL query. None if the plan is for a condition, for changes of a table, or for files without a query."""
     files_alone: bool = False
@@ -161,7 +161,7 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Raise `PlanExists` if the file `path` exists, or `PlanNotWritten` if its folder does not. Ignores None."""
+    """Raise `PlanExists` if the file `path` exists, or `PlanNotWritten` if its folder does not. None is allowed."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():

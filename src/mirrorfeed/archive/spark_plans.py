@@ -172,14 +172,14 @@ class Scan:
         return DataFrame(rows, self._spark)
 
     def partitions(self) -> list[dict[str, str | None]]:
-        """Return the values of the partition columns of each partition, by column name, as text from the Delta log."""
+        """Return each partition as a mapping from column name to value. The values are text from the Delta log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = self.metadata.names
         rows = self._all_entries().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
 
     def _all_entries(self) -> DataFrame:
-        """Return the entries of all files of the version in the Delta log."""
+        """Return the entries in the Delta log for all files of the version."""
         return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
 
     @property
@@ -219,7 +219,7 @@ _RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalC
 
 
 def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
-    """Return a DataFrame that runs the optimized plan of `frame`, and a `Scan` for each Delta table that it reads.
+    """Return a DataFrame that runs the optimized plan of `frame`, and the files that it reads: one `Scan` per table.
 
     Raises `UnknownFiles` if the plan does not show all files, `CannotBePlanned` if Spark cannot plan the query, and
     `NoPlan` with Spark Connect.

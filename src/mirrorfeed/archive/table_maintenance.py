@@ -135,7 +135,7 @@ def _equals(name: str, value: str | None, type_: str) -> str:
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
     """Return the active files of a table that do not exist.
 
-    On Databricks, runs FSCK without changing anything. Otherwise looks up every file in `tiers`, or on this machine if
+    On Databricks, runs FSCK without changing anything. Otherwise checks every file with `tiers`, or on this machine if
     `tiers` is None. Raises `CannotCheckFiles` if `tiers` is None and files are not on this machine.
     """
     if is_databricks(spark):

@@ -96,7 +96,7 @@ class PolicyRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Lifecycle rules of one table, in the policy of its storage account or bucket."""
+    """Checks and creates the lifecycle rules of one table in the policy of its storage account or bucket."""
 
     folder: str
     """Folder of the table, with a slash at the end. In Azure, it starts with the container."""
@@ -126,7 +126,7 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """Return options for `apply_command` that preserve the other settings of the exported policy."""
+        """Return options of the command that applies a policy. They preserve settings of the exported policy."""
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
@@ -205,7 +205,7 @@ def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
 
 
 def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the lifecycle rules of a table. Raises `NoTiers` outside Azure storage and S3."""
+    """Return the `Rules` object for the storage of a table. Raises `NoTiers` outside Azure storage and S3."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
