@@ -61,7 +61,7 @@ from mirrorfeed.source.versions import operation_parameters, read_schema
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
 _REPEAT_FACTOR = 2
-"""The newest record is appended again when its age reaches the history's archive interval divided by this number."""
+"""The newest record is appended again, to keep it active, at the age of the archive interval divided by this number."""
 
 
 @dataclass
@@ -308,9 +308,9 @@ class _Append:
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
-    """Return the last version between `first` and `last` that equals version `first`, by binary search.
+    """Return the last version from `first` to `last` for which `is_equal` returns True, by binary search.
 
-    `is_equal` compares a version with `first`. The search assumes that no version is equal after one that is not.
+    `is_equal` must return True for `first`, and False for all versions after the first False.
     """
     if is_equal(last):
         return last

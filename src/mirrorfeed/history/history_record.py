@@ -135,7 +135,7 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """Return the newest segment (records without a gap) that contains a version of the source, or None."""
+    """Return the newest segment (records without a gap) that contains a version of the source, or None if none does."""
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
