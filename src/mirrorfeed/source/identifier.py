@@ -140,7 +140,7 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Placeholders allowed in `target`: "table" and "schema", and "catalog" only if the pattern has a catalog."""
+        """Placeholders for `target`: "table" and "schema", and "catalog" only if the pattern has a catalog."""
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:

@@ -50,7 +50,7 @@ class Facts:
     first publication, only the newest commit.
     """
     unreadable: Mapping[int, GapReason] = field(default_factory=dict)
-    """Versions whose changes cannot be read, with the reason. For each reason, it has only the first version."""
+    """Versions whose changes cannot be read, with the reason. For each reason, only the first version is listed."""
     breaks: tuple[int, ...] = ()
     """Versions that change the schema in another way than adding columns."""
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -294,7 +294,7 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 
 
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
-    """Return those of `versions` that change the table's metadata. Only these can change the schema or properties.
+    """Return the ones of `versions` that change the table's metadata. Only they can change the schema or properties.
 
     `location` is the folder of the table. Returns None if Spark cannot read its log files as JSON files.
     """
