@@ -95,7 +95,7 @@ class HistoryChanged(Terminal):
     }
     reason: str = ""
     record: int | None = None
-    """Number of the missing record after a restore. None after another change."""
+    """Number of the record that a restore of the history removed. None if there was another change."""
 
     @property
     def case(self) -> str:

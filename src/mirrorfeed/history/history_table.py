@@ -144,8 +144,7 @@ class HistoryTable:
         writer.option("txnAppId", _APP_ID).option("txnVersion", str(record.number)).append()
 
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
-        """Return the changes of the versions `after + 1` to `to` as a change data feed, with the columns of version
-        `to`.
+        """Return the changes of the versions `after + 1` to `to` as a change data feed, with the columns at `to`.
 
         `segment` has the records for these versions, without a gap, and starts with a snapshot. Raises `HistoryChanged`
         if records and rows do not match, and `ArchivedFilesNeeded` if files must be restored first.
