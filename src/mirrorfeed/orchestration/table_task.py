@@ -140,7 +140,7 @@ class RunContext:
 
 @dataclass
 class TableTask:
-    """Makes the attempts to publish one table in a run, and has the result of these attempts."""
+    """Makes the attempts of a run to publish one table, and keeps their result."""
 
     context: RunContext
     table: Table
