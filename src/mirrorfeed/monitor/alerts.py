@@ -194,7 +194,7 @@ def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now:
     """Return the names of the channels to notify now of a problem or of its end.
 
     A lasting problem is sent again after `alerts.remind_after_hours`. Its end is sent only to channels that received
-    the problem. A problem that may end by itself is sent only after `alerts.max_lag_minutes.published`.
+    the problem. A problem that may end by itself is sent if it lasts for `alerts.max_lag_minutes.published`.
     """
     problem, last = check.problems.get(alert.key), alert.notified
     if alert.resolved_at is not None:

@@ -91,7 +91,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems of a table or the database. While one lasts, it is unknown if other problems (of all tables) have ended."""
+"""While one of these problems lasts, other problems of the table (of the database: of all tables) cannot be seen."""
 
 
 def check_all(

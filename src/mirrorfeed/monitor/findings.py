@@ -170,7 +170,7 @@ class Rule(Generic[F]):
     test: Callable[[F], Values | None]
     """Function of the facts. Returns the values for the template `text`, or None if there is no problem."""
     text: str
-    """Text of the finding, as a template in the syntax of `mirrorfeed.errors`."""
+    """Text of the finding, as a template with the names of values in braces, such as "{files:count file}"."""
     fix: str
     """Shell command, SQL statement or instruction, as a template that is filled with attributes of the facts."""
     severity: Severity = Severity.WRONG

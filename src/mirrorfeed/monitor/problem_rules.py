@@ -281,7 +281,7 @@ ALERT_RULES: tuple[Rule[TableFacts], ...] = (
         "mirrorfeed status {table:argument} --fabric",
     ),
 )
-"""Rules that only alerts check, in addition to `TABLE_RULES`."""
+"""Rules that alerts check, but `doctor` does not."""
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.fix == _FIX)
 """Names of the problems that `doctor --fix` can fix. Every run of `publish` also fixes them."""

@@ -192,8 +192,8 @@ def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
     """Return the series of a chart: the sum of a column of `rows` at each time.
 
-    `time` is the name of the column with the time. `values` has the name of a value column by name of the series. If
-    the name of the series is empty, each table has its own series.
+    `time` is the name of the column with the time. `values` maps the name of each series to the column with its values.
+    If the name is empty, each table has its own series.
     """
     series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:

@@ -163,7 +163,7 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note on how many tables, except those shown as rows, Fabric may have consumed no file from."""
+    """Return a note: the number of tables whose rows are not shown and from which Fabric may have consumed no file."""
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
     if not unknown:
