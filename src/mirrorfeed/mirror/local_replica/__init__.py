@@ -205,9 +205,9 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
 
 @dataclass(frozen=True)
 class Replica:
-    """Applies the files of the landing zone `zone` to Delta tables in the folder `target`: `<schema>/<table>`.
+    """Applies the files of the landing zone `zone` to Delta tables `<target>/<schema>/<table>`.
 
-    The default schema is `dbo`. The folder also stores which files are applied. Only one replica at a time may use it.
+    The default schema is `dbo`. The tables also store which files are applied. Do not use a `target` in two replicas.
     """
 
     zone: Store
