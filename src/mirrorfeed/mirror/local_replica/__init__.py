@@ -207,7 +207,7 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
 class Replica:
     """Applies the files of the landing zone `zone` to Delta tables `<target>/<schema>/<table>`.
 
-    The default schema is `dbo`. The tables also store which files are applied. Do not use a `target` in two replicas.
+    The default schema is `dbo`. The tables also store which files are applied. Use a `target` in one replica at a time.
     """
 
     zone: Store
