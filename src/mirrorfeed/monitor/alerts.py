@@ -112,7 +112,7 @@ def check_alerts(
     """Check all tables, write their lags to the ledger and send alerts.
 
     Returns problems and failures, notes (the error if the ledger cannot be written), and a summary. `mirror` is the
-    folder of the mirrored tables, or None for those in Fabric. Raises an error if the alert file cannot be reached.
+    folder of the mirrored tables, or None for Fabric's mirror. Raises an error if the alert file cannot be reached.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
 

@@ -309,7 +309,7 @@ class Failure(Row):
     error: str | None = shown("Error")
     message: str | None = shown("Message")
     total: int
-    """Number of such rows in the last 30 days, of which the report lists the newest 50."""
+    """Number of failures in the last 30 days, of which the report lists the newest 50."""
 
     @property
     def ok(self) -> bool:

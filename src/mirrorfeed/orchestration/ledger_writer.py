@@ -108,7 +108,7 @@ class LedgerWriter:
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return ledger rows for publications of earlier runs that are in the table's log, but not in `known` or `new`."""
+        """Return ledger rows for publications of earlier runs in the table's log that are not in `known` or `new`."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
