@@ -230,7 +230,7 @@ def _check_changes(
 ) -> Iterator[Finding]:
     """Yield findings for columns that differ from SchemaDefinition or from earlier files.
 
-    `known` has the declared columns and the columns of earlier files, by case-folded name. This function updates
+    `known` maps lower-case names to the declared columns and the columns of earlier files. This function updates
     `known`, so that a change is reported only once. A missing column that is not nullable is reported for every file.
     """
     current, is_first_file = dict[str, Column](), not known

@@ -105,7 +105,7 @@ def _reaches_past_end(metadata: Any, size: int) -> bool:
 
 
 def _columns(parquet: Any) -> Iterator[Column]:
-    """Yield the top-level columns with their Parquet types. Ignores the Arrow schema, as other readers do."""
+    """Yield the top-level columns with their Parquet types, not with the types of an Arrow schema in the file."""
     leaf = 0
     for field in parquet.schema_arrow:
         type_ = field.type

@@ -138,7 +138,7 @@ class Deviation(NamedTuple):
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the metadata file in `names`: `_metadata.json`, or this name in another case, without `_` or `.json`.
+    """Return the name in `names` that is `_metadata.json` or a variant: in another case, or without `_` or `.json`.
 
     Returns None if `names` has no such name.
     """
@@ -271,10 +271,10 @@ class _Reader:
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or ENCODING)
 
     def _choice(self, properties: Mapping[str, Any], name: str, values: Sequence[object], default: Any) -> Any:
-        """Return the value of a property, or `default` if the property is missing or its value is not in `values`.
+        """Return the value of a property if it is in `values`, or the value in `values` that it means as text, such as
+        "true".
 
-        Reports a value that is not in `values`. If this value is a text that means one of `values`, such as the text
-        "true" for true, returns the meant value.
+        Returns `default` for a missing property and for any other value. Reports each value that is not in `values`.
         """
         texts = [json.dumps(value) for value in values]
         meanings = {text: value for text, value in _MEANINGS.items() if value in values}
