@@ -92,7 +92,7 @@ class Target:
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
-        """Return a comparison key, which is equal for targets that differ only in case."""
+        """Return a value for comparisons, which is equal for targets that differ only in case."""
         return fold(self.schema or ""), fold(self.table)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Target:
 
 
 def fold(name: str) -> str:
-    """Return a comparison key, which is equal for names that differ only in case or in the encoding of accents."""
+    """Return a text for comparisons, which is equal for names that differ only in case or the encoding of accents."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
