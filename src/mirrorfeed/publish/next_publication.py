@@ -105,8 +105,7 @@ def next_columns(
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the published columns, to publish some rows again. Columns that are no longer selected are marked as
-    dropped, or raise `ColumnsDropped` without `on_dropped_column: keep`. Raises `SelectionChanged` for other
-    changes."""
+    dropped, or raise `ColumnsDropped` without `on_dropped_column: keep`. Can raise `SelectionChanged`."""
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)

@@ -16,7 +16,7 @@ _LONG_LOOK_UP = 5.0
 
 @dataclass(slots=True)
 class TableResult(Row):
-    """Result of publishing one table in a run. Counts rows, files and bytes of successful publications."""
+    """Result of publishing one table in a run. Rows, files and bytes count only successful publications."""
 
     QUIET = "{tables}: nothing new."
 

@@ -17,7 +17,7 @@ class View:
     log_id: str
     newest: Record | None = None
     records: Mapping[int, str] = field(default_factory=dict)
-    """ETags of the records by number, in ascending order."""
+    """ETags of the records by record number, in ascending order."""
     is_linked: bool = True
     """False if the record before `newest` is missing or was replaced, or a first record has no start marker."""
     staged: Mapping[str, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class View:
 
     def leftovers(self) -> list[str]:
         """Return the names of staged files and start markers that no publication needs. Empty before the first record.
-        A staged file is needed if its record number is above the newest, or if the file must still be renamed."""
+        A staged file is needed if it belongs to a record after the newest one, or if it must still be renamed."""
         if self.newest is None:
             return []
         needed = {file.staged for file in self.unfinished}
