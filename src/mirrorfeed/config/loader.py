@@ -177,7 +177,7 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield fields with a folder that must not be there: in the folder of a source or in the landing zone."""
+    """Yield a conflict for each folder that is inside the folder of a source, or wrongly inside the landing zone."""
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():

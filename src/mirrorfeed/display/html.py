@@ -284,7 +284,7 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
 
-    Unless `every` is True, a line of text replaces more than 20 rows that need no attention.
+    If more than 20 rows need no attention, a line of text replaces all of them, unless `every` is True.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

@@ -88,7 +88,7 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return how long changes wait for a step, or else how long ago the last one reached it. None if unknown."""
+        """Return how long changes have waited for a step or, if none waits, how long ago the last change reached it."""
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)

@@ -120,10 +120,10 @@ def append_row(table: str, progress: AppendProgress, error: MirrorfeedError | No
 
 
 def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
-    """Return the versions in the histories of all tables with a history, or only of `names`.
+    """Return a `History` for each table with a permanent history, or only for `names`.
 
-    If reading a history fails, its row has the error. Raises `NoHistory` if no table has a history, or if one of
-    `names` has none.
+    If its versions cannot be read, the `History` has the error. Raises `NoHistory` if no table has a history, or if
+    one of `names` has none.
     """
 
     def read(table: Table) -> History:

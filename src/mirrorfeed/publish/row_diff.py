@@ -60,10 +60,10 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
 
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """Convert rows that `differences` returned to the columns of the data files. Columns that `rows` lacks become NULL.
+    """Convert the result of `differences` to the columns of the data files. Columns that `rows` lacks become NULL.
 
-    With `with_marker`, the rows have a marker: delete for a deleted key, otherwise upsert. With `exact`, the marker is
-    insert instead of upsert for a new key, and update for any other key.
+    With `with_marker`, the rows have a marker: delete for a deleted key, otherwise upsert. With `exact`, the marker of
+    a key that is not deleted is insert if the key is new, otherwise update.
     """
     names = set(rows.columns)
     values = [

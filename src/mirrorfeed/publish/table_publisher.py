@@ -65,8 +65,8 @@ def publish(
     """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
 
     Returns `result`, or a new result if it is None. The result is updated during the run, and passed to `on_step`
-    before files are staged and after a record is added. If `stop` returns True, the run ends before the next
-    publication, when no file is left to rename. Raises a `Finding` if the source cannot be published, and another
+    before files are staged and after a record is added. If `stop` returns True, the run ends after the current
+    publication. Raises a `Finding` if the source cannot be published, and another
     `MirrorfeedError` for any other failure.
 
     `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A

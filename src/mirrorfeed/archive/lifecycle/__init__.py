@@ -126,7 +126,7 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """Return options of the command that applies a policy. They preserve settings of the exported policy."""
+        """Return more options for the command that applies a policy, to keep settings that are not in the policy."""
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:

@@ -221,7 +221,7 @@ class Mirror:
 
     def apply(self, change: Change, name: str, by_time: bool) -> None:
         """Commit the change that the file `name` makes, and record the file as applied: by its number or, with
-        `by_time`, by its name. Overwrites the table to remove rows."""
+        `by_time`, by its name. A change that removes rows overwrites the whole table."""
         mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
         with _delta_errors(self.place):
             write_deltalake(

@@ -79,7 +79,7 @@ class SnapshotDiff(DeltaFeed):
 
 @dataclass(frozen=True, slots=True)
 class HistoryFacts(Facts):
-    """Facts of a table whose new commits are read from its permanent history."""
+    """`Facts` of a table whose new commits are read from its permanent history, not from the Delta log."""
 
     history: HistoryView = field(kw_only=True)
     segment: Segment = field(kw_only=True)
