@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import counted, duration
-from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
@@ -116,10 +116,8 @@ class Collector:
             facts = replace(facts, errors=(wrap_error(f"Reading the log of {table.target}", error),))
         is_log_read = facts.log_facts.is_read
         try:
-            source, committed, unpublished, misfit = self._read_source(spark, table, log, view, now)
+            source, committed, unpublished = self._read_source(spark, table, log, view, now)
             facts = replace(facts, source_facts=source)
-            if misfit:
-                raise misfit
             if is_log_read:
                 facts = replace(facts, freshness=self._freshness(table, facts, log, view, committed, unpublished))
             if self.deep:
@@ -132,11 +130,11 @@ class Collector:
 
     def _read_source(
         self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
-    ) -> tuple[SourceFacts, datetime | None, datetime | None, MirrorfeedError | None]:
-        """Return facts about the source, the times of its newest and its first unpublished version, and any error.
+    ) -> tuple[SourceFacts, datetime | None, datetime | None]:
+        """Return facts about the source, and the times of its newest and of its first unpublished version.
 
-        The error means that the table must be rebuilt, because the source was recreated, or because a published column
-        is no longer selected. Then the facts have only the feed. Raises an error if the source cannot be read.
+        Raises an error if the source cannot be read, or if the table must be rebuilt because the source was recreated,
+        or because a published column is no longer selected.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
@@ -146,7 +144,7 @@ class Collector:
         if table.changes == "compare":
             last_read = newest.read if newest else None
             shown = f", {counted(last_read.rows, 'row')} in {duration(last_read.seconds)}" if last_read else ""
-            return SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table)), None, None, None
+            return SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table)), None, None
         published = newest.to_version_inclusive if newest else None
         records = list(log.records(view)) if self.deep and view else []
         after = records[-1].to_version_inclusive - 1 if records else published
@@ -156,14 +154,11 @@ class Collector:
             commits = versions.read_commits(spark, table.source, after)
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
-        try:
-            if newest:
-                before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
-                if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
-                    raise finding
-                deselected_columns(table, newest)
-        except MirrorfeedError as error:
-            return SourceFacts(feed), None, None, error
+        if newest:
+            before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
+            if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
+                raise finding
+            deselected_columns(table, newest)
         since = next((each.timestamp for each in commits if published is not None and each.version > published), None)
         times = {each.version: each.timestamp for each in commits}
         lag_before = None
@@ -180,7 +175,7 @@ class Collector:
             cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
             longest_text=self._longest_text(spark, table),
         )
-        return source, commits[-1].timestamp, since, None
+        return source, commits[-1].timestamp, since
 
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
