@@ -50,9 +50,9 @@ def read_parquet(
 ) -> Contents | Unreadable:
     """Return the columns and counts of a Parquet file of `size` bytes, or the reason why the file cannot be read.
 
-    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, once per batch with bytes: for each row, the
-    hash of its key, followed by its row marker. Call this function only in a child process, because the Parquet
-    library can crash.
+    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, once per batch with bytes: for each row, a
+    hash of its key and its row marker. Call this function only in a child process, because the Parquet library can
+    crash.
     """
     if unreadable := _check_ends(file, size):
         return unreadable
