@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -180,4 +181,4 @@ class Histories(Published):
         return data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=3, unique=True))
 
 
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.proof(Histories.TestCase)

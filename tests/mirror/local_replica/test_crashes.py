@@ -16,6 +16,8 @@ from mirrorfeed.storage import Entry
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.mirror.local_replica.conftest import World, marked, plain
 
+pytestmark = pytest.mark.proof
+
 
 class Killed(BaseException):
     """Ends the process. Must not be handled as an error."""

@@ -266,4 +266,4 @@ class Comparisons(Published):
         return ({"id": key, "v": v} for key, v in state.items())
 
 
-TestComparisons = Comparisons.TestCase
+TestComparisons = pytest.mark.proof(Comparisons.TestCase)
