@@ -136,7 +136,8 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
 
     with ThreadPoolExecutor(2) as pool:
         pending = pool.submit(read_new)
-        info = read_table_info(spark, source, counted=True)
+        info = local_table_info(local, source, counted=True) if local else None
+        info = info or read_table_info(spark, source, counted=True)
         latest, new = pending.result()
     unreadable, breaks = dict[int, GapReason](), tuple[int, ...]()
     if after is None:  # later commits are checked at their own versions
