@@ -51,8 +51,9 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         while True:
             try:
                 response = self.next.send(request)
-                retry_after = retry_after_seconds(response.http_response.headers, datetime.now(UTC))
-                if not is_retryable(response.http_response) or not budget.wait(retry_after):
+                if not is_retryable(response.http_response):
+                    break
+                if not budget.wait(retry_after_seconds(response.http_response.headers, datetime.now(UTC))):
                     break
             except (ServiceRequestError, ServiceResponseError, IncompleteReadError, LoginUnavailable) as error:
                 if not budget.wait(reached=getattr(error, "reached", not isinstance(error, ServiceRequestError))):
