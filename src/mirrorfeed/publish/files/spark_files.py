@@ -170,16 +170,25 @@ def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
     Raises an error of PyArrow if the file is damaged."""
     # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    rows = Counter[int | None]()
-    if job.with_marker:
-        for batch in parquet.iter_batches(columns=[MARKER]):
-            rows.update(count_markers(batch))
-    elif parquet.metadata.num_rows:
-        rows[None] = parquet.metadata.num_rows
+    rows = _count_markers(parquet) if job.with_marker else {None: parquet.metadata.num_rows}
+    rows = {marker: count for marker, count in rows.items() if count}
     differs = _difference(parquet, arrow_schema(job.columns, with_marker=job.with_marker))
     # If rows without a marker are upserts, a file with only upserts needs no marker column.
     drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
     return FileCheck(parquet, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
+
+
+def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
+    """Return the number of rows by marker. Reads the marker column only where the statistics are not sufficient."""
+    metadata, counts = file.metadata, Counter[int | None]()
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        marker = group.column(metadata.num_columns - 1).statistics
+        if marker is not None and marker.has_min_max and marker.min == marker.max and marker.null_count == 0:
+            counts[marker.min] += group.num_rows
+        else:
+            counts.update(count_markers(file.read_row_group(number, columns=[MARKER])))
+    return counts
 
 
 def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
