@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
-from mirrorfeed.landing.schema import DECIMAL, Column, is_text, reserved_names
+from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
 
 if TYPE_CHECKING:
     from mirrorfeed.landing.where_condition import Condition
@@ -170,6 +170,11 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))
     return {**schema, "fields": fields}
+
+
+def selected_columns(table: str, selection: Selection | None, schema: dict[str, Any]) -> tuple[Column, ...]:
+    """Return the selected columns. Raises the errors of `selected_schema` and `columns_of`."""
+    return columns_of(table, selected_schema(table, selection, schema))
 
 
 def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:

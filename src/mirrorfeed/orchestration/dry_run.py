@@ -15,7 +15,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
-from mirrorfeed.landing.schema import Column, check_keys, columns_of
+from mirrorfeed.landing.schema import Column, check_keys
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import (
     decide_next,
@@ -128,7 +128,7 @@ def _check_columns(
     elif table.changes != "compare" and (schema := newest_schema(source, spark)):
         if table.selection:
             selection.check_names(name, table.selection, selection.source_types(schema))
-        check_keys(name, keys, columns_of(name, selection.selected_schema(name, table.selection, schema)))
+        check_keys(name, keys, selection.selected_columns(name, table.selection, schema))
 
 
 def check_decision(

@@ -13,11 +13,11 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import check_output, metadata_content
-from mirrorfeed.landing.schema import Column, check_keys, columns_of, evolve
+from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import (
     check_names,
     check_source_columns,
-    selected_schema,
+    selected_columns,
     source_types,
     target_keys,
     unselected_columns,
@@ -84,7 +84,7 @@ def next_columns(
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
     schema = source.schema(version, facts)
-    columns = columns_of(name, selected_schema(name, selection, schema))
+    columns = selected_columns(name, selection, schema)
     if newest is not None:
         before = newest.columns
         deselected = deselected_columns(table, newest)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
-from mirrorfeed.landing.selection import Selection, selected_schema
+from mirrorfeed.landing.selection import Selection, selected_columns, selected_schema
 from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
@@ -67,7 +67,7 @@ class DeltaFeed:
                 self._rows_at(what)
             if isinstance(what, Range) and (self.selection or what.to_version_inclusive < facts.latest):
                 schema = self.schema(what.to_version_inclusive, facts)
-                columns = columns_of(str(self.source), selected_schema(str(self.source), self.selection, schema))
+                columns = selected_columns(str(self.source), self.selection, schema)
                 try:
                     with reader.read_errors(str(self.source), what):
                         self._feed(what, columns, facts)
