@@ -176,7 +176,7 @@ class DeltaFeed:
         return rows_and_markers.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
-        """Return rows to publish, for the keys whose rows differ between the start and end version of a range."""
+        """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
@@ -190,7 +190,7 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return rows to publish, for the keys in `deleted` that the source has at a version, or None if it has none.
+        """Return the rows to publish for keys in `deleted` that exist in the source at a version. None if no key does.
         Reads the newest version instead if the files of `version` are gone."""
         # The changes up to the newest version are published later, so the mirror becomes the same.
         try:

@@ -64,7 +64,7 @@ _CONFLICTS = (
     *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
 )
 COMPARED = "none: all of it is compared each time"
-"""Text that commands show instead of the kind of change data feed, for a source without one."""
+"""Text that commands show as the kind of change data feed if a source has none and is compared as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,8 @@ def stage(
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
-    """Collect the rows on the driver, in their order. Returns None for more than 20,000 rows, for a row with over 4 KiB
-    of text and binary values, or for a result that exceeds `spark.driver.maxResultSize`."""
+    """Collect the rows on the driver and preserve their order. Returns None if there are more than 20,000 rows, if a
+    row has more than 4 KiB of text and binary values, or if the result exceeds `spark.driver.maxResultSize`."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     if texts:
         # Measuring the sizes with an Observation would take a noticeable part of the time of a small publication.
