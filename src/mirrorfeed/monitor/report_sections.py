@@ -89,7 +89,7 @@ GROUP BY `table`, date(time) ORDER BY `table`, day DESC
     "lag": f"""\
 SELECT date_trunc('HOUR', time) AS hour, `table`, max(lag_seconds) / 60 AS lag_minutes
 {_published(14)} AND lag_seconds IS NOT NULL
-GROUP BY date_trunc('HOUR', time), `table` ORDER BY hour
+GROUP BY date_trunc('HOUR', time), `table` ORDER BY hour, `table`
 """,
     "days": f"""\
 SELECT date(time) AS day, count(*) AS publications, sum(inserts) AS inserts, sum(updates) AS updates,
@@ -109,7 +109,7 @@ GROUP BY date(time), operation ORDER BY day
     "volume": f"""\
 SELECT date(time) AS day, `table`, sum(inserts + updates + upserts + deletes) AS rows, sum(bytes) / 1048576 AS mib
 {_published(30)}
-GROUP BY date(time), `table` ORDER BY day
+GROUP BY date(time), `table` ORDER BY day, `table`
 """,
     "phases": f"""\
 SELECT date(time) AS day, phase, coalesce(sum(seconds), 0) AS seconds
@@ -205,8 +205,13 @@ class TableState(Row):
 
 @row
 class TableFreshness(Row):
-    """Freshness of a table at its last check: minutes since the last change reached each step (`…_minutes`), and
-    minutes for which changes have waited for this step (`…_waits`, 0 if no change waits). None means unknown."""
+    """Freshness of a table, from its last check by `mirrorfeed check-alerts`.
+
+    A change passes five steps from the source to Fabric: committed, published, consumed, mirrored, queryable.
+    `<step>_minutes` are the minutes from the last change at this step (`Freshness.times`) to the time of the report.
+    `<step>_waits` are the minutes for which changes had waited to reach this step when the table was checked. 0 means
+    that no change waited. None means that a time is unknown.
+    """
 
     QUIET = "{tables}: no changes are waiting."
 
@@ -276,7 +281,11 @@ class DayTotals(Row):
 
 @row
 class ArchiveState(Row):
-    """Archived files of a table, or of all tables with the same currency, at the end of a day."""
+    """Sizes and storage costs of a table with archived files, at the end of a day.
+
+    `currency` is the currency of the costs. A row with the table `all tables` has the totals of all tables that have
+    this currency.
+    """
 
     ALL = "all tables"
     QUIET = "{tables} with archived files: only the total is listed."
@@ -301,7 +310,11 @@ class ArchiveState(Row):
 
 @row
 class Failure(Row):
-    """A failure, a reload, or a mirror that differs from its source or could not be compared with it."""
+    """Event in the ledger that needs attention.
+
+    A publication failed or was blocked, a table was reloaded from a snapshot after an error, a mirror differs from its
+    source, or a mirror could not be compared with its source.
+    """
 
     time: datetime = shown("Time (UTC)", utc_minute)
     table: str = shown("Table")
@@ -309,7 +322,7 @@ class Failure(Row):
     error: str | None = shown("Error")
     message: str | None = shown("Message")
     total: int
-    """Number of failures in the last 30 days, of which the report lists the newest 50."""
+    """Number of these events in the last 30 days. The report lists the newest 50."""
 
     @property
     def ok(self) -> bool:
