@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -99,33 +97,24 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
     """Run the queries `names` (None: all queries of the report) on the ledger. Return a report with their results.
 
-    The queries use `now` as the current time. Raises `LedgerUnreadable` if a query fails.
+    One statement runs all queries, with `now` as the current time. Raises `LedgerUnreadable` if it fails.
     """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
-    figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
+    chosen = sorted(QUERIES.keys() - DASHBOARD_ONLY) if names is None else names
+    sections = []
+    for name in chosen:
+        numbered = f"SELECT monotonically_increasing_id() AS position, * FROM ({QUERIES[name].replace(NOW, time)})"
+        sections.append(f"(SELECT collect_list(struct(*)) FROM ({numbered})) AS {name}")
     try:
-        with setting(spark, "spark.sql.session.timeZone", "UTC"), _cached_view(spark, ledger) as view:
-            for name in QUERIES.keys() - DASHBOARD_ONLY if names is None else names:
-                query = f"WITH ledger AS (SELECT * FROM {view}) {QUERIES[name].replace(NOW, time)}"
-                figures[name] = spark.sql(query).toArrow().to_pylist()
+        with setting(spark, "spark.sql.session.timeZone", "UTC"):
+            query = f"WITH ledger AS ({all_rows_query(spark, ledger)}) SELECT {', '.join(sections)}"
+            (results,) = spark.sql(query).toArrow().to_pylist()
     except Exception as error:
         raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
+    figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
+    # `collect_list` does not keep the order of the query
+    figures |= {name: sorted(rows, key=lambda row: row.pop("position")) for name, rows in results.items()}
     return Report(now, figures)
-
-
-@contextmanager
-def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
-    """Context manager that yields the name of a temporary Spark view of the ledger. Spark caches it if possible."""
-    frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
-    with suppress(Exception):  # serverless compute has no cache
-        frame.persist()
-    frame.createOrReplaceTempView(view)
-    try:
-        yield view
-    finally:
-        spark.catalog.dropTempView(view)
-        with suppress(Exception):
-            frame.unpersist()
 
 
 def body(report: Report) -> str:
@@ -193,7 +182,7 @@ def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, s
     """Return the series of a chart: the sum of a column of `rows` at each time.
 
     `time` is the name of the column with the time. `values` maps the name of each series to the column with its values.
-    If the name is empty, each table has its own series.
+    If the name of a series is empty, there is one series for each value of the column `table`.
     """
     series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:
