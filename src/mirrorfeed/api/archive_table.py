@@ -36,7 +36,7 @@ from mirrorfeed.storage.tier_store import TierStore, tiers_at
 
 
 class ArchiveAwareTable(GuardedTable):
-    """Delta table, by name or path, whose old files are in an archive tier.
+    """Delta table whose old files are in an archive tier. `name` is the name or the path of the table.
 
     A query that needs archived files raises `MirrorfeedError` before any data file is read. The error names the files
     and the command that restores them. Only `recent` returns a result without the rows in archived files.
@@ -87,11 +87,11 @@ class ArchiveAwareTable(GuardedTable):
         return Interval.of(self.source, intervals.required(self._spark, self.source))
 
     def set_interval(self, interval: str | int) -> Interval:
-        """Set the archive interval, or shorten it, and return it.
+        """Set or shorten the archive interval, and return the new interval.
 
-        `interval` is a number of days, or text such as "60 days". No files are moved: set the lifecycle rule of the
-        storage to the same number of days. If the table has a shorter interval, the method raises `MirrorfeedError`:
-        use `change_interval`.
+        `interval` is a number of days, or text such as "60 days". The method moves no files. Also set the lifecycle
+        rule of the storage to the same number of days. Raises `MirrorfeedError` if the table already has a shorter
+        interval. To increase an interval, use `change_interval`.
         """
         days = days_of(interval)
         policy = intervals.set_first(self._spark, self.source, days, self._now())
@@ -100,11 +100,13 @@ class ArchiveAwareTable(GuardedTable):
     def change_interval(self, interval: str | int, *, exact: bool = False, rule_changed: bool = False) -> Interval:
         """Shorten the archive interval immediately, or start to increase it. Return the changed interval.
 
-        To increase the interval, change the lifecycle rule first, confirm that with `rule_changed`, and then call
-        `step` daily. With `exact`, the interval increases by one day each day. Without it, the interval increases once,
-        when all files younger than the new value are active. Until then, some active files count as archived.
+        To increase the interval, first change the lifecycle rule, and confirm the change with `rule_changed`. Then call
+        `step` daily. With `exact`, `step` increases the interval by one day each day. Without `exact`, the interval
+        stays unchanged at first. When no archived file is younger than the new interval, `step` sets the new interval.
+        Until then, some files count as archived, although they are not archived.
 
-        Raises `MirrorfeedError` if the table has no interval, or for a longer interval without `rule_changed`.
+        Raises `MirrorfeedError` if the table has no interval. Also raises `MirrorfeedError` if `interval` needs a
+        longer lifecycle rule, but `rule_changed` is not set.
         """
         days = days_of(interval)
         return intervals.change_interval(self._spark, self.source, days, exact, self._now(), rule_changed=rule_changed)
@@ -121,12 +123,14 @@ class ArchiveAwareTable(GuardedTable):
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
-        """Increase the archive interval as far as possible. Call this method daily after `change_interval`.
+        """Continue an increase of the archive interval that `change_interval` started. Call this method daily.
 
-        No file that the lifecycle rule may have archived starts to count as active. Returns one row: the interval, with
-        the archived share of the table in `archived`. Also writes the share to `ledger`, the name or path of a table.
-        If the ledger cannot be written, the result has a note. `prices` is `Prices` or a JSON file. Raises
-        `MirrorfeedError` if the table has no interval.
+        The interval increases only as far as is safe today. If the lifecycle rule may have archived a file, the file
+        still counts as archived. Without a started increase, the interval stays unchanged.
+
+        Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
+        `ledger`, the name or path of a table. If the ledger cannot be written, the result has a note. `prices` is
+        `Prices` or a JSON file. Raises `MirrorfeedError` if the table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -169,7 +173,7 @@ class ArchiveAwareTable(GuardedTable):
         return archive_report.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:
-        """Return a chart of active and archived bytes by age of the files.
+        """Return a chart of the active and archived bytes for each age of the files.
 
         The chart is empty on Databricks, which does not return file ages. Raises `MirrorfeedError` if the table has no
         interval.
@@ -214,8 +218,8 @@ class ArchiveAwareTable(GuardedTable):
 
         `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
         from version `feed_from` to version `feed_to` (default: the newest). Priority `high` is faster and more
-        expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. No data file is read or
-        requested.
+        expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. This method reads and
+        requests no data file.
 
         Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
         `where`, or `feed_to` is used without `feed_from`.

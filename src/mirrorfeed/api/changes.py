@@ -1,4 +1,4 @@
-"""Changes of a table, as `Feed.changes` returns them: rows, counts by version, and a chart."""
+"""Changes of a table that `Feed.changes` returns: the rows, the counts for each version, and a chart."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""Field of `VersionChanges` by `_change_type`. The row that an update replaces (`update_preimage`) has no field."""
+"""Field of `VersionChanges` for each `_change_type`. `update_preimage`, the row before an update, has no field."""
 
 
 @row
 class VersionChanges(Row):
-    """Numbers of rows that were inserted, updated and deleted by a version of a table."""
+    """Numbers of rows that one version of a table inserted, updated and deleted."""
 
     version: int = shown("version", str, right=True)
     inserts: int = shown("inserts")
@@ -46,7 +46,7 @@ class Changes:
     An update has two rows: the row before the update and the row after it."""
 
     def first(self, count: int = 20) -> Result[DataRow]:
-        """Return up to `count` changed rows as JSON values. The summary has the total number of changes by type.
+        """Return up to `count` changed rows as JSON values. The summary has the total number of changes of each type.
 
         Raises `MirrorfeedError` if the changes can no longer be read.
         """
@@ -70,7 +70,10 @@ class Changes:
         return Result(rows, (repr(self)[1:-1],), "" if rows else "No rows were changed.")
 
     def chart(self) -> Chart:
-        """Return a chart of the changed rows by version and operation, for the newest 60 versions with changes."""
+        """Return a chart with the number of changed rows for each version and operation.
+
+        The chart shows the newest 60 versions with changes.
+        """
         kinds = tuple(_KINDS.values())
         columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
         return Chart(f"Changes of {self.table}: rows by version", bars(columns, kinds, "rows", "version of the source"))

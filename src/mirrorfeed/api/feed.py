@@ -44,8 +44,8 @@ def load(
 
     `spark` is the session to use. By default, the active session is used, or a session is started when it is first
     needed. `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the
-    Databricks secret scope of the secrets for which the file has only a key. Raises `MirrorfeedError` with all mistakes
-    in the file and their lines.
+    Databricks secret scope of all secrets that have a `key` but no `scope` in the file. Raises `MirrorfeedError` with
+    all mistakes in the file and their lines.
     """
     config = loader.load(
         path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path, secret_scope=secret_scope
@@ -126,7 +126,10 @@ class Feed:
         on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableResult]:
-        """Keep running, and publish new commits of a table when a limit of `follow` in the configuration is reached.
+        """Keep running, and publish new commits of all configured tables, or only of `tables`.
+
+        The section `follow` of the configuration has three limits: the seconds since the last publication of a table,
+        and the rows and bytes of its new commits. New commits are published when the first limit is reached.
 
         Runs until `minutes` have passed or `stop` returns True, and then finishes the current files. By default, runs
         forever. `on_done` is called with the result of each publication and of each failed attempt. Returns the newest
@@ -159,9 +162,9 @@ class Feed:
         """Return how far each table is published, consumed and mirrored, most urgent tables first. Publishes nothing.
 
         With `behind`, only tables that fail, have unpublished changes, were never published or are paused are returned.
-        With `fabric`, each row also has the status of its table in Fabric, and the SQL endpoint loads new changes,
-        which uses capacity. With `mirror`, the folder of the replicated tables, each row also has the time of the last
-        update of its replica.
+        With `fabric`, each row also has the status of its table in Fabric, and the SQL endpoint is refreshed. The
+        refresh consumes computing time of the Fabric capacity. With `mirror`, the folder of the replicated tables, each
+        row also has the time of the last update of its replica.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -175,9 +178,9 @@ class Feed:
         `mirror` or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. A row
         contains up to `shown` differences.
 
-        Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, their rows are
-        published again, but its row is not `ok`. A table that was never published has an `error`. Raises
-        `MirrorfeedError` if there is neither a folder nor a mirrored database.
+        Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, the rows of these
+        keys are published again. The result of this table is still not `ok`. The result of a table that was never
+        published has an `error`. Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
@@ -204,7 +207,8 @@ class Feed:
         requires `where`, the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows
         cannot be repaired, the result has an `error`.
 
-        Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
+        Raises `MirrorfeedError` if the table was never published, if the table is published by comparison
+        (`changes: compare`), or if only `rebuild` can repair the table.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.publish_run import run_context
@@ -384,18 +388,20 @@ class Feed:
     def append_history(self, *tables: str, reseed: bool = False) -> Result[results.Append]:
         """Append new versions to the permanent histories of the tables. Return the appended versions of each table.
 
-        If the source has lost versions that the history does not contain, the row of the table has an `error`. With
-        `reseed`, or `on_gap: reseed` in the configuration, the history continues with a snapshot instead. Raises
-        `MirrorfeedError` if none of the tables has a history, or a named table has none.
+        If the source no longer has the versions that the history needs next, the result for this table has an `error`.
+        With `reseed`, or with `on_gap: reseed` in the configuration, the history continues with a snapshot of the
+        source instead. Then the history does not contain the lost versions. Raises `MirrorfeedError` if no table has a
+        history, or if one of `tables` has no history.
         """
         from mirrorfeed.orchestration.histories import append_histories
 
         return Result(tuple(append_histories(self._spark, self._current_config, tables, reseed=reseed)))
 
     def history(self, *tables: str) -> Result[results.History]:
-        """Return the versions that the permanent histories of the tables contain, and their lag. Changes nothing.
+        """Return the versions that the permanent history of each table contains. Changes nothing.
 
-        Raises `MirrorfeedError` if none of the tables has a history, or a named table has none.
+        A result also has the number of source versions that the history does not contain yet. Raises `MirrorfeedError`
+        if no table has a history, or if one of `tables` has no history.
         """
         from mirrorfeed.orchestration.histories import read_histories
 
@@ -509,10 +515,11 @@ class Feed:
         return Result(tuple(rows), (f"In Fabric: {values}.",), summary)
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
-        """Change the settings of the mirrored database that differ from `fabric` in the configuration. Return them.
+        """Change the settings of the mirrored database that differ from `fabric` in the configuration.
 
-        Notes list settings that cannot be changed now. Before anything is changed, `confirm` is called with the
-        changes, and can raise an error to stop.
+        Returns the changed settings. The notes of the result contain the settings that cannot be changed now. Before
+        anything is changed, `confirm` is called with one text for each setting that differs. To prevent all changes,
+        `confirm` can raise an error.
         """
         settings = self._database.apply(self._config.fabric, confirm)
         rows = tuple(each for each in settings if each.changes)
@@ -520,7 +527,10 @@ class Feed:
         return Result(rows, left, "Fabric now has these settings." if rows else "No setting had to change.")
 
     def fabric_refresh(self) -> Result[results.TableSync]:
-        """Refresh the SQL endpoint of the mirrored database, and return the result for each table. Uses capacity."""
+        """Refresh the SQL endpoint of the mirrored database, and return the result for each table.
+
+        A refresh consumes computing time of the Fabric capacity.
+        """
         progress.info("Refreshing the SQL endpoint")
         rows = tuple(self._database.refresh())
         return Result(rows, summary="" if rows else "The SQL endpoint has no tables.")
@@ -550,9 +560,11 @@ class Feed:
         """Return a plan to restore the archived files that a SQL query on any number of tables needs.
 
         Priority `high` is faster and more expensive. `prices` is `Prices` or a JSON file. The default is the prices in
-        the configuration. `save_as` is a new file for the plan. No data file is read or requested: pass the plan to
-        `archive_restore`. Raises `MirrorfeedError` if `save_as` exists, if the query cannot be planned or needs no
-        archived files, and always on Databricks: use `ArchiveAwareTable.plan`.
+        the configuration. `save_as` is a new file for the plan. This method reads and requests no data file. To request
+        the files, pass the plan to `archive_restore`.
+
+        Raises `MirrorfeedError` if `save_as` exists, or if the query cannot be planned or needs no archived files. On
+        Databricks, always raises `MirrorfeedError`: use `ArchiveAwareTable.plan` there.
         """
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement

@@ -67,7 +67,7 @@ class Result(Sequence[R], Generic[R]):
     summary: str = ""
     """Sentence about the whole result, or the reason why there are no rows. Can be empty."""
     every: bool = field(default=False, repr=False)
-    """True to show all rows. If False, a line with their number replaces more than 20 rows that need no attention."""
+    """True to show all rows. If False and more than 20 rows need no attention, a line replaces all of them."""
 
     @property
     def ok(self) -> bool:
@@ -181,7 +181,7 @@ _HOMES = {
     "publish.table_result": ["TableResult"],
     "publish.table_log.audit": ["LogRecord"],
 }
-"""Public classes by the module that defines them. A class is imported when it is first used."""
+"""Public classes of each module. A class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
 _OWN = ("DataRow", "Enabled", "Failed", "PartnerFile", "Result", "Row")
 __all__ = [*sorted([*_OWN, *chain.from_iterable(_HOMES.values())])]

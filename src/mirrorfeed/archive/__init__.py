@@ -22,8 +22,9 @@ def has_interval(properties: Mapping[str, str]) -> bool:
 def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
     """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
-    `what` is the range whose changes are read, or the version of a snapshot. Raises `Gap` (range), `SnapshotGone`
-    (snapshot) or `ArchivedFilesNeeded`. Does nothing on Databricks, or if `properties` set no archive interval.
+    `what` is the range whose changes are read, or the version of a snapshot. Raises `ArchivedFilesNeeded` if archived
+    files are not restored. If files are missing, raises `Gap` for a range, and `SnapshotGone` for a snapshot. Does
+    nothing on Databricks, or if `properties` set no archive interval.
     """
     if has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files

@@ -1,8 +1,8 @@
 """Read and change the archive interval of a table: the age from which its files count as archived.
 
-The interval is the table property `delta.timeUntilArchived`, which only this module changes. A lifecycle rule of the
-cloud archives the files. A file that the cloud has archived must never count as active. So the interval can decrease at
-any time, but must not exceed the age of the youngest archived file, which grows by a day each day.
+The interval is the table property `delta.timeUntilArchived`. Only this module changes the property. A lifecycle rule of
+the cloud archives the files. A file that the cloud has archived must never count as active. The interval can decrease
+at any time. An increase takes days, because the interval must not exceed the age of the youngest archived file.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Age of the youngest file that the cloud may have archived. A longer archive interval is not safe.
+    """Limit of the archive interval: the age of the youngest file that the cloud may have archived.
 
-    The age is `days` days at the time `since`. It grows by a day each day until it reaches `rule`, the number of days
-    after which the lifecycle rule archives files.
+    With an interval above this limit, archived files would count as active. The age is `days` days at the time `since`.
+    The age grows by a day each day until it is `rule` days. The lifecycle rule archives files after `rule` days.
     """
 
     days: int
@@ -48,25 +48,31 @@ class Frontier:
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the `Frontier` that applies after the lifecycle rule changes to `rule` days at the time `now`."""
+        """Return the limit of the archive interval after the lifecycle rule changes to `rule` days at `now`."""
         age = self.age(now)
         # While the age grows, keep `since`, and so the part of a day.
         return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
-        """Return the time from which an archive interval of `rule` days is safe."""
+        """Return the time at which an increase to `self.rule` days is complete.
+
+        From this time on, no file that the cloud has archived is younger than `self.rule` days.
+        """
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Archive interval of a table and its last change, as stored in the table properties."""
+    """Archive interval of a table, and the progress of the last change of the interval.
+
+    Both are saved in the table properties.
+    """
 
     days: int
     frontier: Frontier | None = None
-    """Limit up to which the interval can safely increase. None if the interval was never changed."""
+    """Limit up to which the interval can increase. None if the interval was never changed."""
     exact: bool = False
-    """True to increase the interval daily, False to increase it once, when its new value is safe."""
+    """True to increase the interval daily. False to wait, and then increase the interval in one step."""
 
     @property
     def rule(self) -> int:
@@ -90,14 +96,18 @@ class Interval(Row):
     until: datetime | None = shown("changing until", lambda time: f"{time:%Y-%m-%d}", default=None)
     """Time at which an increase of the interval is complete. None if the interval is not being increased."""
     exact: bool | None = None
-    """True if the interval increases daily, False if it increases once, at `until`. None if it does not increase."""
+    """True if the interval increases daily, False if in one step at `until`. None if it is not being increased."""
     archived: Row | None = None
     """Archived share of the table. None, except in the result of `ArchiveAwareTable.step`."""
     notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the row for a policy. If `moved` is False, a note asks the user to change the lifecycle rule too."""
+        """Return the row for a policy.
+
+        `moved` is False if the user must still set the lifecycle rule to the policy's number of days. The row then has
+        a note that says so.
+        """
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
@@ -125,15 +135,19 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
-    The archive interval also changes to `rule` days. A decrease applies immediately. An increase applies in daily steps
-    if `exact` is True, otherwise in one step, when no archived file is younger than `rule` days.
+    The archive interval also changes to `rule` days. A decrease applies immediately. An increase takes days. If `exact`
+    is True, the interval increases daily. If `exact` is False, the interval stays the same until no archived file is
+    younger than `rule` days. Then the interval increases in one step.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the interval that applies at `now`. During an increase, the interval depends on time."""
+    """Return the policy with the interval that applies at `now`.
+
+    A change to a longer interval takes days. The interval increases daily, or in one step at the end.
+    """
     if policy.frontier is None:
         return policy
     safe = policy.frontier.age(now)
@@ -153,7 +167,10 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """Return the archive interval in a table's properties, or None if there is none. Raises `InvalidInterval`."""
+    """Return the archive interval in a table's properties, or None if there is none.
+
+    Raises `InvalidInterval` if the properties are invalid.
+    """
     if PROPERTY not in properties:
         return None
     try:
@@ -204,9 +221,12 @@ def change_interval(
 ) -> Interval:
     """Shorten the archive interval to `days` immediately, or start to increase it to `days`, and return the new state.
 
-    With `exact`, the interval increases daily, otherwise once, when no archived file is younger than `days`. Increase
-    the number of days of the lifecycle rule before the call, or decrease it after the call. Raises `NoInterval` if the
-    table has no interval, and `LongerInterval` if `days` exceeds that number and `rule_changed` is False.
+    If `exact` is True, an increase is daily. If `exact` is False, an increase is one step, at the time when no archived
+    file is younger than `days` days. For an increase, first set the lifecycle rule of the cloud to `days` days. For a
+    decrease, set the rule after the call.
+
+    Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `rule_changed` is False and `days`
+    exceeds the previous number of days of the rule.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:

@@ -160,7 +160,8 @@ def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
     """Return the age groups of files, youngest first, each with its "active" and "archived" bytes.
 
-    One group starts at the interval of `policy`. If it is None, all files are active. Files of unknown age come last.
+    The archive interval of `policy` is also a limit between two groups. If `policy` is None, all files count as active.
+    Files of unknown age are in the last group.
     """
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
@@ -173,7 +174,10 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
 
 
 def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
-    """Return a bar chart of active and archived bytes by file age. It is empty on Databricks. Raises `NoInterval`."""
+    """Return a bar chart of the active and archived bytes in each age group of files. Empty on Databricks.
+
+    Raises `NoInterval` if the table has no archive interval.
+    """
     policy = archive_interval.required(spark, source)
     ages = [] if is_databricks(spark) else by_age(ClassicEngine(spark).files(source).values(), policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
@@ -238,7 +242,7 @@ def simulate(
 ) -> tuple[list[Simulation], list[str]]:
     """Return the effect of each of `intervals`, in days, and a note for each query that Spark cannot plan.
 
-    Raises `CannotSimulate` if Spark shows no query plans, as with Spark Connect, or if the Delta log is unreadable.
+    Raises `CannotSimulate` if the Delta log is unreadable, or if Spark shows no query plans. Spark Connect shows none.
     """
     version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
     try:

@@ -157,7 +157,7 @@ class NeededFiles:
     version: Count
     files: tuple[DataFile, ...]
     active: int | None = None
-    """Number of active files that the query needs. None if unknown, as on Databricks."""
+    """Number of active files that the query needs. None if the number is unknown, for example on Databricks."""
 
     @property
     def description(self) -> str:
@@ -216,9 +216,10 @@ def find_archived(
 
 
 def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
-    """Return the archived files in `need` that are not restored, or whose deletion vectors are not, sorted by URI.
+    """Return the files in `need` that cannot be read, sorted by URI.
 
-    `tiers_at` returns the `TierStore` for a table's folder. If it returns None, no file counts as restored.
+    A file can be read if the access tiers of the file and of its deletion vector allow it. `tiers_at` returns the
+    `TierStore` for a table's folder. If `tiers_at` returns None, no file of this folder counts as readable.
     """
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
@@ -274,7 +275,10 @@ class ArchivedFilesNeeded(Terminal):
         return f"mirrorfeed archive plan {' '.join(map(shell_argument, arguments))} --to PLAN"
 
     def plan(self, priority: Priority | None = None) -> Plan:
-        """Return a restore plan for the files in this error, and for the query `statement` if it is not None."""
+        """Return a restore plan for the files in this error. The default priority is standard.
+
+        The plan also contains the query in `self.statement`. If `self.statement` is None, the plan has no query.
+        """
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
         return replace(plan_files(self.needed, priority), sql=self.statement, files_alone=self.statement is None)

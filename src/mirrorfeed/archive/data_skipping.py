@@ -174,9 +174,10 @@ def _value(literal: Any) -> int | str | date:
 
 
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
-    """Return a comparison of a column, in any case, with the constant `value`, which is None if `sign` is IS NOT NULL.
+    """Return a comparison of a column with the constant `value`. If `sign` is "IS NOT NULL", `value` is None.
 
-    Raises `Doubt` if the column does not exist, has an unsupported type, or may have no statistics.
+    Upper and lower case in `column` make no difference. Raises `Doubt` if the column does not exist, has an unsupported
+    type, or may have no statistics.
     """
     fields = json.loads(table.schema)["fields"]
     place = next((place for place, field in enumerate(fields) if field["name"].lower() == column.lower()), None)

@@ -150,9 +150,10 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield the files that each log file adds, newest log file first, with the keys of files in newer log files.
+        """Yield pairs: a table of files that a log file adds, and the keys of all files in newer log files.
 
-        The key of a file is its path and deletion vector. A file is outdated if a newer log file contains its key.
+        Starts with the newest log file. The key of a file is its path and deletion vector. A file of the table is
+        outdated if a newer log file contains its key.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -301,8 +302,10 @@ def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
 
 @contextmanager
 def local_log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
-    """Context manager that yields a function, which returns the local path of a log file by name. If the table's
-    `folder` is remote, log files are copied to a temporary folder."""
+    """Context manager that yields a function. The function takes the name of a log file, and returns its local path.
+
+    `folder` is the folder of the table. If `folder` is remote, the function copies log files to a temporary folder.
+    """
     folder = file_system(spark, folder).makeQualified(folder)
     if str(folder.toString()).startswith("file:"):
         yield Path(str(folder.toUri().getPath()), "_delta_log").joinpath

@@ -60,7 +60,8 @@ class Engine:
     def query(self, statement: str) -> DataFrame:
         """Return a query as a DataFrame that Spark has analyzed but not run.
 
-        Raises `NoQuery` for a command, `BadStatement` for an invalid query, and on Databricks always `TableByTable`.
+        Raises `NoQuery` for a command, and `BadStatement` for an invalid query. On Databricks, always raises
+        `TableByTable`, because mirrorfeed can plan restores there for only one table at a time.
         """
         raise TableByTable()
 
@@ -157,9 +158,10 @@ class ClassicEngine(Engine):
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
 
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files in `scans`, the files that a query reads, as one item per table and version.
+        """Return the archived files that a query needs. The result has one item for each table and version.
 
-        For each table, the archive interval of the newest version applies to all versions.
+        `scans` has all files that the query reads. Tables without archived files are left out. The archive interval in
+        the newest version of a table applies to all its versions.
         """
         by_version = attrgetter("location", "version")
         all_needed = []
@@ -171,7 +173,10 @@ class ClassicEngine(Engine):
         return [needed for needed in all_needed if needed.files]
 
     def _needed_of(self, table: Scan, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
-        """Return the archived files in `scans`, which read one version of a table. `table` is any scan of it."""
+        """Return the archived files in `scans`.
+
+        All `scans` read the same version of one table. `table` can be any scan of this version.
+        """
         until = created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
         archived = find_archived(self.spark, table.name, table.location, files.values(), policy, now)
@@ -186,7 +191,10 @@ class ClassicEngine(Engine):
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files in which rows may match `where`, from the Delta log alone. May raise `Doubt`."""
+        """Return the archived files in which rows may match `where`, from the Delta log alone.
+
+        Raises `Doubt` if Delta might find other files. Then use `find_in_plan`.
+        """
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
@@ -208,7 +216,10 @@ class ClassicEngine(Engine):
         return replace(self._needed_of(all_files, scans, policy, now), table=str(source))
 
     def scan_all(self, source: Source, version: int | None = None) -> Scan:
-        """Return all files of a version as a `Scan`. The default version is the newest. Raises `NotDelta`."""
+        """Return all files of a version as a `Scan`. The default version is the newest.
+
+        Raises `NotDelta` if `source` is not a Delta table.
+        """
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest

@@ -56,9 +56,10 @@ def guarded_rows(
 
 
 def guarded(spark: SparkSession) -> Guarded:
-    """Return an object for queries that fail before they read anything, if they need files that are still archived.
+    """Return an object that runs queries. A query fails early if it needs files that are still archived.
 
-    Use `guarded(spark).sql` instead of `spark.sql`. A query may combine tables with and without archived files.
+    A query that fails early reads nothing. Use `guarded(spark).sql` instead of `spark.sql`. A query can combine tables
+    with and without archived files.
     """
     return Guarded(spark)
 
@@ -106,7 +107,12 @@ def check(
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
-    """Raise an error if needed files are missing or archived, like `archive.check`. The error names `operation`."""
+    """Raise an error if a read needs files that do not exist, or archived files that are not restored.
+
+    `what` is the range whose changes are read, or the version of a snapshot. The errors are the same as in
+    `archive.check`. `operation` is a name of the read for the error message. If `operation` is None, the name comes
+    from `what`.
+    """
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return

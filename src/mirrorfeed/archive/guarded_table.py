@@ -196,8 +196,8 @@ class GuardedTable:
         """Merge `rows` into the table. Rows match if all keys are equal and `target_condition` is true.
 
         In SQL, the table has the alias `t`, and `rows` the alias `s`. `target_condition` contains only columns of `t`.
-        `clauses` is the SQL from the first WHEN, without subqueries. Raises `MirrorfeedError` and changes nothing if
-        the statement searches archived files that are not restored.
+        `clauses` contains all WHEN clauses of the MERGE statement, without subqueries. Raises `MirrorfeedError` and
+        changes nothing if the statement searches archived files that are not restored.
         """
         keys = exact_names(str(self.source), self._rows.columns, keys)
         exact_names("The source of the MERGE", rows.columns, keys)
@@ -255,7 +255,8 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
 
-        Raises `ArchivedFilesNeeded`. After the check, a concurrent change can only make the statement fail.
+        Raises `ArchivedFilesNeeded` if a file cannot be read. After the check, a concurrent change can only make the
+        statement fail.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         require_readable(needed, self._tiers_at, operation=operation)
@@ -305,8 +306,9 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """Return a condition in two pairs of parentheses. The line break ends a comment at the end of the condition.
+    """Return a condition in two pairs of parentheses, with a line break after the condition.
 
-    One pair is not enough: Spark parses `WHERE (flag)` after a table name as an alias WHERE with a column.
+    The condition can end with a comment. The line break ends this comment. One pair of parentheses is not enough: Spark
+    parses `WHERE (flag)` after a table name as an alias WHERE with a column.
     """
     return f"(({condition}\n))"

@@ -132,9 +132,11 @@ def restore(
 
     When all files are restored, copies the rows of the planned query into the new table `into`, or returns the first
     `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the
-    progress as text. Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced,
-    `OnlyRows` if `into` is set for a plan without a query, `TargetExists` if `into` is another existing table, and the
-    errors of `check_terms` and `request_files`.
+    progress as text.
+
+    Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced, and `OnlyRows` if `into`
+    is set but the plan has no query. Raises `TargetExists` if the table `into` already exists, unless an earlier run of
+    this plan created it. Also raises the errors of `check_terms` and `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
@@ -224,7 +226,7 @@ def request_and_wait(
 ) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress when all files are restored.
 
-    Calls `report` every `poll_seconds` seconds. Files that are archived again before all are ready are requested again.
+    Calls `report` every `poll_seconds` seconds. If a file is archived again during the wait, requests the file again.
     """
     started = datetime.now(UTC)
     while True:
@@ -265,7 +267,8 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
     """Return whether an earlier run created the table `into`: it exists, and its property `property_` is `value`.
 
-    Raises `TargetExists` if `into` is another table. `expected` describes the expected table for the error.
+    Raises `TargetExists` if `into` exists but an earlier run did not create it. `expected` describes the expected table
+    for the error.
     """
     try:
         table = read_table_info(spark, into)
@@ -305,9 +308,11 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """Return the rows of the planned query, after a new check for archived files. None if the plan has no query.
+    """Return the rows of the planned query, or None if the plan has no query.
 
-    A plan for files alone, or for a range of the change data feed, has no query. The range is only checked.
+    Raises `ArchivedFilesNeeded` if the query needs archived files that are not restored. A plan for files alone has no
+    query. A plan for a range of the change data feed has no query either. For a range, raises an error if its changes
+    cannot be read.
     """
     source = Source.parse(plan.table)
     if plan.sql is not None:

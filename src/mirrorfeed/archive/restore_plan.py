@@ -101,7 +101,10 @@ class Plan:
         return max(_HIGH_HOURS, self.bytes / _HIGH_BYTES_AN_HOUR)
 
     def save(self, path: str) -> None:
-        """Save the plan to a new file. Raises `PlanExists`, or `PlanNotWritten` if the file cannot be written."""
+        """Save the plan to a new file.
+
+        Raises `PlanExists` if the file already exists, and `PlanNotWritten` if the file cannot be written.
+        """
         try:
             with Path(path).open("x", encoding="utf-8") as file:
                 file.write(_PLAN.dump_json(self, indent=1, exclude_none=True).decode())
@@ -169,7 +172,10 @@ def check_path(path: str | None) -> None:
 
 
 def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
-    """Return a restore plan for files of one or more tables, without a query. The default priority is standard."""
+    """Return a restore plan for files of one or more tables. The default priority is standard.
+
+    The caller then adds the purpose to the plan: a query, a range of the change data feed, or `files_alone`.
+    """
     tables = tuple(
         replace(
             each,

@@ -40,7 +40,10 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """Return the restore plan for the rows of a table that match `where`, by default all. Raises `NoInterval`."""
+    """Return the restore plan for the rows of a table that match `where`, or for all rows if `where` is None.
+
+    Raises `NoInterval` if the table has no archive interval.
+    """
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
@@ -146,7 +149,10 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return the position after a block comment whose text starts at `start`. Block comments can be nested."""
+    """Return the position after the end of a block comment. `start` is the position after the `/*` of the comment.
+
+    A block comment can contain other block comments.
+    """
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[start:]):
         depth += 1 if mark[0] == "/*" else -1

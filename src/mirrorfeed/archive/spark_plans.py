@@ -58,7 +58,10 @@ def session_of(frame: DataFrame) -> SparkSession:
 
 
 def optimize(spark: SparkSession, frame: DataFrame) -> Any:
-    """Return the optimized logical plan of a DataFrame, with settings that make it show all files, as a Java object."""
+    """Return the optimized logical plan of a DataFrame, as a Java object.
+
+    Spark makes the plan with `_SETTINGS`, so that the plan shows all files that the query reads.
+    """
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
@@ -200,7 +203,10 @@ def scan_all(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """Return the catalog name or path of the table that a leaf of a plan reads, as commands of mirrorfeed accept it."""
+    """Return the catalog name or path of the table that a leaf of a plan reads.
+
+    In mirrorfeed commands, the result is a valid name of the table.
+    """
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()

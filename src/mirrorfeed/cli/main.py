@@ -55,7 +55,7 @@ _SECTIONS = {
     "Operate": ("fabric", "history", "partner", "replicate"),
     "Archive": ("archive",),
 }
-"""Commands by section, in the order of `mirrorfeed --help`."""
+"""Title and commands of each section of `mirrorfeed --help`, in order."""
 
 
 class _Command(click.Command):
@@ -90,7 +90,10 @@ def print_result(result: Result[Any]) -> None:
 
 
 def stoppable() -> Callable[[], bool]:
-    """Make the first Ctrl-C or SIGTERM a request to stop. Return a function that returns True after this request."""
+    """Let the command continue after the first Ctrl-C or SIGTERM.
+
+    Returns a function that returns True after this signal.
+    """
     interruption: Interruption = click.get_current_context().meta[_STOP]
     interruption.defer()
     return interruption

@@ -31,11 +31,10 @@ _CLEAR_LINE = b"\r\x1b[K"
 
 
 class Interruption:
-    """Records whether a signal requested this command to stop. Calling the object returns True after a request.
+    """Handler of Ctrl-C and SIGTERM. Calling the object returns True if a signal has asked the command to stop.
 
-    A command that can stop between two steps calls `defer`: the first signal then requests a stop, and a second Ctrl-C
-    ends the command immediately. Other commands end at the first signal. The signal handler acquires no lock, because
-    the interrupted thread may hold it.
+    By default, the first signal ends the command immediately. A command that can stop between two steps calls `defer`.
+    Then the first signal asks the command to stop, and a second Ctrl-C ends the command immediately.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -46,12 +45,18 @@ class Interruption:
         return self.requested
 
     def defer(self) -> None:
-        """Make the first signal only request a stop, without ending the command."""
+        """Let the first signal set `requested` to True, instead of ending the command.
+
+        A second Ctrl-C still ends the command immediately.
+        """
         self._deferred = True
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
-        """Context manager in which a signal ends the command at once. After a request to stop, entry ends it."""
+        """Context manager in which the first signal ends the command immediately, even after `defer`.
+
+        If `requested` is already True when the context is entered, the command ends immediately.
+        """
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()
@@ -89,6 +94,7 @@ class Interruption:
         self._exit(1)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        # No lock is acquired here, because the interrupted thread may hold it.
         if not self._deferred or (self.requested and number == signal.SIGINT):
             self.exit_at_once()
         elif not self.requested:
@@ -103,10 +109,10 @@ _FREE_LINES = 4
 
 
 class Steps:
-    """Display of the current step of each table. Can be called by several threads.
+    """Display of the current step of each table. Several threads can call the object.
 
-    On a terminal, `progress` draws a line for each running table that fits, in place of other progress messages. If
-    `progress` is None, each step is printed once.
+    On a terminal, `progress` shows one line for each running table, as far as the screen has room for the lines. These
+    lines replace all other progress messages. If `progress` is None, each step is printed on a line of its own.
     """
 
     def __init__(self, console: Console, progress: Progress | None) -> None:
@@ -162,7 +168,10 @@ def show_steps(console: Console) -> Iterator[Steps]:
 
 
 class FollowLog:
-    """Log that prints each publication, error and recovery of a table. A repeated error is printed only once."""
+    """Printer for `publish --follow`. For each result of a table, prints a publication, an error or a recovery.
+
+    If the error of a table is the same as in the previous result of the table, the error is not printed again.
+    """
 
     def __init__(self, echo: Callable[..., Any], now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()

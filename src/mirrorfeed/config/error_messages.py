@@ -27,7 +27,7 @@ _MESSAGES = {
     **dict.fromkeys(["too_short", "string_too_short"], "is empty"),
     **dict.fromkeys(["model_type", "dataclass_type"], "must be a map of fields and values, not {value}"),
 }
-"""Message by error type of pydantic, with placeholders for details of the error and for the rejected value."""
+"""Message for each error type of pydantic, with placeholders for details of the error and for the rejected value."""
 
 
 def message(model: type[BaseModel], fault: dict[str, Any], *, is_secret: bool) -> str:

@@ -33,8 +33,8 @@ def load(
 ) -> Config:
     """Return the configuration in a file. Patterns are not expanded.
 
-    `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the scope of the
-    secrets for which the file has only a key.
+    `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the Databricks secret
+    scope of all secrets that have a `key` but no `scope` in the file.
 
     Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes in the file, `OptionInvalid` for an
     invalid override, and `SeveralLandingZones` if entries have different landing zones and `landing_zone` is None.
@@ -67,7 +67,7 @@ def load(
 
 
 def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int, Table | Sources]:
-    """Return the valid entries of `tables` by position. Add messages about invalid entries to `faults`."""
+    """Return the valid entries of `tables`, with their positions as keys. Add messages about the others to `faults`."""
     entries: dict[int, Table | Sources] = {}
     for i in range(len(document.tables)):
         model: type[Table | Sources] = Sources if _is_pattern(document.tables[i]) else Table
@@ -77,10 +77,15 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the landing zone to use. Only entries with a different one have `landing_zone` set.
+    """Return the configuration with the landing zone of this run in `landing_zone`.
 
-    With `is_overridden`, this is the landing zone that the caller passes to `load`, and at least one entry must have
-    it. Otherwise, all entries must have the same landing zone.
+    If no entry of `tables` sets a landing zone, the configuration is returned unchanged. Otherwise:
+
+    - If `is_overridden` is True, the caller of `load` chose the landing zone of this run. At least one entry must have
+      this landing zone.
+    - If `is_overridden` is False, all entries must have the same landing zone.
+
+    In the result, an entry has a value in `landing_zone` only if its landing zone is not the landing zone of this run.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config
@@ -177,7 +182,11 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield a conflict for each folder that is inside the folder of a source, or wrongly inside the landing zone."""
+    """Yield a conflict for each folder that must not be inside another folder of the configuration.
+
+    A landing zone or the staging folder must not be inside the folder of a source. A source or the staging folder must
+    not be inside the landing zone.
+    """
     if config.staging_path and config.is_in_landing_zone(config.staging_path):
         yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():

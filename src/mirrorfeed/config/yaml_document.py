@@ -77,7 +77,11 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path of field `loc` of entry `number` of `tables`, or its top-level path if it is inherited."""
+        """Return the path in the file of a field of entry `number` of `tables`.
+
+        `loc` is the path of the field inside the entry. If the entry inherits the field from the top level of the file,
+        the result is the path of the top-level field.
+        """
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
@@ -150,9 +154,10 @@ class Document:
 
 
 def read_document(path: str) -> Document:
-    """Return the values of a YAML file, with lines and mistakes.
+    """Read a YAML file, and return its values with their line numbers, and the mistakes in the file.
 
-    Raises `ConfigMissing`, or `ConfigUnreadable` if the file is not YAML with a map of fields at the top level.
+    Raises `ConfigMissing` if the file does not exist. Raises `ConfigUnreadable` if the file cannot be read, or if the
+    file is not YAML with a map of fields at the top level.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -217,9 +222,9 @@ def validate(
 ) -> _M | None:
     """Return `data` as a value of `model`, or None if the data is invalid.
 
-    For each invalid field, `faults` gets a message, by the path of the field in the file. `place` converts the path of
-    a field in `data` to this path. Relative paths in values start at the folder of `file`. `secret_scope` is the scope
-    of secrets that have only a key.
+    Adds a message to `faults` for each invalid field. The key of the message is the path of the field in the file.
+    `place` converts a path in `data` to a path in the file. Relative paths in values start at the folder of `file`.
+    `secret_scope` is the Databricks secret scope of all secrets that have a `key` but no `scope`.
     """
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})

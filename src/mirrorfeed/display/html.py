@@ -127,7 +127,7 @@ _NO_DATA = "<p>No data yet.</p>"
 
 
 def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
-    """Return the HTML of a line chart. `series` has, for each line, its values by time, in ascending order of time."""
+    """Return the HTML of a line chart. `series` has the values of each line, in ascending order of time."""
     times = [time for points in series.values() for time in points]
     if not times:
         return _NO_DATA
@@ -166,7 +166,8 @@ def bars(
 ) -> str:
     """Return the HTML of a stacked bar chart.
 
-    `columns` has the label of each bar, and the sizes of its parts by kind. `kinds` lists the kinds from bottom to top.
+    A bar consists of parts, and each part has a kind. `columns` has the label of each bar, and the size of the part of
+    each kind. `kinds` lists the kinds from bottom to top.
     """
     if not columns:
         return _NO_DATA

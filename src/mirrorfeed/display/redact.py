@@ -86,7 +86,11 @@ def redact(text: str) -> str:
 
 
 def redact_answer(text: str, *secrets: str) -> str:
-    """Return the response of a service without secrets. If it contains a part of any of `secrets`, hide all of it."""
+    """Return `text`, the response of a service, without secrets.
+
+    If the response contains one of `secrets` or a part of one of them, the result is only "(not shown)". Otherwise, the
+    result is the same as the result of `redact`.
+    """
     parts = {part for secret in secrets for part in _SEPARATORS.split(secret) if len(part) >= _MIN_PEER_PART_LENGTH}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}

@@ -1,6 +1,7 @@
-"""Rows of results: frozen dataclasses, shown as a table, as HTML in a notebook, or as JSON. Texts for counts and sizes.
+"""Rows of results: frozen dataclasses that can be shown as a table, as HTML in a notebook, or as JSON.
 
-Each field is in the JSON, and each field declared with `shown` is a column of the table.
+Each field is in the JSON, except fields with `repr=False`. Each field that is declared with `shown` is a column of the
+table. The module also has functions that write counts, sizes and times as text.
 
 @row
 class Enabled(Row):
@@ -62,7 +63,8 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """Text with {tables} or {rows} that replaces more than 20 rows that need no attention. If empty, lists all rows."""
+    """If more than 20 rows need no attention, this text replaces all of them. {tables} or {rows} in the text becomes
+    their number. If the text is empty, all rows are listed."""
 
     @property
     def ok(self) -> bool:
@@ -75,11 +77,11 @@ class Row:
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, as JSON values. An error has `code`, `what`, `next` and `facts`."""
+        """Return the names and the JSON values of the fields. An error has `code`, `what`, `next` and `facts`."""
         return {each.name: as_json(getattr(self, each.name)) for each in fields(self) if each.repr}  # type: ignore[arg-type]
 
     def cells(self) -> Mapping[str, Cell]:
-        """Return the cells of the row by column heading. Empty if the row is shown only as remarks, not in a table."""
+        """Return a mapping from column heading to cell. Empty if the row is shown only as remarks, not in a table."""
         cells = {}
         for each in fields(self):  # type: ignore[arg-type]
             if column := each.metadata:
@@ -89,7 +91,10 @@ class Row:
         return cells
 
     def remarks(self) -> Sequence[str]:
-        """Return the lines to show below the table. By default, it is the error, unless it has a column."""
+        """Return the lines to show below the table. The default is one line with the error of the row.
+
+        The default is no line if the row has no error, or if the table has a column for errors.
+        """
         error = getattr(self, "error", None)
         if error is None or any(each.name == "error" and each.metadata for each in fields(self)):  # type: ignore[arg-type]
             return ()
@@ -113,7 +118,7 @@ _LONGEST_VALUE = 60
 
 @row
 class DataRow(Row):
-    """A row of a table or query, with JSON values by column."""
+    """A row of a table or query, with a JSON value for each column."""
 
     values: Mapping[str, Any]
 
@@ -135,10 +140,10 @@ def nonzero(count: int) -> int | None:
 
 
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
-    """Return a value as JSON values. `text` converts each string in the value.
+    """Return a value as JSON values. `text` converts each string in the value, except keys.
 
-    Rows, errors, and dataclasses without their own `__str__` become objects, and dates and times become text in ISO
-    format. Values of any other type that JSON does not have become their `str`.
+    Rows, errors, and dataclasses without their own `__str__` become objects. Dates and times become text in ISO format.
+    A value of another type that JSON cannot represent becomes the text that `str` returns.
     """
     match value:
         case Enum():
@@ -161,7 +166,7 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
 
 
 _MAX_QUIET = 20
-"""Maximum number of rows that need no attention to list. If there are more, a text with their number replaces them."""
+"""If more rows than this number need no attention, a text replaces all of them."""
 
 
 class Grid(NamedTuple):
@@ -184,9 +189,10 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 
 
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
-    """Return the rows to list, the rows to leave out, and the text that replaces these.
+    """Return the rows to list, the rows to leave out, and a text that replaces the rows to leave out.
 
-    With `every`, or with at most 20 rows that need no attention, all rows are listed.
+    If more than 20 rows need no attention, all of these rows are left out, and the text comes from their `QUIET`. If
+    `QUIET` is empty or `every` is True, no row is left out. If no row is left out, the text is empty.
     """
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= _MAX_QUIET:

@@ -133,8 +133,8 @@ def draw(
 ) -> None:
     """Print the summary, the table of the rows, their remarks and the notes.
 
-    Unless `every` is True, a line of text replaces more than 20 rows that need no attention. Lines outside the table do
-    not wrap, so that paths and commands can be copied.
+    If more than 20 rows need no attention, a line of text replaces all of them, unless `every` is True. Lines outside
+    the table do not wrap, so that paths and commands can be copied.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

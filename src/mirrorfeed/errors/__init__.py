@@ -1,19 +1,28 @@
-"""Base classes of all errors, helpers to show them, and `explain`.
+"""Base classes of all errors, functions to show errors, and `explain`.
 
-The class of an error sets `code`, and templates in the syntax of `str.format`: `what` (the problem) and `fix`. The
-constructor takes a keyword for each field of the templates, except for fields that the class computes as a property.
-Each annotated attribute of the class is also a keyword, optional if the attribute has a value. `what` and `fix` can
-also be mappings of alternative templates. Then the property `case` returns the key of the template to use. The list of
-error codes shows a key of `fix` as the condition for this fix if the key contains a space or is in capitals.
+The class of an error sets `code` and two templates in the syntax of `str.format`. `what` describes the problem, and
+`fix` describes the solution. The constructor takes a keyword for each field of the templates, except for fields that
+the class computes as a property. Each annotated attribute of the class is also a keyword. The keyword is optional if
+the attribute has a value.
 
-Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `names` quotes the first
-five. `reasons` joins parts of a sentence, `lines` joins lines, `phrase` drops the final period, `short` quotes a
-shortened text, `query` quotes a statement, `argument` an argument of a command, `more` appends an optional sentence,
-`duration` formats seconds, and `count file` writes "1 file" or "2 files".
+`what` and `fix` can also be mappings from keys to alternative templates. Then the property `case` returns the key of
+the template to use. Some keys of `fix` describe when to use the fix. These keys contain a space or are in capitals. The
+list of error codes shows these keys before the fix.
 
-A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
-feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
-Codes with three digits are findings: 8 of the doctor, the others of `mirrorfeed lint`.
+A field of a template can have a format specification of Python, or one of these format specifications:
+
+- `few` writes the first three names, `names` writes the first five names in quotes.
+- `list` writes all values, `quoted` writes all values in quotes.
+- `reasons` joins parts of a sentence with semicolons, `lines` joins lines with line breaks.
+- `phrase` removes the final period of a text, `short` shortens a text and puts the text in quotes.
+- `query` puts a SQL statement in quotes, `argument` puts an argument of a command in quotes if necessary.
+- `more` appends an optional sentence.
+- `duration` writes seconds with a suitable unit, `count file` writes "1 file" or "2 files".
+
+A code never changes and is never reused. The first digit of a code with four digits is the topic: 1 is for command and
+environment, 2 for source and change feed, 3 for publication, 4 for storage, Fabric and credentials, 5 for archive, 6
+for permanent history, 7 for mirror, and 8 for ledger and alerts. A code with three digits is for a finding. If
+the first digit is 8, the finding is from `mirrorfeed doctor`, otherwise from `mirrorfeed lint`.
 """
 
 from __future__ import annotations
@@ -121,7 +130,10 @@ class MirrorfeedError(Exception):
 
     @property
     def case(self) -> Any:
-        """Key of the template to use if `what` or `fix` is a mapping."""
+        """Key of the template to use for the message of the error.
+
+        Only a class with several templates, in a mapping `what` (problem) or `fix` (solution), defines this property.
+        """
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,10 +193,11 @@ def with_code(error: MirrorfeedError) -> str:
 
 
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """Convert any error to a `MirrorfeedError`. Return an error that already has this class unchanged.
+    """Return `error` unchanged if it is a `MirrorfeedError`. Convert any other error to a `MirrorfeedError`.
 
-    The result for other errors is `SessionLost` if Spark has ended, otherwise `Unexpected`, whose traceback is logged.
-    `doing` is the failed operation, as the subject of a sentence. `helps` is an instruction if a second attempt fails.
+    The result is `SessionLost` if Spark has ended. Otherwise, the traceback is logged, and the result is `Unexpected`
+    with a message that starts with `doing` and ends with `helps`. `doing` is the failed operation, such as "Publishing
+    sales.orders". `helps` is a sentence that advises what to do if a second attempt also fails.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -274,7 +287,7 @@ def _fold(name: str) -> str:
 
 
 def catalogue() -> dict[str, Explanation]:
-    """Return the explanations in `codes.json` by code. `make fmt` generates this file from error classes and rules."""
+    """Return the explanation of each code in `codes.json`. `make fmt` generates this file from errors and rules."""
     from importlib import resources
 
     listed = json.loads(resources.files(__name__).joinpath("codes.json").read_text(encoding="utf-8"))

@@ -66,9 +66,10 @@ _REPEAT_FACTOR = 2
 
 @dataclass
 class AppendProgress:
-    """Records that a run has appended to the history of a table so far."""
+    """Progress of a run that appends to the history of one table: the appended records and the newest version."""
 
     records: list[HistoryRecord] = field(default_factory=list)
+    """Records that this run has appended."""
     newest_version: int | None = None
     """Newest version of the source that the history contains. None if the history is empty."""
     restarts: list[Terminal] = field(default_factory=list)
@@ -84,7 +85,7 @@ class _Step:
     rows: DataFrame | None = None
     """Rows to append, as in a change data feed. None if the versions change no rows."""
     reason: Terminal | None = None
-    """Error because of which the history continues with this snapshot. None for the first snapshot and for ranges."""
+    """Error that made the history continue with this snapshot. None for the first snapshot and for ranges."""
 
 
 def append_versions(
@@ -97,9 +98,9 @@ def append_versions(
 ) -> AppendProgress:
     """Append new versions of a table to its history, up to the newest version at the start of the call.
 
-    If versions cannot be appended, raises `HistoryInterrupted`, or the original error if the history is empty. With
-    `reseed`, or if the configuration allows it, the history lacks these versions instead, and continues with a
-    snapshot. `progress` is updated after each append, and returned.
+    If versions cannot be appended, raises `HistoryInterrupted`, or the original error if the history is empty. But if
+    `reseed` is True or the configuration of the table says `reseed`, the history continues with a snapshot instead, and
+    lacks these versions. The function updates `progress` after each append, and returns `progress`.
 
     Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
     process changed the history, and `AppendConflict` after repeated conflicts with other runs.
@@ -169,10 +170,12 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a snapshot that continues the history after `finding`, if `reseed` or the configuration allows it.
+        """Return a step that continues the history with a snapshot, or raise an error if a snapshot is not allowed.
 
-        Otherwise raises `HistoryInterrupted`. Raises `finding` if the history is empty, and `SourceReplaced` if the
-        source was replaced or restored to an older version.
+        `finding` is the error that prevents the append of changes. A snapshot is allowed if `self.reseed` is True or
+        the configuration of the table says `reseed`. Otherwise raises `HistoryInterrupted`. Raises `finding` itself if
+        the history is empty or no snapshot is possible. Raises `SourceReplaced` if the source was replaced or restored
+        to an older version.
         """
         if view is None or view.newest is None:
             raise finding
@@ -217,10 +220,11 @@ class _Append:
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Append a record and the rows of `step`. Returns the record, and True unless Delta reported a conflict.
+        """Try to append a record and the rows of `step`. Return the record, and False if Delta reported a conflict.
 
-        Only the next read shows whether the record was appended. If the source was replaced or its partition columns
-        changed after `step` was created, appends nothing and returns None instead of the record, and False.
+        Without a conflict, the second value is True. Even then, the caller must read the history again to see whether
+        the history has the record. If the source was replaced or its partition columns changed after `step` was
+        created, appends nothing, and returns None and False.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
@@ -232,6 +236,7 @@ class _Append:
             if not is_same_table(step.facts, self.spark, self.table.source):
                 return None, False
             try:
+                # If another run has appended this record number, Delta ignores the append without an error.
                 self.history.append(rows if record.rows else None, record)
             except Exception as error:
                 if find_condition(error, _LOST_RACE) is None:
@@ -284,7 +289,10 @@ class _Append:
         return _Step(facts, version, next_columns(self.source, version, (), schema, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """Return the next append for `range_`, which ends before the next version that changes the columns, if any."""
+        """Return a step that appends `range_`, or only its first versions if a later version has other columns.
+
+        All versions of a step have the same columns.
+        """
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_at = partial(read_schema, spark, source, schemas=facts.schemas)

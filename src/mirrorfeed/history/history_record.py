@@ -1,7 +1,8 @@
 """Records of a permanent history, and the mapping of source columns to columns of the history. Pure functions.
 
-Each append commits its rows and one record. Records of a snapshot and of the ranges that follow it without a gap are a
-segment. After a gap, the next segment starts with another snapshot.
+Each append commits its rows and one record. The first record is for a snapshot. Later records are for ranges of
+versions. After a gap, the history continues with another snapshot. The records from one snapshot to the next gap are a
+segment.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class HistoryColumn:
     stored_as: str
     """Name of the column in the history that contains the values."""
     origin: str
-    """Id of the column, which stays the same when the column is renamed."""
+    """Id of the column. The id stays the same when the column is renamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class HistoryRecord:
     __pydantic_config__: ClassVar = CONFIG
     number: Annotated[int, Field(ge=1)]
     batch: str
-    """Random id of the append, by which a run recognizes its own record."""
+    """Random id of the append. With this id, a run recognizes its own record."""
     time: UtcTime
     source: str
     source_id: str
@@ -81,7 +82,7 @@ class HistoryRecord:
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
     """Commits of the source in the range. For a snapshot, the commit of its version."""
     columns: tuple[HistoryColumn, ...]
-    """Columns of the source, which are the same in all versions that the record covers."""
+    """Columns of the source. All versions that the record covers have these columns."""
     partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
@@ -121,11 +122,14 @@ def parse_record(text: str, history: str) -> HistoryRecord:
 
 
 Segment = Sequence[HistoryRecord]
-"""Records of a snapshot and of the ranges that follow it without a gap, in ascending order."""
+"""Record of a snapshot, and the records of the ranges that follow without a gap, in ascending order."""
 
 
 def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
-    """Split all records of a history, in ascending order, before each snapshot. Each part starts with a snapshot."""
+    """Return the segments of a history, in ascending order. `records` are all records of the history in this order.
+
+    The record of a snapshot starts a new segment. All other records continue the segment.
+    """
     starts = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
     return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)]
 
@@ -135,7 +139,10 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """Return the newest segment (records without a gap) that contains a version of the source, or None if none does."""
+    """Return the newest segment (records without a gap) that contains the source version `version`.
+
+    Returns None if no segment contains `version`.
+    """
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
@@ -182,11 +189,15 @@ def next_columns(
     existing: Mapping[str, str],
     renamed: Mapping[str, str | None] = {},
 ) -> tuple[HistoryColumn, ...]:
-    """Return the columns for a record that starts at `version`, at which the source has the schema `schema`.
+    """Return the columns of the source for a new record of the history. The first version of the record is `version`.
 
-    `before` has the columns at the previous version, and is empty for a snapshot. `existing` maps the history's columns
-    to types. Schemas and types are Spark's JSON. `renamed` maps renamed columns to new names, and dropped columns to
-    None. Raises `ColumnsIncompatible` if another column is missing, or if its type changed, except to a wider one.
+    - `before`: columns at the previous version. Empty for a snapshot.
+    - `schema`: schema of the source at `version`, as Spark's JSON.
+    - `existing`: type of each column of the history, as Spark's JSON.
+    - `renamed`: new name of each column that `version` renamed, and None for each column that `version` dropped.
+
+    Raises `ColumnsIncompatible` if `schema` lacks a column that was neither renamed nor dropped. Also raises
+    `ColumnsIncompatible` if a column has a new type that is not wider than the old type.
     """
     known = {fold(name): each for each in before if (name := renamed.get(each.name, each.name)) is not None}
     fields = _fields(schema)
@@ -210,7 +221,10 @@ def next_columns(
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
-    """Return a message for each of `columns` that `schema` lacks or has with another type, except a wider type."""
+    """Return a message for each column in `columns` that is missing in `schema` or has an incompatible type there.
+
+    An equal type and a wider type are compatible.
+    """
     types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
     other = [each for each in columns if not can_widen(types.get(each.name, each.type), each.type)]
@@ -275,7 +289,10 @@ def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, 
 
 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two schemas have the same columns, types, nullability and order, without `void` columns."""
+    """Return whether two schemas have the same columns in the same order. Ignores columns of the type `void`.
+
+    Compares names, nullability, and types as a history stores them.
+    """
     columns = [[(f["name"], _type_json(f["type"]), f["nullable"]) for f in _fields(each)] for each in (one, other)]
     return columns[0] == columns[1]
 
@@ -297,7 +314,11 @@ def _type_json(type_: Any) -> str:
 
 
 def _plain_type(type_: Any) -> Any:
-    """Return a type as a history stores it: without metadata, length and collation of text, and with nullable parts."""
+    """Return the type that a history stores for a type of the source. Both are Spark's JSON.
+
+    The types char and varchar, and text with a collation, become `string`. In nested types, all parts become nullable,
+    and fields lose their metadata.
+    """
     if isinstance(type_, str):
         return "string" if _TEXT.fullmatch(type_) else type_
     match type_["type"]:

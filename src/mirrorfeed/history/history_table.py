@@ -109,7 +109,10 @@ class HistoryTable:
         return view
 
     def create(self, *, mapped: bool) -> None:
-        """Create an empty history if it does not exist. `mapped` turns on column mapping."""
+        """Create an empty Delta table for the history if the table does not exist.
+
+        If `mapped` is True, the table has column mapping, so that its columns can have any name.
+        """
         columns = ", ".join(f"{name} {type_}" for name, type_ in _OWN_COLUMNS.items())
         properties = {"delta.appendOnly": "true", **({_MAPPING: "name"} if mapped else {})}
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -166,7 +169,10 @@ class HistoryTable:
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
-        """Return the rows that were appended with `records`. Raises `ArchivedFilesNeeded` before any row is read."""
+        """Return the rows that were appended with `records`.
+
+        Raises `ArchivedFilesNeeded` if the rows are in archived files that must be restored first.
+        """
         commits = [commit for record in records for commit in record.commits]
         # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
         days = [commit.timestamp.astimezone(UTC).date() for commit in commits] or [date.min]
@@ -282,7 +288,11 @@ def _as_type(value: Column, column: HistoryColumn) -> Column:
 
 
 def _value(spans: Spans) -> Column:
-    """Return an expression for the value of a source column, which several columns of the history can contain."""
+    """Return an expression for the value of one source column in a row of the history.
+
+    For different versions, different columns of the history can contain the value. `spans` lists these columns. The
+    expression takes the value from the column that applies to the version of the row.
+    """
     *earlier, (_, value) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
     for to, earlier_value in reversed(earlier):
         value = F.when(F.col("_commit_version") <= to, earlier_value).otherwise(value)

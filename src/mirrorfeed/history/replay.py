@@ -42,10 +42,13 @@ class Replay(Row):
 def replay(spark: SparkSession, history: Source, into: Source, at: str | int) -> Replay:
     """Create the table `into` in one commit, with the rows and columns that the source had at `at`.
 
-    `at` is a version of the source, or a time in the session's time zone. A table that an earlier call created from the
-    same version is not changed. Raises `BadBound` if `at` is invalid, `NotInHistory` if the history does not contain
-    it, `TargetExists` if `into` is another table, `HistoryEmpty` if the history has no records, `HistoryChanged` if
-    another process changed it, and `ArchivedFilesNeeded` if files of the history must be restored first.
+    `at` is a version of the source, or a time in the session's time zone. If an earlier call created the table `into`
+    from the same version, the table is not changed. Raises `TargetExists` if the table `into` exists, but was not
+    created from this version.
+
+    Raises `BadBound` if `at` is invalid, and `NotInHistory` if the history does not contain `at`. Raises `HistoryEmpty`
+    if the history has no records, `HistoryChanged` if another process changed the history, and `ArchivedFilesNeeded` if
+    files of the history must be restored first.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
@@ -95,11 +98,13 @@ def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) 
 
 
 def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
-    """Return the rows that remain after all changes in `changes`, which start with a snapshot as inserts.
+    """Return the rows that remain after all changes in `changes`. `record` has the columns of the result.
 
-    A change data feed has no row ids, and equal rows can occur several times. So each row is returned as often as its
-    number of inserts minus its number of deletes. If the difference is negative, Spark raises an error when the result
-    is read. `record` has the columns of the result.
+    `changes` is a change data feed. The feed starts with inserts of all rows of a snapshot.
+
+    Equal rows can occur several times, and the feed has no row ids. So the function counts inserts and deletes of equal
+    rows. The number of inserts minus the number of deletes is the number of equal rows in the result. If this number is
+    negative, Spark raises an error when the result is read.
     """
     names = [column.name for column in record.columns]
     step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
@@ -123,7 +128,11 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 
 
 def _groupable(value: Column, type_: object) -> Column:
-    """Return a value for exact grouping. Spark groups 0.0 and -0.0 together, and cannot group by a variant."""
+    """Return an expression to group rows with, instead of the column `value` with the type `type_` (Spark's JSON).
+
+    Spark puts 0.0 and -0.0 in one group, and cannot group by a variant or by a nested type with a
+    variant. For other types, returns `value`.
+    """
     if type_ in ("float", "double"):
         return value.cast("string")
     return F.to_json(F.struct(value)) if '"variant"' in json.dumps(type_) else value

@@ -35,7 +35,7 @@ class File:
     number: _Number
     """Number in the final name of the file."""
     rows: Mapping[str, Count]
-    """Number of rows by name of the row marker: insert, update, delete or upsert."""
+    """Number of rows for each row marker: insert, update, delete or upsert."""
     bytes: Count
     sha256: str
 
@@ -87,7 +87,7 @@ class Record:
     selection: Selection | None = None
     """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
-    """Type of each source column by column name, such as "long" or "struct". None if the whole source is published."""
+    """Type of each source column, such as "long" or "struct". None if the whole source is published."""
     read: FullRead | None = None
     """Rows and duration of the full read of the source, if it was compared row by row. Otherwise None."""
     format: int = FORMAT
@@ -106,7 +106,7 @@ class Record:
 
     @property
     def rows(self) -> Counter[str]:
-        """Number of rows in all files, by row marker: insert, update, delete and upsert."""
+        """Number of rows in all files for each row marker: insert, update, delete and upsert."""
         return sum((Counter(file.rows) for file in self.files), Counter[str]())
 
     @property
@@ -156,12 +156,16 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the records that may be the last one that Fabric has consumed completely, newest first.
+    """Return the candidates for the last record that Fabric has consumed completely, newest first.
 
-    `newest_first` has the records of the log, and `in_place` the file numbers in the table's folder. Fabric may have
-    consumed the oldest file in this folder, but no later file. With `by_time`, Fabric orders files by modification
-    time, so Fabric may consume any file of a publication last. The result is empty if Fabric has certainly consumed
-    no record completely.
+    There can be two candidates, because nothing shows whether Fabric has already consumed the file with the lowest
+    number in the table's folder. Fabric has consumed all files with lower numbers, and no file with a higher number.
+    The result is empty if Fabric cannot have consumed any record completely.
+
+    - `newest_first`: the records of the log.
+    - `in_place`: numbers of the files in the table's folder.
+    - `by_time`: Fabric orders files by modification time. Then a single file in the folder can be the last file of its
+      publication, whatever its number.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -186,7 +190,7 @@ def missing_files(
 ) -> tuple[int, ...]:
     """Return the numbers of published files that are missing in the table's folder and not known to be consumed.
 
-    If `in_place` is empty, Fabric may have consumed the missing files. Otherwise, it certainly did not.
+    If `in_place` is empty, it is possible that Fabric consumed these files. Otherwise, Fabric did not consume them.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
@@ -207,6 +211,10 @@ def missing_files(
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """Return the number of the last file that was renamed. `staged` has the names of files that are not renamed yet."""
+    """Return the highest number of a file that already has its final name, or 0 if there is no file with a final name.
+
+    Files get their final names in the order of their numbers. `newest` is the newest record. `staged` has the staged
+    names of the files that do not have their final names yet.
+    """
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

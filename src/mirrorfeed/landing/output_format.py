@@ -95,7 +95,8 @@ class Delimited:
     schema_definition: Annotated[bool, Strict()] = True
     """True if `_metadata.json` declares the columns and their types. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """Treatment of columns whose type has no `DataType`: `string` declares them as String, `refuse` raises an error."""
+    """What to do if Fabric has no `DataType` for the type of a column, such as a decimal. `string` declares the column
+    as String, and `refuse` raises an error."""
 
     def fault(self) -> tuple[str, str] | None:
         """Return the name of an option that makes files unreadable, and the reason. None if all options are valid."""
@@ -130,7 +131,10 @@ class Output:
         return PARQUET if self.delimited is None else self.delimited.extension
 
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the content of `_metadata.json` except the keys. Call `check_output` with the columns first."""
+        """Return the content of `_metadata.json`, except the list of the table's key columns (`keyColumns`).
+
+        Call `check_output` with the columns first.
+        """
         content: dict[str, Any] = {}
         if self.by_time:
             content["fileDetectionStrategy"] = BY_TIME
@@ -162,11 +166,12 @@ AS_PARQUET = Output()
 
 
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
-    """Check that the format can store the columns and keys of a table.
+    """Check that files in the format `output` can store the columns and keys of a table.
 
-    Raises `UpsertsWithoutKeys` if `upserts_by_default` is set without keys, `NotDeclarable` if a type that must be
-    declared has no `DataType`, `NameNotWritable` if the header cannot contain a column name, and `EmptyLines` if NULL
-    would be written as an empty line.
+    Raises `UpsertsWithoutKeys` if rows without a marker are upserts, but the table has no keys. Raises `NotDeclarable`
+    if `_metadata.json` must declare the type of a column, but Fabric has no `DataType` for this type. Raises
+    `NameNotWritable` if the header of a text file cannot contain a column name. Raises `EmptyLines` if NULL would be
+    written as an empty line.
     """
     if output.upserts_by_default and not keys:
         raise UpsertsWithoutKeys(table=table)

@@ -127,7 +127,7 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
 
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the type of each column by column name. `schema` is the JSON of a Spark `StructType`.
+    """Return the type of each column. `schema` is the JSON of a Spark `StructType`.
     Nested types have short names such as "struct". Columns of type void are omitted."""
     types = {field["name"]: field["type"] for field in schema["fields"] if field["type"] != "void"}
     short = {name: type_ if isinstance(type_, str) else type_["type"] for name, type_ in types.items()}
@@ -250,9 +250,11 @@ def check_source_columns(
 ) -> None:
     """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchema` if not.
 
-    For example, an excluded column that was renamed would be published. `before` and `now` map source columns to types,
-    in the newest record and at `version`. A missing column counts as dropped with `drops`, otherwise as possibly
-    renamed.
+    For example, an excluded column that was renamed would be published.
+
+    - `before`: type of each source column in the newest record.
+    - `now`: type of each source column at `version`.
+    - `drops`: True if a missing column was dropped. False if it is possible that the column was renamed.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [

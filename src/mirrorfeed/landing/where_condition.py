@@ -100,7 +100,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
-    """Return the kind of a token between its neighbors. The kind `column` is a column name. Raises `ValueError`."""
+    """Return the kind of `token`, such as "column" for a column name. Raises `ValueError` for an unsupported token.
+
+    The kind depends on the tokens `before` and `after` this token. They are None at the start and end of the condition.
+    """
     if token.kind == "text" and before is not None and before.kind == "text":
         raise ValueError(
             "has two adjacent strings, which Spark releases read differently: write \\' for a quote in a string"

@@ -1,8 +1,15 @@
-"""Decompress delimited text, and split it into rows of values. Also the lint rules for text files (MF6xx).
+"""Decompress delimited text, and split it into rows of values. The lint rules for text files (MF6xx) are here, too.
 
-In a quoted value, the escape character escapes the quote and itself. If the quote is also the escape character, quotes
-in the value are doubled. In a value without quotes, an escape character that is not the quote escapes separators, line
-breaks, the quote and itself. In all other places, the escape character is an ordinary character.
+If the escape character and the quote are different characters:
+
+- In a quoted value, the escape character escapes the quote and itself.
+- In a value without quotes, the escape character escapes separators, line breaks, the quote and itself.
+- Before any other character, the escape character is an ordinary character.
+
+If the quote is also the escape character:
+
+- In a quoted value, each quote is written twice.
+- In a value without quotes, the quote is an ordinary character.
 """
 
 from __future__ import annotations
@@ -256,10 +263,10 @@ class _Splitter:
         return values, at, False
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> Unsplittable | None:
-        """Return the reason why the value at index `at` has no end, or None if the end may follow after `text`.
+        """Return an error if a row cannot be split, or None if the caller must read more text of the file.
 
-        `row` is the index at which the row of the value starts, and `number` is the row number. `ended` is True if no
-        text follows.
+        `text` is the part of the file in memory. The row with the number `number` starts at index `row`. The value at
+        index `at` has no end in `text`. `ended` is True if `text` is the end of the file.
         """
         if len(text) - row > MAX_ROW_LENGTH:
             return Unsplittable(QUOTE, number, f"it has more than {MAX_ROW_LENGTH:,} characters")

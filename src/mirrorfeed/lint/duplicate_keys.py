@@ -1,7 +1,7 @@
 """Find rows that insert a key that the table already has, with bounded memory.
 
-Fabric does not check for duplicate keys. For each row, a hash of its key and its row marker are stored in one of
-several temporary files. The hash selects the file, so only the keys of one file are in memory at a time.
+Fabric does not check for duplicate keys. For each row, one of several temporary files stores two values: a hash of the
+key, and the row marker. The hash selects the file, so only the keys of one file are in memory at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ KEY_AGAIN = error(
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Return a hash of the key and the marker of each row, as bytes. `markers` is None for rows without markers."""
+    """Return bytes that contain two values for each row: a hash of the key, and then the row marker.
+
+    `keys` and `markers` have one entry for each row. `markers` is None if the rows have no markers.
+    """
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)
 
@@ -52,8 +55,8 @@ def _marker(value: object) -> int:
 class KeyIndex(ExitStack):
     """Index of the keys in the data files of one table. Context manager that deletes its temporary files on exit.
 
-    Call `add` and `end` for each file, in the order in which Fabric applies the files. A missing or unreadable file may
-    delete keys, so keys before such a file are not compared with keys after it.
+    Call `add` and `end` for each file, in the order in which Fabric applies the files. A file that is missing or cannot
+    be read could contain deletes. So keys before this file are not compared with keys after this file.
     """
 
     def __init__(self, upserts: bool) -> None:
@@ -66,20 +69,23 @@ class KeyIndex(ExitStack):
         self._file = self._row = self._period = 0
 
     def discard(self) -> None:
-        """Discard the rows of the current file, which `add` received after the last call of `end`."""
+        """Discard the rows that `add` received after the last call of `end`."""
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
-        """Add rows to the current file, as bytes from `key_rows`. Rows with NULL in the key are never duplicates."""
+        """Add rows of the file that the caller is reading to this index. `rows` is a result of `key_rows`.
+
+        Leaves out rows with NULL in the key, because they are never duplicates.
+        """
         for digest, marker in KEY_ROW.iter_unpack(rows):
             self._row += 1
             if digest != _NO_KEY:
                 self._parts[digest[0] % _PARTS].write(_STORED.pack(digest, marker, self._file, self._row))
 
     def end(self, path: str, rows: int | None) -> None:
-        """End the current file. Discards its rows unless `add` received all of them.
+        """Finish the file with the path `path`. Discards its rows unless `add` received all rows of the file.
 
-        `rows` is the number of rows in the file, or None if the file is missing or was not read.
+        `rows` is the number of rows in the file, or None if the file is missing or was not read completely.
         """
         if rows is not None and rows == self._row:
             self._files[self._file] = path, self._period

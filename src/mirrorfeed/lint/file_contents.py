@@ -48,11 +48,13 @@ def read_parquet(
     required: frozenset[str],
     emit: Callable[[bytes], None] | None = None,
 ) -> Contents | Unreadable:
-    """Return the columns and counts of a Parquet file of `size` bytes, or the reason why the file cannot be read.
+    """Return the columns and facts about the rows of a Parquet file, or the reason why the file cannot be read.
 
-    Counts NULLs in the columns `keys` and `required`. Calls `emit`, if set, once per batch with bytes: for each row, a
-    hash of its key and its row marker. Call this function only in a child process, because the Parquet library can
-    crash.
+    `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys` and
+    `required`. If `emit` is set, calls `emit` for each batch of rows. The bytes for `emit` contain two values for each
+    row: a hash of the key, and then the row marker.
+
+    Call this function only in a child process, because the Parquet library can crash.
     """
     if unreadable := _check_ends(file, size):
         return unreadable
@@ -159,9 +161,10 @@ def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str
 
 
 def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
-    """Return the columns and counts of a text file, or the reason why the file cannot be read.
+    """Return the columns and facts about the rows of a text file, or the reason why the file cannot be read.
 
-    `path` is for findings. Adds the keys of the rows to `index`, if set. The caller must then call `index.end`.
+    Counts the rows, the row markers, and the NULLs in key columns. Findings show `path`. If `index` is set, adds the
+    keys of the rows to `index`. The caller must then call `index.end`.
     """
     faults: dict[str, Finding] = {}
     reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))
@@ -229,7 +232,10 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return hashes of the keys and the row markers of a batch, or empty bytes if Python cannot represent a value."""
+    """Return bytes that contain two values for each row of a batch: a hash of the key, and then the row marker.
+
+    Returns empty bytes if Python cannot represent a value.
+    """
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None

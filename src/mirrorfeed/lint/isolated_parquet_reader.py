@@ -1,7 +1,7 @@
 """Read Parquet files of any publisher in a child process with limits on time and memory.
 
 On a damaged file, the Parquet library can abort its process, run forever, or allocate unlimited memory. The child
-(`serve`) opens no data files, but requests bytes of the file from the parent. It returns columns and counts as JSON, so
+(`serve`) opens no data files, but requests bytes of the file from the parent. The child returns its result as JSON, so
 a response cannot run code in the parent.
 """
 
@@ -72,10 +72,11 @@ class IsolatedParquetReader:
         required: frozenset[str] = frozenset(),
         index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
-        """Return the columns and counts of a file of `size` bytes, or the reason why the file cannot be read.
+        """Return the columns and facts about the rows of a file, or the reason why the file cannot be read.
 
-        Counts NULLs in the columns `keys` and `required`. Adds the keys of the rows to `index`, if set. The caller must
-        then call `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
+        `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys`
+        and `required`. If `index` is set, adds the keys of the rows to `index`. The caller must then call `index.end`.
+        Raises `ReaderNotStarted` if the child process cannot start.
         """
         is_new, child = self._child is None, self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)

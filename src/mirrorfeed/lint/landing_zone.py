@@ -31,19 +31,20 @@ class Contents:
     codecs: frozenset[str] = frozenset()
     """Compressions of a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows by row marker as text, with `NULL` for NULL. Empty if the file has no row marker column."""
+    """Number of rows for each row marker. Markers are texts, and `NULL` stands for NULL. Empty if the file has no row
+    marker column."""
     first_unknown_marker: int = 0
     """Row number, from 1, of the first row marker that is not valid. 0 if there is none."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows with NULL, by key column."""
+    """Number of rows with NULL, for each key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
-    """Length of the longest text or binary value in bytes, by key column."""
+    """Length of the longest value in bytes, for each key column with text or binary values."""
     faults: tuple[Finding, ...] = ()
     """First violation of each rule for delimited text. Rows after text that cannot be split are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
-    """Row number, from 1, of the first text that is not valid UTF-8, by column of a Parquet file."""
+    """Row number, from 1, of the first text that is not valid UTF-8, for each column with an invalid text."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
-    """Number of NULLs in rows other than deletes, by Parquet column that is not nullable in the table's first file."""
+    """Number of NULLs in rows other than deletes, for each Parquet column that is not nullable in the first file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
         for entry in sorted(data, key=lambda each: (each.modified if settings.by_time else None, each.name)):
             path, number = f"{folder}/{entry.name}", number_of(entry.name) or 0
             if not settings.by_time and number != last + 1:
-                index.end("", None)  # a missing file may delete keys
+                index.end("", None)  # a file is missing, and could contain deletes
             last = number
             to_check = required or frozenset()
             content = _read_content(store, path, entry.size, settings, parquet, to_check, index_to_fill)
@@ -189,8 +189,11 @@ def _read_content(
 
 
 def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
-    """Return the log of a table, or None if its id is unknown. If `log.json` or the newest record cannot be read, adds
-    a finding to `findings`."""
+    """Return the log of a table. Adds a finding to `findings` if `log.json` or the newest record cannot be read.
+
+    `log.json` contains the id of the log. The id is also the name of the log's folder. Returns None if the table has no
+    `log.json`, or if the id is missing or invalid.
+    """
     entries, path = _entries(store, f"{folder}/{LOG}"), f"{folder}/{LOG_ID}"
     folders = [entry.name for entry in entries if entry.is_folder]
     log: Log | None = None

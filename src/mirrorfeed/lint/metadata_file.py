@@ -271,10 +271,10 @@ class _Reader:
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or ENCODING)
 
     def _choice(self, properties: Mapping[str, Any], name: str, values: Sequence[object], default: Any) -> Any:
-        """Return the value of a property if it is in `values`, or the value in `values` that it means as text, such as
-        "true".
+        """Return the value of a property, or `default` if the property is missing or its value is not in `values`.
 
-        Returns `default` for a missing property and for any other value. Reports each value that is not in `values`.
+        Some publishers write a text instead of a value, such as "true" instead of true. This text counts as the value
+        that it stands for. Adds a finding for the text, and for any other value that is not in `values`.
         """
         texts = [json.dumps(value) for value in values]
         meanings = {text: value for text, value in _MEANINGS.items() if value in values}
@@ -319,7 +319,7 @@ class _Reader:
 
 
 def python_encoding(name: object) -> str | None:
-    """Return a name of the text encoding `name` that Python accepts, or None if the encoding is not supported."""
+    """Convert the name of a text encoding to a name that Python accepts. Returns None for an unsupported encoding."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

@@ -1,4 +1,4 @@
-"""Read delimited text as Arrow columns with the types of SchemaDefinition, for lint and the local replica."""
+"""Read delimited text as Arrow columns with the types declared in `_metadata.json`, for lint and the local replica."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ARROW_TYPES: dict[str | None, pa.DataType] = {
     "Boolean": pa.bool_(),
     "ByteArray": pa.binary(),
 }
-"""Arrow types of declared columns, by `DataType`. The row marker and undeclared columns are text."""
+"""Arrow type for each `DataType` in `_metadata.json`. The row marker and undeclared columns are text."""
 _BATCH = 1 << 14
 
 
 @dataclass
 class TextReader:
-    """Reads one file of delimited text, up to the first text that cannot be decoded or split into values."""
+    """Reader of one file of delimited text. Stops at the first text that cannot be decoded or split into values."""
 
     file: BinaryIO
     path: str
@@ -155,7 +155,10 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """Return an array, True for each row of `batch` that is not a delete and has NULL in its column `values`."""
+    """Return a Boolean array with one entry for each row of `batch`. `values` is the array of one column of `batch`.
+
+    The entry is True if the row has NULL in this column and is not a delete.
+    """
     is_missing, index = pc.is_null(values), batch.schema.get_field_index(MARKER)
     if index < 0:
         return is_missing

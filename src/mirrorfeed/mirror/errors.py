@@ -51,7 +51,7 @@ class TypeChanged(Terminal):
     what = "Replication of table {table} is stopped, because {address} changes the type of {columns}."
     fix = "Delete the folder of the table, and publish all data again."
     changed: Mapping[str, tuple[str, str]]
-    """Old and new type of each changed column, by column name."""
+    """Maps the name of each changed column to the old type and the new type."""
 
     @property
     def columns(self) -> str:

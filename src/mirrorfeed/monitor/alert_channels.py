@@ -53,7 +53,7 @@ class ChannelRefused(Terminal):
 
 
 def channels_of(config: Config) -> dict[str, Send]:
-    """Return a function for each configured channel, by channel name. The function sends an alert to the channel."""
+    """Return the configured channels: a dictionary from channel name to the function that sends an alert."""
     channels: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
     if mail := config.alerts.mail:
         channels[MAIL] = partial(send_mail, mail)

@@ -1,10 +1,13 @@
 """Check all tables, and send alerts about new, lasting and resolved problems.
 
-A channel receives one alert when a problem starts, one per interval (`alerts.remind_after_hours`) while it lasts, and
-one when it ends. A JSON file, the alert file, records which alerts were sent. By default, it is in the landing zone,
-where other identities may change it. Therefore, it contains only names and times, and suppresses an alert for one
-interval at most. A file that is damaged or has times in the future is reported and replaced. It is written after the
-alerts are sent, so after a failure an alert can be sent twice, but is never lost.
+A channel receives an alert when a problem starts, and an alert when the problem ends. While the problem lasts, the
+channel receives the alert again after each interval (`alerts.remind_after_hours`).
+
+A JSON file, the alert file, records which alerts were sent and when. By default, the alert file is in the landing zone.
+There, other identities can change the file. So the file contains only names and times. If somebody adds a false record
+of a sent alert, the alert is not lost: a run sends it after the interval. A file that is damaged or has times in the
+future is reported and replaced. A run writes the file after it sends the alerts. So after a failure, the next run can
+send an alert twice, but no alert is lost.
 """
 
 from __future__ import annotations
@@ -58,19 +61,19 @@ class Alert(Row):
     name: str
     """Name of the problem, or of the channel that failed. Empty if the alert file failed."""
     what: str
-    """Text of the alert if this check sent one, otherwise the text of the problem."""
+    """Text of the alert if it was sent, otherwise the text of the problem."""
     fix: str = ""
     since: datetime | None = None
     resolved_at: datetime | None = None
     """Time of the first check that did not find the problem again. None for a current problem."""
     sent_to: tuple[str, ...] = ()
-    """Names of the channels that this check notified. `output` is the output of the command."""
+    """Names of the channels that received the alert. The channel `output` is the output of the command."""
     error: MirrorfeedError | None = None
     """Reason why a channel was not notified, or why the alert file cannot be read or written."""
 
     @property
     def ok(self) -> bool:
-        """False if there is an `error`, or if this check wrote an alert about a current problem to the output."""
+        """False if `error` is set, or if the problem is current and the alert was sent to the channel `output`."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -81,7 +84,7 @@ class Alert(Row):
 
 @dataclass(frozen=True, slots=True)
 class SentAlert:
-    """A problem in the alert file, with the times of the sent alerts."""
+    """Entry of the alert file: a problem of a table or of the mirrored database, and the times of its alerts."""
 
     table: Annotated[str, Field(max_length=300)]
     kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
@@ -89,7 +92,10 @@ class SentAlert:
     since: UtcTime
     resolved_at: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """Time of the last alert by channel. A channel that was notified that the problem is resolved is removed."""
+    """Maps the name of each channel to the time of the last alert about the problem.
+
+    A channel is removed when the channel has received the alert that the problem is resolved.
+    """
 
     @property
     def key(self) -> tuple[str, str]:
@@ -127,9 +133,9 @@ def check_alerts(
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
     """Send the alerts that are due, and record them in the alert file at `path`.
 
-    `channels` has the function that sends an alert, by channel name. Returns a row for each current problem, for each
-    alert that a problem is resolved, and for each failure of a channel or the file. The next run retries failed
-    channels.
+    `channels` maps the name of each channel to the function that sends an alert. Returns a row for each current
+    problem, for each alert that a problem is resolved, and for each failure of a channel or the file. The next run
+    retries failed channels.
     """
     state = _read(store, path, now)
     rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
@@ -164,11 +170,12 @@ def update_alerts(
     now: datetime,
     notified: Collection[tuple[str, tuple[str, str]]] = (),
 ) -> tuple[SentAlert, ...]:
-    """Return the new entries of the alert file: `alerts`, updated with the result `check`, and one per new problem.
+    """Return all entries that the alert file must have after a check.
 
-    `notified` has a pair of channel name and `SentAlert.key` for each alert that was sent at `now`. Channels that are
-    not in `channels` are removed. A problem that the check could not evaluate stays current or resolved. The entry of a
-    resolved problem is removed when all channels that received the problem were notified of its end.
+    Updates the entries `alerts` with the result `check`, and adds an entry for each new problem. `notified` has a pair
+    of channel name and `SentAlert.key` for each alert that was sent at `now`. Removes channels that are not in
+    `channels`. An entry stays current or resolved if the check could not find out whether its problem exists. Removes
+    the entry of a resolved problem when each channel that received the problem was also notified of its end.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]

@@ -78,14 +78,19 @@ class Check:
     """Result of one check of all tables."""
 
     problems: Mapping[tuple[str, str], Finding] = field(default_factory=dict)
-    """Current problems by `Finding.key`: table and name of the problem."""
+    """Current problems. The key is `Finding.key`: table and name of the problem."""
     unknown: frozenset[tuple[str, str]] = frozenset()
-    """Table and name of each problem that was not evaluated. An empty name means all problems of the table. If both are
-    empty, no problem was evaluated."""
+    """Table and name of each problem for which the check could not find out whether it exists.
+
+    An empty name means all problems of the table. If table and name are empty, all problems are meant.
+    """
     alerts: Alerts = field(default_factory=Alerts)
 
     def is_unknown(self, key: tuple[str, str]) -> bool:
-        """Return whether the check could not evaluate a problem. `key` is table and name of the problem."""
+        """Return whether the check could not find out if a problem exists. `key` is table and name of the problem.
+
+        Ask only for a problem that is not in `problems`.
+        """
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})
 
@@ -97,9 +102,11 @@ _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
 def check_all(
     spark: Callable[[], SparkSession], config: Config, mirror: str | None = None
 ) -> tuple[Check, list[TableFacts]]:
-    """Check all tables for alerts. Returns the result of the check, and the facts about each table.
+    """Check all tables and the mirrored database for problems that alerts report. Sends no alerts.
 
-    `mirror` is the folder of the mirrored tables, or None for the mirror in Fabric. Errors are problems of the result.
+    Returns the result of the check, and the facts about each table. `mirror` is the folder of the mirrored tables, or
+    None for the mirror in Fabric. If a source, a log or the status in Fabric cannot be read, the error is not raised,
+    but is a problem in the result. If a mirror or the SQL endpoint cannot be read, its lag is unknown in the result.
     """
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"

@@ -93,7 +93,11 @@ class Collector:
         return None
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table, including errors. Raises errors of the source if `spark` is `NO_SPARK`."""
+        """Return the facts about a table, including the errors that occurred while facts were read.
+
+        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, errors are raised
+        instead, except errors in reading the log. The caller then reads the table again with Spark.
+        """
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
         minutes = max_lag.model_dump() | {"published": table.freshness_target_minutes or max_lag.published}
@@ -131,10 +135,13 @@ class Collector:
     def _read_source(
         self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
     ) -> tuple[SourceFacts, datetime | None, datetime | None]:
-        """Return facts about the source, and the times of its newest and of its first unpublished version.
+        """Return facts about the source, and two commit times.
 
-        Raises an error if the source cannot be read, or if the table must be rebuilt because the source was recreated,
-        or because a published column is no longer selected.
+        The first time is the commit time of the newest version, or None for a table with `changes: compare`. The second
+        time is the commit time of the oldest unpublished version, or None if no version is known to be unpublished.
+
+        Raises an error if the source cannot be read. Also raises an error if the table must be rebuilt, because the
+        source was recreated or a published column is no longer selected.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
@@ -201,7 +208,11 @@ class Collector:
         committed: datetime | None,
         unpublished: datetime | None,
     ) -> Freshness:
-        """Return the freshness of a table, from the commit times of its newest and its oldest unpublished version."""
+        """Return the freshness of a table: how far its changes are on the way to Fabric.
+
+        `committed` is the commit time of the newest source version. `unpublished` is the commit time of the oldest
+        unpublished source version. A time is None if it is unknown or there is no unpublished version.
+        """
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:
             mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)
@@ -257,7 +268,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
     """Return the longest time in seconds from a commit to its publication. 0 if no time is known.
 
-    `committed` has commit times by version. The oldest record, which is the last, is ignored: it may be a snapshot.
+    `committed` maps versions to commit times. Ignores the last record, the oldest, because it can be a snapshot.
     """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)

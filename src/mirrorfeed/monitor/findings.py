@@ -1,7 +1,8 @@
 """Facts, rules and findings, which `status`, `doctor` and alerts share.
 
-Facts are values that were read about a table or the database, and errors that occurred while reading. A rule finds one
-kind of problem in facts. A finding describes a problem that a rule found, an error, or the result of a setup check.
+Facts are values that were read about a table or about the mirrored database in Fabric, and errors that occurred while
+reading. A rule finds one kind of problem in facts. A finding describes a problem that a rule found, an error, or the
+result of a setup check.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class SourceFacts:
     longest_wait: float = 0.0
     """Longest time in seconds from a commit to its publication, without the oldest publication. 0 if unknown."""
     retentions: Mapping[str, float | None] = field(default_factory=dict)
-    """Retention in seconds by name of the table property. None if its value cannot be parsed."""
+    """Maps the name of each table property for a retention to the retention in seconds.
+
+    The retention is None if the value of the property cannot be parsed.
+    """
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
     """Column with the longest text, and the bytes of this text. None if no text was measured."""
@@ -86,7 +90,7 @@ class TableFacts:
     """True if Fabric was read. Then `service` is None if the table does not exist in Fabric."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     limits: Mapping[Step, float | None] = field(default_factory=dict)
-    """Seconds for which changes may wait for each step without being a problem. None means no limit."""
+    """Maximum seconds for which changes can wait to reach a step. A longer wait is a problem. None means no limit."""
 
     @property
     def has_consumed(self) -> bool:
@@ -200,7 +204,11 @@ def error_finding(table: str, error: MirrorfeedError) -> Finding:
 
 
 def _find_command(fix: str) -> str:
-    """Return the commands in the last sentence of `fix` that has commands. Empty if a shell cannot run them."""
+    """Return the shell commands in `fix`, the instruction that solves a problem. Several commands are joined with `&&`.
+
+    `fix` has commands in backticks. If several sentences have commands, only the last of these sentences counts.
+    Returns an empty string if there is no command, or if a shell cannot run the commands unchanged.
+    """
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:

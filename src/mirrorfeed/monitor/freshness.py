@@ -1,4 +1,4 @@
-"""Freshness of a table: when changes reached each step from commit to SQL endpoint, and since when changes wait."""
+"""Freshness of a table: when changes last reached each step from commit to SQL endpoint, and how long changes wait."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Freshness:
     """Time of the last change at each step: newest commit, newest publication, newest publication that Fabric has
     consumed, last write to the mirror, and last load by the SQL endpoint."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """Time since which changes wait for a step, by step. A step that no change waits for is missing."""
+    """Time when the wait for a step began. The key is the step. A step is missing if no change waits for this step."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Reason why the time or the wait of a step is unknown, by step."""
+    """Reason why the time or the wait of a step is unknown. The key is the step."""
 
     def __str__(self) -> str:
         def shown(step: Step) -> str:
@@ -60,14 +60,22 @@ class Freshness:
         return ", ".join(map(shown, Step))
 
     def lag(self, step: Step, now: datetime) -> float | None:
-        """Return the seconds for which changes have waited for a step. 0 if no change waits, None if unknown."""
+        """Return the seconds for which changes have waited to reach `step`, for example to be published.
+
+        Returns 0 if no change waits, and None if the wait is unknown.
+        """
         if step in self.unknown:
             return None
         since = self.since.get(step)
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values: the time of each step, and `since` (as `waiting_since`) and `unknown` by step."""
+        """Return the freshness as a dictionary of JSON values.
+
+        The key of each step has the time of the last change at this step, or None. The key `waiting_since` has a
+        dictionary: for each step after the commit, the time in `since`, or None if no change waits for the step. The
+        key `unknown` has the dictionary `unknown`.
+        """
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
         content: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
@@ -87,8 +95,8 @@ def mirror_freshness(
 ) -> Freshness:
     """Return the freshness of a mirror (last write at `mirrored`) and its SQL endpoint (last load at `queryable`).
 
-    `unknown` has, by step, the reason why a time is unknown. Such a time is None. Changes count as waiting for the SQL
-    endpoint only if its last refresh failed (`refresh_failed`).
+    A time is None if it is unknown. `unknown` maps a step to the reason why its time is unknown. Changes count as
+    waiting for the SQL endpoint only if its last refresh failed (`refresh_failed`).
     """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
@@ -108,9 +116,10 @@ def freshness_of(
 ) -> Freshness:
     """Return the freshness of a table. Reads only as many records of its log (`newest_first`) as necessary.
 
-    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the time of the newest version,
-    and `unpublished` that of the oldest unpublished version or None. `unfinished` is True if files of the newest record
-    are not renamed. `has_consumed` is True if Fabric has certainly consumed a file.
+    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the commit time of the newest
+    source version. `unpublished` is the commit time of the oldest unpublished source version, or None. A publication
+    writes a record, and then renames its staged files to their final names. `unfinished` is True if files of the newest
+    record still have staged names. `has_consumed` is True if Fabric has certainly consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:

@@ -1,4 +1,4 @@
-"""Checks of privileges in Unity Catalog, of hosts behind a firewall, and of features of a workspace."""
+"""Checks of the platform: privileges in Unity Catalog, connections to hosts, and features of Spark and volumes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECONDS = 10.0
 _EVERYBODY = "account users"
 _PRIVILEGES = "privileges in Unity Catalog"
 Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
-"""Privileges by object in Unity Catalog. The key is the object's type, such as CATALOG, and the parts of its name."""
+"""Privileges on objects in Unity Catalog. The key is the type of an object, such as CATALOG, and its name in parts."""
 _ROWS = 3
 _OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
@@ -134,9 +134,9 @@ def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = N
 
 
 def required_hosts(config: Config) -> Mapping[str, str]:
-    """Return the purpose of each service that a configuration needs in addition to Databricks, by its address.
+    """Return the addresses of the services outside Databricks that a configuration needs, and the purpose of each.
 
-    Empty if the landing zone is not in OneLake.
+    The key is the address, and the value is the purpose. Empty if the landing zone is not in OneLake.
     """
     if config.onelake is None:
         return {}

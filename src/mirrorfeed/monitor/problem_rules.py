@@ -1,7 +1,8 @@
 """Rules that find problems in the facts about tables and the mirrored database.
 
-Facts are values that were read about a table or the database. An error that occurred while reading becomes a finding
-without a rule. Rules find the other problems. A rule returns no finding if its facts could not be read.
+Facts are values that were read about a table or about the mirrored database in Fabric. An error that occurred while
+reading becomes a finding without a rule. Rules find the other problems. A rule returns no finding if its facts could
+not be read.
 """
 
 from __future__ import annotations
@@ -31,11 +32,17 @@ _ERROR_WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Regular expression for Fabric's messages about a problem, by its name. Microsoft documents only "throttled"."""
+"""Maps the name of a problem to a regular expression for Fabric's messages about the problem.
+
+Microsoft documents only "throttled".
+"""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a test: whether Fabric reports the problem `name` for a table or, if `name` is empty, an unknown error."""
+    """Return a function that tests whether Fabric reports the problem `name` for a table.
+
+    `name` is a key of `_ERROR_WORDS`. If `name` is empty, the function tests whether Fabric reports any other error.
+    """
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
@@ -53,9 +60,10 @@ def _too_long(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return two rules for a retention of the source: it is shorter than the lag, or may be after one failed run.
+    """Return two rules about a retention of the source.
 
-    `option` is the table property with the retention, and `days` the value that the fix sets.
+    The first rule reports a retention that is shorter than the lag. The second rule reports a retention that can be too
+    short if one run fails. `option` is the table property with the retention. `days` is the value that the fix sets.
     """
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
@@ -101,9 +109,10 @@ def _falls_behind(facts: TableFacts) -> Values | None:
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """Return a test: whether a table still has `status` in Fabric an hour or more after its newest file was written.
+    """Return a function that tests whether a table still has `status` an hour after its newest file was written.
 
-    If `status` is None, the test is whether Fabric still does not have the table.
+    `status` is the status in Fabric. If `status` is None, the function tests whether Fabric still does not have the
+    table.
     """
 
     def test(facts: TableFacts) -> Values | None:
@@ -134,7 +143,10 @@ def _stopped(facts: TableFacts) -> Values | None:
 
 
 def _lag_rule(code: str, step: Step, problem: str, fix: str) -> Rule[TableFacts]:
-    """Return a rule: changes wait for `step` longer than configured. Its text begins with `problem`."""
+    """Return a rule that reports a table whose changes have waited to reach `step` longer than the configured limit.
+
+    The text of the finding begins with `problem`.
+    """
 
     def test(facts: TableFacts) -> Values | None:
         limit, freshness = facts.limits.get(step), facts.freshness

@@ -111,7 +111,11 @@ def check_credential(config: Config) -> Finding:
 
 
 def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Yield findings: whether the driver, Spark, and (if they upload files) executors can write."""
+    """Yield findings: whether test files can be written.
+
+    The driver writes a file to the landing zone. Spark writes files to the staging area, if the driver succeeded.
+    Executors write a file to the landing zone, if `config.upload_from` is `executors`.
+    """
     store, folder = zone_of(config), new_folder()
 
     def from_driver() -> str:

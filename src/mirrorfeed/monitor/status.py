@@ -88,7 +88,11 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return how long changes have waited for a step or, if none waits, how long ago the last change reached it."""
+        """Return a text that says how long changes have waited to reach `step`.
+
+        If no change waits, the text says how long ago the last change reached `step`. Returns None if the time is not
+        known.
+        """
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)
@@ -139,11 +143,12 @@ def read_status(
     fabric: bool = False,
     mirror: str | None = None,
 ) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
-    """Return the status of all tables or only of `names` (most urgent first), notes and a summary.
+    """Return the status of each table (most urgent first), notes and a summary.
 
-    With `behind`, tables that are `up to date` or `compared` are left out. With `fabric`, also reads the status in
-    Fabric, and refreshes the SQL endpoint. If `mirror` is set, mirrored tables are read from this folder, not from
-    OneLake. If a table cannot be read, its row has an `error`.
+    Reads only the tables `names` or, if `names` is empty, all tables. With `behind`, leaves out tables that are up to
+    date, and tables whose lag is unknown because each publication compares all rows (state `compared`). With `fabric`,
+    also reads the status in Fabric, and refreshes the SQL endpoint. If `mirror` is set, mirrored tables are read from
+    this folder, not from OneLake. If a table cannot be read, its row has an `error`.
     """
     progress.info("Reading the newest versions")
     collector = Collector(config, spark, syncs=ENDPOINT_NOT_READ if mirror else None, mirror=mirror)
@@ -163,7 +168,10 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note: the number of tables whose rows are not shown and from which Fabric may have consumed no file."""
+    """Return a note with the number of tables for which nothing shows that Fabric has consumed a file.
+
+    Counts only tables whose rows the output leaves out. Returns an empty sequence if there is no table to count.
+    """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
     if not unknown:

@@ -1,1 +1,1 @@
-"""Runs for many tables: scheduler, retries, continuous publishing, ledger, verification, orphaned targets."""
+"""Publish and verify many tables: scheduler, retries, continuous publishing, reloads, ledger, orphaned targets."""

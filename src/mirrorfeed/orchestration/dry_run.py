@@ -86,8 +86,8 @@ def list_configured_tables(
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
     """Return a row for each table that is configured or matches a pattern, and a warning if there are many tables.
 
-    If the keys or columns of a table cannot be read, its row has the error. Without a Spark session, they are read only
-    for tables in Unity Catalog and in local folders.
+    If the keys or columns of a table cannot be read or published, the row of the table has the error. If `spark` is
+    None, the columns are checked only for sources in Unity Catalog and in local folders.
     """
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
     client = open_workspace(workspace) if in_catalog else None
@@ -162,8 +162,8 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that starts a session and is called only if Spark is needed: with the
-    sources to read, or without arguments if a source may not be a Delta table.
+    reached. `spark` is a session, or a function that starts a session. The function is called only if Spark is needed.
+    Its arguments are the sources to read. If one of their tables has `changes: compare`, there are no arguments.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext

@@ -1,4 +1,4 @@
-"""Errors and warnings of runs for many tables, and of the ledger."""
+"""Errors and warnings about publishing many tables, and about the ledger."""
 
 from __future__ import annotations
 

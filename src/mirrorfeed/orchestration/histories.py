@@ -1,4 +1,8 @@
-"""Append to and read the permanent histories of many tables. A failure of one table does not stop the others."""
+"""Append new versions to the permanent histories of many tables, and list the versions in these histories.
+
+The permanent history of a table is a separate Delta table, which keeps the changes of the table. A failure of one
+table does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from mirrorfeed.source.versions import newest_version
 
 @row
 class Append(Row):
-    """Result of appending versions to the permanent history of a table."""
+    """Result of appending new versions of a table to its permanent history, a separate Delta table."""
 
     table: str = shown("table")
     what: str = shown("appended")
@@ -44,7 +48,7 @@ class Append(Row):
 
 @row
 class History(Row):
-    """Versions of a table that its permanent history contains."""
+    """Versions of a table in its permanent history, a separate Delta table that keeps the changes of the table."""
 
     table: str = shown("table")
     history: str = shown("history")
@@ -63,7 +67,10 @@ class History(Row):
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables with a history, or only `names`. Raises `NoHistory` if there are none, or a name has none."""
+    """Return all tables with a permanent history, or only `names`.
+
+    Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    """
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):
@@ -74,10 +81,10 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 def append_histories(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, reseed: bool = False
 ) -> list[Append]:
-    """Append new versions to the histories of all tables or only of `names`. Returns a row for each table.
+    """Append new versions to the histories of all tables or only of `names`. Returns an `Append` for each table.
 
     With `reseed`, a history continues with a snapshot if versions of the source can no longer be read. If a table
-    fails, its row has the error. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    fails, its `Append` has the error. Raises `NoHistory` if no table has a history, or if one of `names` has none.
     """
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}
@@ -122,8 +129,8 @@ def append_row(table: str, progress: AppendProgress, error: MirrorfeedError | No
 def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
     """Return a `History` for each table with a permanent history, or only for `names`.
 
-    If its versions cannot be read, the `History` has the error. Raises `NoHistory` if no table has a history, or if
-    one of `names` has none.
+    If the versions of a table cannot be read, its `History` has the error. Raises `NoHistory` if no table has a
+    history, or if one of `names` has none.
     """
 
     def read(table: Table) -> History:

@@ -250,13 +250,21 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return, by table, its newest `limit` publications and all after `since`, and whether an error stopped it."""
+    """Return what the ledger knows about each of `tables`.
+
+    The result has the newest `limit` publications of each table, all publications at or after the time `since`, and
+    whether an error stopped the table. A table without rows in the ledger is missing.
+    """
     query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
 
 
 def _state_query(ledger: str, condition: str) -> str:
-    """Return a SQL query for rows about publishing. In `condition`, `nth` is 1 for a table's newest publication."""
+    """Return a SQL query for ledger rows with an outcome in `STATE_OUTCOMES` that match `condition`, oldest first.
+
+    `condition` can use the column `nth`. It numbers the publications of each table from 1, starting with the newest.
+    The other rows of the table have their own numbers, also from 1.
+    """
     outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     return f"""
         SELECT `table`, outcome, {", ".join(map(quote, PublicationKey._fields))} FROM (
@@ -276,7 +284,7 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return, by table, its newest `limit` publications, and whether an error stopped the table.
+    """Return what the ledger knows about each table: its newest `limit` publications, and whether an error stopped it.
 
     Returns None if the ledger can be read only with Spark, or if it lacks columns.
     """

@@ -1,4 +1,4 @@
-"""Write the results of a run, and missing publications of earlier runs, to the ledger at most once a minute."""
+"""Write the results of a run to the ledger. Also add publications of earlier runs that the ledger does not contain."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class LedgerWriter:
         """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
 
         Also returns a row for each table that an error had stopped, and that is now up to date without a publication.
-        `known` is the content of the ledger by table. The returned publications are added to it.
+        `known` is what the ledger contains for each table. The returned publications are added to `known`.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results

@@ -29,7 +29,10 @@ def find_orphans(store: Store, config: Config) -> list[Target]:
 
 
 def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
-    """Return a warning about orphaned targets, or None if there are none or the landing zone cannot be read."""
+    """Return a warning about orphaned targets: published tables that the configuration does not contain.
+
+    Returns None if there are no orphaned targets, or if the landing zone cannot be read.
+    """
     with suppress(MirrorfeedError):
         if orphans := find_orphans(store, config):
             return OrphanedTables(targets=tuple(map(str, orphans)), path=config.path)
@@ -79,8 +82,9 @@ class DroppedTable(Row):
 def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = None) -> DroppedTable:
     """Delete the folder of a table in the landing zone, and return what was deleted.
 
-    Calls `confirm` first, which raises an error to cancel the deletion. Raises `StillConfigured` if the table is
-    configured, and `NotPublishedHere` if mirrorfeed did not publish it.
+    Before the deletion, calls `confirm` with a description of the consequences. If `confirm` raises an error, nothing
+    is deleted. Raises `StillConfigured` if the configuration contains the table, and `NotPublishedHere` if mirrorfeed
+    did not publish the table.
     """
     from mirrorfeed.publish.files.staging_area import clear_staging  # imported late: slow to import
 

@@ -1,4 +1,4 @@
-"""Publish many tables, once or continuously. A table that fails does not stop the others."""
+"""Publish many tables, in a single pass or continuously. A table that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ def publish_new(
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
     A table that has not started by then has a result with `stopped`. A paused table has only a note. If a table fails,
-    its result has the error. `spark` starts a session, and is called only if Spark is needed: with the sources to read,
-    or without arguments if the run has a ledger or a source may not be a Delta table.
+    its result has the error. `spark` is a function that starts a session. It is called only if Spark is needed. Its
+    arguments are the sources to read. If the configuration has a ledger, or if a table has `changes: compare`, there
+    are no arguments.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -93,7 +94,8 @@ def follow_tables(
     """Publish all tables or only `names` continuously until `stop` returns True.
 
     `written` is the configuration with its patterns, which are expanded again every 5 minutes. Raises `FeedRequired`
-    if a table is published by comparison. Returns the newest results, notes and a summary.
+    if a table has `changes: compare`, because the source of this table has no change data feed to follow. Returns the
+    newest results, notes and a summary.
     """
     notes = dict[str, None]()
 
@@ -122,7 +124,10 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources of the tables, or an empty list if one of them may not be a Delta table."""
+    """Return the sources of the tables, or an empty list if a table has `changes: compare`.
+
+    The source of a table with `changes: compare` can also be a view or a folder with Parquet files.
+    """
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
@@ -134,7 +139,10 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """Return the settings of a run. The run adds errors that do not prevent publishing a table to `problems`."""
+    """Return the settings of a run.
+
+    The run appends an error to `problems` if the error does not prevent the publication of a table.
+    """
     stop = stop or (lambda: False)
     return RunContext(
         spark,
@@ -164,7 +172,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
     Returns the newest result of each started table, in the order of the configuration. If a table fails, its result has
-    the error. For continuous publishing, raises `FeedRequired` if a table is published by comparison.
+    the error. For continuous publishing, raises `FeedRequired` if a table has `changes: compare`.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again
@@ -187,7 +195,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
         _ = context.session  # starts in this thread, and fails for all tables
         if run.ledger:
             run.ledger.begin()
-    # If all tables start at once, their order does not matter.
+    # If all tables start at the same time, their order does not matter.
     ordered = publishes and not follows and len(tasks) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), tasks)
     run_queue(
@@ -212,7 +220,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
 
 
 class _Run:
-    """State of a run: task and newest result of each table, queue and ledger writer."""
+    """State of a run: the tasks and newest results of its tables, the queue, and the ledger writer."""
 
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
@@ -261,9 +269,10 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Keep each result as the newest of its table, and pass it to `on_done`. None stands for no result.
+        """Keep each result as the newest of its table, and pass the result to `on_done`. None stands for no result.
 
-        The ledger receives a table's first result, and each later one with a publication or a changed error.
+        The ledger receives the first result of each table. It receives a later result only if the table published
+        something, or if the error of the table changed.
         """
         new_results: list[TableResult] = []
         for result in filter(None, results):

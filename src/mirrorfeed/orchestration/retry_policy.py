@@ -49,9 +49,9 @@ def next_state(
 ) -> RetryState:
     """Return the state after one more attempt, which failed with `error`, or succeeded if `error` is None.
 
-    A transient error is retried after a pause, unless it is `SessionLost` or `TableTimeout`. If `reloads` is True, the
-    first terminal error leads to a reload from a snapshot, with `attempts` new attempts. In continuous publishing,
-    `attempts` is infinite, and these two errors and terminal errors are retried too.
+    A transient error is retried after a pause, unless the error is `SessionLost` or `TableTimeout`. A terminal error is
+    not retried. But if `reloads` is True, the first terminal error leads to a reload from a snapshot, with `attempts`
+    new attempts. In continuous publishing, `attempts` is infinite. Then every error is retried.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
@@ -68,7 +68,11 @@ def next_state(
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
-    """Return whether the table must be reloaded, because an option such as `on_gap` is `reseed` for such an `error`."""
+    """Return whether the table must be reloaded after `error`.
+
+    True if the option for this kind of error has the value `reseed`. The options are `on_gap`, `on_dropped_column` and
+    `on_schema_change`.
+    """
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):

@@ -30,14 +30,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class QueuedTable:
-    """A table that waits for its next attempt. Times are seconds of the run's clock."""
+    """A table that waits for its next attempt."""
 
     name: str
     priority: int = 0
     due: float = math.inf
-    """Time by which the table should be published. Of tables with equal priority, the earliest `due` starts first."""
+    """Time in seconds by which the table should be published. Of tables with equal priority, the earliest `due` starts
+    first."""
     not_before: float = -math.inf
-    """Earliest time of the next attempt, for example after a transient error."""
+    """Earliest time of the next attempt, in seconds of the run's clock, for example after a transient error."""
     limit: float = math.inf
     """Maximum seconds of the attempt. After that, the table no longer counts towards `max_parallel_tables`."""
 
@@ -131,7 +132,10 @@ def is_due(
 
 
 def default_max_tables() -> int:
-    """Return the default of `max_parallel_tables`: two per CPU core or per GiB of memory, the smaller; from 2 to 32."""
+    """Return the default of `max_parallel_tables`, a number from 2 to 32.
+
+    Within these limits, the number is twice the CPU cores or twice the GiB of memory, whichever is smaller.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
         gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

@@ -39,11 +39,12 @@ def rebuild(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait until Fabric has dropped the table, and publish the table again, even if paused.
+    """Delete a table's folder, wait until Fabric has dropped the table, and publish the table again.
 
-    Waits at most `drop_timeout` seconds for Fabric. `confirm` is called first with the consequences, and raises an
-    error to cancel. Returns the result, and notes about problems that do not prevent publishing. If publishing fails,
-    the result has the error. Errors before that are raised.
+    The table is published even if the configuration pauses it. Waits at most `drop_timeout` seconds for Fabric. Before
+    the deletion, calls `confirm` with a description of the consequences. If `confirm` raises an error, nothing is
+    deleted. Returns the result, and notes about problems that do not prevent publishing. If publishing fails, the
+    result has the error. Errors before publishing are raised.
     """
     tables, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
@@ -76,7 +77,10 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 
 @contextmanager
 def dropping(context: RunContext, table: Table) -> Iterator[None]:
-    """Context manager for deleting a table's folder. In OneLake, waits on exit until Fabric has dropped the table."""
+    """Context manager for a block in which the caller deletes the table's folder.
+
+    If the landing zone is in OneLake, the exit waits until Fabric has dropped the table.
+    """
     if context.config.onelake is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Context that all tables of a run share (`RunContext`), and attempts to publish one table (`TableTask`)."""
+"""`RunContext`, which all tables of a run share, and `TableTask`, which makes the attempts to publish one table."""
 
 from __future__ import annotations
 
@@ -97,13 +97,16 @@ class RunContext:
         return default_workspace()
 
     def reconnect(self) -> None:
-        """Replace an expired Spark session, and make `zone` open the landing zone again. May raise `SessionLost`."""
+        """Replace the Spark session if it has expired. The next use of `zone` opens the landing zone again.
+
+        Raises `SessionLost` if the session has expired and cannot be replaced.
+        """
         with self._lock:
             self.store = None
             self.spark = renew_session(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
-        """Return number and size of the commits after version `published`. None if the commits cannot be read."""
+        """Return the number and size of the commits after `published`, or None if the commits cannot be read."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
@@ -179,7 +182,12 @@ class TableTask:
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the table's entry for the queue. If `ordered`, `due` depends on how long its changes have waited."""
+        """Return the table's entry for the queue.
+
+        The field `due` of the entry decides which table starts first. In continuous publishing, `due` depends on the
+        freshness target. In other runs, `due` is infinite unless `ordered` is True. With `ordered`, a table gets an
+        earlier `due` if its unpublished changes have waited longer.
+        """
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
@@ -262,7 +270,10 @@ class TableTask:
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 
     def finished(self) -> TableResult:
-        """Return the result of all attempts. If rows were published, pass the note about the source to `on_problem`."""
+        """Return the result of all attempts.
+
+        If changes were published but not read from the change data feed, passes a warning to `on_problem`.
+        """
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
             context.on_problem(result.source_note)

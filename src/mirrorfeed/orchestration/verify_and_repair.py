@@ -63,7 +63,7 @@ class Comparison(Row):
     """True if source and mirror are equal. None if the comparison was not possible."""
     version: int | None = None
     published_version: int | None = None
-    """Newest published version. The mirror may not contain this version yet."""
+    """Newest published version. The mirror can still be at an older version."""
     waiting_files: int = 0
     """Number of published files that the mirror does not contain yet."""
     source_rows: int | None = None
@@ -112,9 +112,10 @@ def verify_tables(
 ) -> list[Comparison]:
     """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
 
-    `mirrors` is the folder of the mirrored tables. A row has the differences of at most `shown` keys. A mirror is
-    repaired if the rows of at most `auto_repair_max_keys` keys differ from the source. If a table cannot be compared,
-    its row has the error. If the ledger cannot be written, `on_problem` receives the error.
+    `mirrors` is the folder of the mirrored tables. Each `Comparison` lists the differences of at most `shown` keys. If
+    a table cannot be compared, its `Comparison` has the error. A mirror is repaired if the table has the option
+    `auto_repair_max_keys` and at most this number of keys differ. If the ledger cannot be written, `on_problem`
+    receives the error.
     """
     rows: list[Comparison] = []
     ledger_rows: list[ledger.Row] = []
@@ -206,9 +207,10 @@ def repair_table(
 
     `mirrors` is the folder of the mirrored tables. If it is None, all source rows (with `where`: those that match) are
     published again, and rows that exist only in the mirror stay. The result has an error if more than `max_keys` keys
-    need a repair, or if the publication fails. Raises `FeedRequired` if the table is published by comparison,
-    `NothingPublished` if it was never published, and `RebuildRequired` if it has no keys, or if its columns differ from
-    those of the mirror.
+    need a repair, or if the publication fails.
+
+    Raises `FeedRequired` if the table has `changes: compare`, `NothingPublished` if it was never published, and
+    `RebuildRequired` if it has no keys, or if its columns differ from those of the mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
@@ -263,7 +265,11 @@ def repair_table(
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the result and the differing keys of a comparison or, with `where`, None and the matching keys."""
+    """Return the comparison of source and mirror, and the keys to repair.
+
+    If `where` is None, the keys to repair are the keys that differ. Otherwise nothing is compared: the comparison is
+    None, and the keys to repair are the keys of all rows in source or mirror that match the SQL filter `where`.
+    """
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None

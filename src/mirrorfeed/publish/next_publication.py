@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
-    Raises an error if the keys cannot be read, and for `changes: compare` without keys. With other values of `changes`,
-    also raises an error if Unity Catalog reports a row filter or a column mask."""
+    Raises an error if the keys cannot be read. With `changes: compare`, raises an error if the table has no keys. With
+    another value of `changes`, raises an error if Unity Catalog reports a row filter or a column mask."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
         from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
@@ -104,8 +104,11 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the published columns, to publish some rows again. Columns that are no longer selected are marked as
-    dropped, or raise `ColumnsDropped` without `on_dropped_column: keep`. Can raise `SelectionChanged`."""
+    """Return the columns for a repair: the columns of the record `newest`.
+
+    Marks columns that are no longer selected as dropped. Raises `ColumnsDropped` if a column is no longer selected and
+    the table does not have `on_dropped_column: keep`. Raises `SelectionChanged` for another change of the selection.
+    """
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
@@ -131,8 +134,11 @@ def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[
 def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
 ) -> tuple[Facts, Repair | SourceRecreated]:
-    """Return facts about the source, and the repair: publish the rows of `keys` again, at the published version.
-    Returns `SourceRecreated` instead if the source is now another table. Raises `NothingPublished` without a record."""
+    """Return facts about the source, and a repair that publishes the rows of `keys` again, at the published version.
+
+    If another table has replaced the source, returns `SourceRecreated` instead of the repair. Raises `NothingPublished`
+    if the table has no log record.
+    """
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))
     published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)

@@ -41,7 +41,7 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
     - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
     - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.
-    - `ROW_PROBLEM`: number of the `Problem` because of which the row cannot be published, or NULL.
+    - `ROW_PROBLEM`: numeric code of the `Problem` because of which the row cannot be published, or NULL.
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
@@ -62,8 +62,8 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
     """Convert the result of `differences` to the columns of the data files. Columns that `rows` lacks become NULL.
 
-    With `with_marker`, the rows have a marker: delete for a deleted key, otherwise upsert. With `exact`, the marker of
-    a key that is not deleted is insert if the key is new, otherwise update.
+    If `with_marker` is True, the rows have a row marker: "delete" for a deleted key, and "upsert" for all other keys.
+    If `exact` is also True, the marker is "insert" for a new key and "update" for a changed key, instead of "upsert".
     """
     names = set(rows.columns)
     values = [

@@ -1,7 +1,7 @@
 """Convert source rows to rows of data files, and check them.
 
-The converted rows, called landing rows, have the columns and values of the data files, a row marker for changes of
-tables with keys, and the column `PROBLEM`. Building a Spark plan from SQL text is faster than column by column.
+The converted rows, called landing rows, have the columns and values of the data files, and the column `PROBLEM`. If the
+table has keys, its changes also have a row marker.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pyspark.sql import functions as F
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_type
 from mirrorfeed.source.identifier import quote
 
+# Most functions use expressions in SQL text. Spark builds a plan from SQL text faster than from `Column` objects.
+
 PROBLEM = "_change_type"
-"""Name of the column with the number of the `Problem` because of which a row cannot be published, or NULL.
+"""Name of the column with the numeric code of the `Problem` because of which a row cannot be published, or NULL.
 No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
 """Boolean column of keys to publish again: true if the mirror has several rows with the key, to be deleted first."""
@@ -35,7 +37,8 @@ _HASH = ("__hash_1__", "__hash_2__")
 
 
 def position_name(at: int) -> str:
-    """Return an internal column name for a position, such as `_0`. Source names could clash with helper columns."""
+    """Return the internal name of the column at position `at`, such as `_0`.
+    Internal names are used in place of the column names of the source, which could equal names of helper columns."""
     return f"_{at}"
 
 
@@ -51,7 +54,8 @@ def with_positions(rows: DataFrame, columns: Sequence[Column], *others: str | Sp
 
 
 def key_problem(keys: Sequence[str], is_shared: str = "false") -> str:
-    """Return SQL for the number of a key's `Problem`, or NULL. The SQL `is_shared` is true for a duplicate key."""
+    """Return an SQL expression for the numeric code of the `Problem` of a key. It is NULL for a valid key.
+    `is_shared` is an SQL condition that is true for a duplicate key."""
     null = " OR ".join(f"{key} IS NULL" for key in keys) or "false"
     return f"CASE WHEN {null} THEN {Problem.NULL_KEY.value} WHEN {is_shared} THEN {Problem.DUPLICATE_KEY.value} END"
 
@@ -68,7 +72,7 @@ def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
-    """Return up to `limit` keys of a snapshot that are NULL or not unique, each with its `Problem`."""
+    """Return up to `limit` keys of a snapshot that are NULL or not unique, each with the code of its `Problem`."""
     names = [position_name(at) for at in range(len(keys))]
     counted = snapshot.groupBy(*(_col(key).alias(name) for key, name in zip(keys, names, strict=True))).count()
     problem = F.expr(key_problem(names, "count > 1")).alias(PROBLEM)
@@ -96,7 +100,8 @@ def rows_of_keys(
     """Return a row for each key in `wanted`: an upsert with the snapshot's row, or a delete if the snapshot has no row.
 
     `wanted` has no NULL and no duplicates. For keys with true in the column `DELETE_FIRST`, a delete directly precedes
-    the upsert. Several rows of the snapshot with one key are a `Problem.DUPLICATE_KEY`.
+    the upsert. If the snapshot has several rows with one key, the rows returned for this key have
+    `Problem.DUPLICATE_KEY` in the column `PROBLEM`.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -117,10 +122,11 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return `rows`, with `Problem.INVALID_TEXT` if text is not valid UTF-8 and the row has no other problem.
+    """Return `rows` with the results of a text check in the column `PROBLEM`. Problems in this column are kept.
 
-    With `from_feed`, rows with the replacement character get `Problem.REPLACED_TEXT`: open source Delta replaces
-    invalid bytes in its change data feed, so only the source shows whether the text was valid.
+    A row without a problem gets `Problem.INVALID_TEXT` if one of its texts is not valid UTF-8. If `from_feed` is True,
+    a row whose text contains the replacement character gets `Problem.REPLACED_TEXT`. Open source Delta replaces invalid
+    bytes in its change data feed, so only the source shows whether the text was valid.
     """
     # Delta allows any bytes in a STRING column, but readers of the data files do not.
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
@@ -135,8 +141,11 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """Return up to `limit` rows of a snapshot with text that is not valid UTF-8, converted for the data files.
-    Searches at least the rows with one of `keys`, or all rows if there are no keys or more than `MAX_FILTER_KEYS`."""
+    """Return up to `limit` rows of a snapshot whose text is not valid UTF-8, as landing rows.
+
+    `keys` has the keys of the rows to search. Other rows can be searched too. If `keys` has no columns or more than
+    `MAX_FILTER_KEYS` rows, all rows are searched.
+    """
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
@@ -188,8 +197,12 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return a row for each key whose row at the end of the range differs from its row before the range.
-    The row is an upsert, or a delete with only the key. Several new rows with one key are a `Problem.DUPLICATE_KEY`."""
+    """Return one row for each key whose row differs before and after the changes in `feed`.
+
+    `feed` has the changes of a range of versions. The returned row is an upsert with the row after the changes, or a
+    delete with only the key. If the changes leave several new rows for a key, the returned row has
+    `Problem.DUPLICATE_KEY` in the column `PROBLEM`.
+    """
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_positions(columns, keys)
@@ -205,11 +218,14 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return a row for each key and each version that changed the key, ordered by version, with deletes first.
+    """Return a row for each key and each version that changed the key. Within a version, deletes come first.
 
-    If a key had two rows at the same time, or its changes contradict each other, only its net change is returned. The
-    markers are upsert and delete. With `exact`, they are insert, update and delete: a row that replaces a row in the
-    same version is an update, and a net change that is no delete becomes a delete and an insert.
+    The rows are in the order of the versions. If a version of the source had several rows with the same key, or the
+    changes of a key contradict each other, only the net change of the key is returned. The row markers are "upsert" and
+    "delete".
+
+    If `exact` is True, the row markers are "insert", "update" and "delete". A row that replaces another row in
+    the same version is an update. A net change that is not a delete is returned as two rows: a delete and an insert.
     """
     key = key_positions(columns, keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))

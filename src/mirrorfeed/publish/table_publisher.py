@@ -1,4 +1,7 @@
-"""Publish one table in a loop: read its log, finish renames, clean up, decide, stage files and add a record.
+"""Publish one table in a loop. Each pass publishes at most one snapshot, range or repair.
+
+A pass reads the log and gives the staged files of the newest record their final names. Then it deletes old files,
+decides what to publish, stages the files and adds a record to the log.
 
 The source is a protocol (`ChangeSource`), so that tests run the loop without Spark and inject a fault at every call.
 """
@@ -66,8 +69,8 @@ def publish(
 
     Returns `result`, or a new result if it is None. The result is updated during the run, and passed to `on_step`
     before files are staged and after a record is added. If `stop` returns True, the run ends after the current
-    publication. Raises a `Finding` if the source cannot be published, and another
-    `MirrorfeedError` for any other failure.
+    publication. Raises a `Finding` if the source cannot be published, and another `MirrorfeedError` for any other
+    failure.
 
     `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A
     repair adds a record at the published version, with the row that each key has in the source at that version.
@@ -129,7 +132,7 @@ class _Run:
     now: Callable[[], datetime]
 
     def commit(self, view: View, record: Record) -> View | None:
-        """Add a record to the log. Returns the log as read after the write, or None if the log was deleted."""
+        """Add a record to the log. Returns the log as it is after the write, or None if the log was deleted."""
         started = time.monotonic()
         self.result.sent[record.batch] = view.log_id, record
         after = self.log.add_record(view, record)
@@ -137,8 +140,8 @@ class _Run:
         return after
 
     def finish(self, view: View | None) -> View | None:
-        """Rename the remaining files of the newest record, and delete old records and files that are not needed.
-        Updates the result. Returns what was read from the log after the renames, or None without a log."""
+        """Give all staged files of the newest record their final names. Then delete old records and unneeded files.
+        Updates the result. Returns the log as read after the renames, or None if there is no log."""
         earlier, started, first_view = len(self.result.records), time.monotonic(), view
         if view:
             self._report_sent(view)
@@ -162,7 +165,8 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Add to the result the sent records that are in the log. `view` must be read after they were sent."""
+        """Update the result with the records of this run that `view` shows in the log.
+        `view` must be read after the run tried to add these records to the log."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -183,10 +187,10 @@ class _Run:
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files of a publication. Returns the log to which the record is added, and the record.
+        """Stage the files of a publication, and build its log record. Returns the log and the record to add to the log.
 
-        Without `view`, creates the log. Returns `NothingNew` if a full comparison found no difference, and None if
-        another publisher was first or another table replaced the source.
+        If `view` is None, creates the log. The result `NothingNew` means that a table with `changes: compare` has no
+        changes. Returns None if another publisher has changed the log, or if another table has replaced the source.
         """
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.

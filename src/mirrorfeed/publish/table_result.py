@@ -62,7 +62,8 @@ class TableResult(Row):
     """Measurements of each record by batch id. Their names, such as `stage_seconds`, are columns of the ledger.
     A record that an earlier run added has only `rename_seconds`."""
     sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
-    """Records that were sent to the log but not yet found in it, each with the id of the log, by batch id."""
+    """Records that this run wrote but has not yet found in the log. The keys are batch ids. Each value has the id of
+    the log and the record."""
     differed: str = field(default="", repr=False)
     """Difference from the table's schema because of which files from Spark were rewritten. Empty if none were."""
     retention_warning: MirrorfeedError | None = field(default=None, repr=False)
@@ -109,7 +110,8 @@ class TableResult(Row):
 
     @property
     def _long_look_ups(self) -> float:
-        """Seconds of looking up deleted keys, in publications where this took over 5 s and half of the time."""
+        """Total seconds spent on looking up deleted keys, summed over publications with slow look-ups.
+        Look-ups are slow if they take at least 5 s and more than half of the time of the publication."""
         seconds = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
             look_up = measured.get("look_up_seconds", 0.0)

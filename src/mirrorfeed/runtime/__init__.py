@@ -10,7 +10,8 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
-    `names` maps each module to the names to import from it. A key `other:Name` maps `Name` in `other` to its aliases.
+    A key of `names` is a module, and its value lists the names to import from this module. A key can also be a module
+    and one name in it, such as `other:Name`. Then its value lists other names under which `Name` can be imported.
     """
     homes = {name: home for home in names for name in names[home]}
 

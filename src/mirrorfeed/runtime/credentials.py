@@ -83,9 +83,9 @@ SECRET_FIELDS = {
 
 
 def _parse_secret(value: object, info: ValidationInfo) -> Secret:
-    """Return a secret's location in a configuration. Raises `ValueError` if it is not valid.
+    """Convert a configuration value to a `Secret`. Raises `ValueError` if the value is not valid.
 
-    A key without a scope gets `secret_scope` of the validation context, if any.
+    If the value has a key but no scope, the `Secret` gets the scope `secret_scope` of the validation context, if set.
     """
     if isinstance(value, Secret):
         return value
@@ -160,8 +160,8 @@ def parse_address(text: str) -> tuple[str, str]:
 def is_trusted(host: str, trusted_hosts: Collection[str]) -> bool:
     """Return whether a host may receive tokens: it is one of Microsoft's hosts, or matches one of `trusted_hosts`.
 
-    A pattern such as `*.example.com` matches all subdomains. Hosts of this machine are not trusted automatically,
-    because any user of the machine can listen there.
+    A pattern such as `*.example.com` matches all subdomains. `localhost` and other names of this machine are trusted
+    only if they match one of `trusted_hosts`, because any user of the machine can start a server there.
     """
     patterns = [pattern.lower() for pattern in (*MICROSOFT_HOSTS, *trusted_hosts)]
     return host in patterns or any(host.endswith(pattern[1:]) for pattern in patterns if pattern.startswith("*."))

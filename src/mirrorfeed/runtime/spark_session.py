@@ -105,7 +105,10 @@ def kind() -> Kind:
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
-    """Return `spark` if it works, otherwise a new Spark Connect session. Raise `SessionLost` if there is none."""
+    """Return `spark` if it still works, otherwise a new session.
+
+    Raises `SessionLost` if no new session can be started, or if `spark` is not a session of Spark Connect.
+    """
     if _is_alive(spark):
         return spark
     if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process

@@ -33,10 +33,11 @@ def project() -> Path:
 
 
 def version_of_sources(project: Path) -> str:
-    """Return the version of a project's sources, such as `0.1.0` for an unchanged commit with the release tag.
+    """Return the version of a project's sources, such as `0.1.0` or `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`.
 
-    Otherwise, for example, `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`: `g` with the commit, if there is one, then `d` with a
-    hash of the files, if they are not committed.
+    The version is only the release number if the checked-out commit has the tag of the release and no file has changed.
+    Otherwise, one or two parts follow the release number. The part `g…` is the commit, and is missing if Git does not
+    track the project. The part `d…` is a hash of the files, and is missing if all files are committed.
     """
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also be in a folder of another repository, which does not track its files.

@@ -52,8 +52,9 @@ def list_tables(
 ) -> list[FoundTable]:
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
-    Reads folders for a path, otherwise Unity Catalog if a workspace is configured, or catalogs with Spark. Raises
-    `CatalogRefused` if a catalog or folder cannot be read, and `CatalogUnavailable` if Unity Catalog fails.
+    If the pattern is a path, searches local folders. If the pattern is a name in Unity Catalog and a workspace is
+    configured, searches Unity Catalog. In all other cases, Spark searches its catalogs. Raises `CatalogRefused` if a
+    catalog or folder cannot be read, and `CatalogUnavailable` if Unity Catalog fails.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)

@@ -68,7 +68,10 @@ def enable_feed(spark: SparkSession, source: Source) -> str:
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
-    """Return whether the feed of a table is recorded, computed or off. Runs a query if only row tracking is on."""
+    """Return whether Delta records the feed of a table, computes the feed from row tracking, or provides no feed.
+
+    Runs a query if the table has row tracking, but Delta does not record the feed.
+    """
     if info.records_changes:
         return FeedKind.RECORDED
     if info.tracks_rows and is_feed_on(spark, source, newest_version(spark, source)):

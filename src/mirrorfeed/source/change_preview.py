@@ -53,9 +53,11 @@ def changes_between(
 ) -> tuple[Range, DataFrame]:
     """Return the range between two versions or times (both included), and the changes in this range.
 
-    The changes have the columns of the range's last version. Run queries on the changes within `preview_errors` and
-    `lossless_settings`. Without `end`, the range ends at the newest version. Raises `BadBound` if `start` or `end` is
-    invalid, `RangeUnreadable` if the changes cannot be read, and the errors of `resolve_range`.
+    The changes have the columns of the range's last version. If you run a query on the changes, do it inside the two
+    context managers `preview_errors` and `lossless_settings`. If `end` is None, the range ends at the newest version.
+
+    Raises `BadBound` if `start` or `end` is invalid, `RangeUnreadable` if the changes cannot be read, and the errors of
+    `resolve_range`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history = read_commits(spark, source)

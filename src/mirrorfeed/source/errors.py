@@ -21,7 +21,7 @@ class GapReason(StrEnum):
     LOG_HOLE = "the log has a hole"
     NO_COMMIT = "the log has no commit"
     EXPIRED = "the retention has expired (delta.deletedFileRetentionDuration)"
-    """Delta does not read the version, although VACUUM may not have deleted its files yet."""
+    """Delta does not read the version, even if its files still exist."""
     LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
 
 

@@ -96,7 +96,7 @@ class FoundTable:
     unsupported: str = ""
     """Kind of an object without a change data feed, such as "a view". Empty for a supported table."""
     columns: tuple[str, ...] = ()
-    """Column names. Empty unless they were requested."""
+    """Column names. Empty if they were not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,10 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Placeholders for `target`: "table" and "schema", and "catalog" only if the pattern has a catalog."""
+        """Placeholders that are allowed in the template of a target, such as `{schema}.{table}`.
+
+        Always contains "table" and "schema", and also "catalog" if the pattern has a catalog.
+        """
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:

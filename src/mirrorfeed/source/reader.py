@@ -44,7 +44,11 @@ def read_snapshot(spark: SparkSession, source: Source, version: int) -> DataFram
 
 
 def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """Return the change data feed of a range. Texts get binary collation. Run queries on it in `lossless_settings`."""
+    """Return the change data feed of a range. Texts get binary collation: two texts are equal only if identical.
+
+    If you run a query on the feed, do it inside the context manager `lossless_settings`, so that Spark does not change
+    values.
+    """
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
@@ -127,9 +131,10 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether only the change data feed of a range is unreadable, and its versions may be read as snapshots.
+    """Return whether `error` means that only the change data feed of a range is unreadable.
 
-    Returns False if the feed lacks columns of the range's last version, or has them with another type.
+    If True, the caller can try to read snapshots of the range's versions instead. Returns False if the feed lacks
+    columns of the range's last version, or has them with another type.
     """
     if isinstance(error, errors.FeedUnreadable):
         return not error.lost

@@ -59,7 +59,7 @@ class Facts:
     bytes: int | None = field(default=None, compare=False)
     """Size of all data files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Schemas that are already read, by version, each as the JSON of a Spark `StructType`."""
+    """Schema of each version whose schema is already read, as the JSON of a Spark `StructType`."""
 
     @property
     def is_comparison(self) -> bool:

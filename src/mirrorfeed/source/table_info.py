@@ -327,7 +327,7 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
     names = _MERGED_ROWS if any(name in metrics for name in _MERGED_ROWS) else _CHANGED_ROWS
     counts = [int(metrics[name]) for name in names if name in metrics]
     sizes = [int(metrics[name]) for name in _BYTES if name in metrics]
-    # Rows of files that are removed as a whole may not be counted.
+    # Rows of files that are removed as a whole are not always counted.
     is_uncounted = not any(counts) and metrics.get("numRemovedFiles", "0") != "0"
     return None if is_uncounted or not counts else sum(counts), max(sizes, default=None)
 

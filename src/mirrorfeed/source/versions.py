@@ -38,9 +38,10 @@ _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. With `after`, the result can be any version after `after`, if there is one.
+    """Return the newest version of a table. If `after` is set, the result can also be an older version.
 
-    With `after`, Spark usually runs no job. A table in a local folder is read without Spark.
+    If the table has versions later than `after`, the result is one of them, but not always the newest. Otherwise the
+    result is the newest version. With `after`, Spark usually runs no job. A table in a local folder needs no Spark.
     """
     if (table := open_local_table(source)) is not None:
         return table.version()
@@ -137,9 +138,10 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 def read_schema(
     spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the table's schema at a version, as the JSON of a Spark `StructType`. `schemas` is a cache by version.
+    """Return the table's schema at a version, as the JSON of a Spark `StructType`.
 
-    Raises `VersionExpired` if the version is past its retention, and the errors of `table_errors`.
+    `schemas` is a cache with the schema of each version that was already read. Raises `VersionExpired` if the version
+    is past its retention, and the errors of `table_errors`.
     """
     if version not in schemas:
         try:
@@ -156,11 +158,14 @@ def read_schema(
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, versions: Sequence[int]
 ) -> tuple[tuple[int, ...], dict[int, GapReason]]:
-    """Return the versions that change the schema in another way than adding columns, and the first unreadable version.
+    """Find the versions that change the schema of a table, except versions that only add columns.
 
-    The second result maps the unreadable version, if any, to the reason. `schema` returns the schema at a version.
-    `versions` are the first version after `after`, and all later versions that may change the schema. If the schema at
-    `after` cannot be read, the first of `versions` counts as a schema change.
+    `schema` returns the schema at a version. `versions` lists the versions to check, in ascending order. The schema of
+    the first version is compared with the schema at `after`, and the schema of each later version with that of the
+    version before it in the list. If the schema at `after` cannot be read, the first version counts as a change.
+
+    The check ends at the first version whose schema cannot be read. Returns the versions found so far, and a mapping of
+    the unreadable version to the reason. The mapping is empty if all schemas can be read.
     """
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
         schemas = {version: pool.submit(schema, version) for version in (after, *versions)}

@@ -87,9 +87,9 @@ class Writer:
 class Store(Protocol):
     """Storage of files below one root folder. Paths are relative to the root. The empty path is the root.
 
-    Stores can be pickled, so that executors open their own connections. A folder exists once it contains a file. If the
-    storage fails temporarily, methods raise `StoreUnavailable`, and the request may still take effect. If the storage
-    refuses the request, methods raise a `Terminal` error.
+    A `Store` can be pickled, so that executors open their own connections. A folder exists when it contains a file. If
+    the storage fails temporarily, methods raise `StoreUnavailable`, and the request can still take effect. If the
+    storage refuses the request, methods raise a `Terminal` error.
     """
 
     def list(self, folder: str) -> list[Entry]:
@@ -118,7 +118,7 @@ class Store(Protocol):
     def create_once(self, path: str, data: bytes) -> None:
         """Create a file with a single request that is never repeated. Raises `AlreadyThere` if the file exists.
 
-        After `StoreUnavailable`, the request may still take effect once, at any later time.
+        After `StoreUnavailable`, the request can still take effect at any later time, but only one time.
         """
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:

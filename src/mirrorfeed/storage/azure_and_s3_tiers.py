@@ -55,7 +55,7 @@ class AzureTiers(TierStore):
 
     @classmethod
     def at(cls, location: str) -> AzureTiers | None:
-        """Return the object for the container of a table or file, or None if its URI is not in Azure storage."""
+        """Return the `AzureTiers` for the URI of a table or file, or None if the URI is not in Azure storage."""
         match = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
         return cls(f"https://{match[2]}.blob.{match[3]}", match[1], match[0]) if match else None
 
@@ -141,7 +141,7 @@ class S3Tiers(TierStore):
 
     @classmethod
     def at(cls, location: str) -> S3Tiers | None:
-        """Return the object for the bucket of a table or file, or None if its URI is not in S3."""
+        """Return the `S3Tiers` for the URI of a table or file, or None if the URI is not in S3."""
         match = _S3_BUCKET.match(location)
         return cls(match[1]) if match else None
 
@@ -164,7 +164,7 @@ class S3Tiers(TierStore):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request copies of archived objects for `days` days (None means 7). Return the reasons of refusals by URI.
+        """Request copies of archived objects for `days` days (None means 7). Return the reason for each refused URI.
 
         For an existing copy, only the expiry time changes. `to` has no effect: copies have the storage class STANDARD.
         """

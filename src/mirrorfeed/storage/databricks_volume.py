@@ -1,8 +1,8 @@
-"""A store in a Unity Catalog volume, through the Files API of the workspace.
+"""`VolumeStore`: files in a Unity Catalog volume, through the Files API of the workspace.
 
 Only one publisher at a time can use a volume, because the Files API cannot rename: `rename` copies the file and then
-deletes the original. The API creates a file completely or not at all, inside and outside Databricks. The store does not
-use the mount below `/Volumes`, because the mount cannot create a file on the condition that it does not exist yet.
+deletes the original. The API creates a file completely or not at all, inside and outside Databricks. `VolumeStore` does
+not use the mount below `/Volumes`, because the mount cannot create a file on the condition that it does not exist yet.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ _RENAMING = ".renaming-"
 
 @dataclass(frozen=True)
 class VolumeStore:
-    """Store in `/Volumes/catalog/schema/volume`. Contains no secret and no connection."""
+    """Implementation of `Store` for files in a Unity Catalog volume. Contains no secret and no connection."""
 
     root: str
+    """Path of the volume or of a folder in it, such as `/Volumes/catalog/schema/volume`."""
     workspace: Callable[[], Any] = default_workspace
-    """Function that creates the workspace client. Called once per process."""
+    """Function that creates the workspace client. Each process calls it only one time."""
 
     def list(self, folder: str) -> list[Entry]:
         entries = {entry.name: entry for entry in self._entries(folder)}
@@ -165,7 +166,10 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether an interrupted `rename` has already copied the file. If so, delete the file and its marker."""
+        """Return whether a `rename` that was interrupted has already copied the file to its new path.
+
+        If so, delete the original file, and the marker file that `rename` created next to it.
+        """
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege

@@ -1,4 +1,4 @@
-"""Errors of storage, access tiers and files with prices."""
+"""Errors of storage, of access tiers, and of JSON files that contain prices."""
 
 from __future__ import annotations
 

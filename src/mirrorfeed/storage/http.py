@@ -152,5 +152,8 @@ class HttpClient:
 
 
 def shorten_reason(error: AzureError) -> str:
-    """Return the first line of an error message of the Azure libraries, without the text of Python objects."""
+    """Return the first line of an error message. Removes the description of a Python object at the start of the line.
+
+    An example of a description is `<urllib3.connection.HTTPSConnection object at 0x7f2c>`.
+    """
     return first_line(_CONNECTION.sub(r"\1", str(error.message)))

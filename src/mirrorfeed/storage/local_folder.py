@@ -1,6 +1,6 @@
-"""A store in a local folder, for development, tests and the demo.
+"""`FolderStore`: files in a local folder, for development, tests and the demo.
 
-The store follows no symbolic links and reads only regular files, because other users may write to the folder.
+`FolderStore` follows no symbolic links and reads only regular files, because other users may write to the folder.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def resolve(action: str, root: str, path: str) -> Path:
     """Return the full path of `path` below `root`.
 
     Raises `PathOutside` if `path` is not valid, and `SymbolicLink` if a part of `path` is a symbolic link. `action` is
-    the verb in the message of this error.
+    the verb for the message of `SymbolicLink`.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -66,7 +66,7 @@ def resolve(action: str, root: str, path: str) -> Path:
 
 
 def open_regular(place: Path) -> BinaryIO:
-    """Return a reader of a regular file. Raises `UnreadableFile` at once for other files, such as a named pipe."""
+    """Return a reader of a regular file. Raises `UnreadableFile` for other files, such as a named pipe."""
     flags = os.O_NONBLOCK | os.O_NOFOLLOW
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -87,7 +87,10 @@ def arrow_files(folder: str | Path) -> Any:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Store in a local folder. Created or renamed files survive a power failure, if the file system supports that."""
+    """Implementation of `Store` for files in a local folder.
+
+    Created or renamed files survive a power failure, if the file system supports that.
+    """
 
     root: str
 

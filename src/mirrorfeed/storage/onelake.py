@@ -1,4 +1,4 @@
-"""A store in OneLake: the folder `Files/LandingZone` of an open mirrored database."""
+"""`OneLakeStore`: files in OneLake, by default in the landing zone of a mirrored database."""
 
 from __future__ import annotations
 
@@ -45,12 +45,15 @@ def blob_endpoint(endpoint: str) -> str:
 
 @dataclass(frozen=True)
 class OneLakeStore:
-    """Store in a folder of a Fabric item in OneLake. Contains no secret. Every process opens its own connections."""
+    """Implementation of `Store` for files in a Fabric item in OneLake.
+
+    Contains no secret. Every process opens its own connections.
+    """
 
     workspace: str
     """Workspace id."""
     item: str
-    """Id of the item, such as an open mirrored database."""
+    """Id of the item, such as a mirrored database."""
     credential: Credential = field(default_factory=Default)
     endpoint: str = ENDPOINT
     """URL of the DFS endpoint."""

@@ -25,7 +25,7 @@ class RestorePrices(_Model):
 
 
 class StoragePrices(_Model):
-    """Prices of storing a GiB for a month, by access tier."""
+    """Prices of storing a GiB for a month in each access tier."""
 
     hot: _Price
     archive: _Price

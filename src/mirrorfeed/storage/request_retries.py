@@ -22,7 +22,7 @@ RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """Limits of retries. Stores contain their limits, so that executors use the same limits."""
+    """Limits of retries. A `OneLakeStore` contains its limits, so executors use the same limits as the driver."""
 
     seconds: float = 120.0
     """Seconds from the first attempt of a call after which no further attempt starts."""
@@ -121,14 +121,15 @@ class NewFile(Writer):
     """Writer of a new file with a new name. Counts the bytes and computes their SHA-256.
 
     Each attempt to create the file calls `new_path` for another path. Raises `StoreUnavailable` when the retry limits
-    of `store` are reached. Even a small file is created empty and then filled: the network could repeat a request that
-    does both after the file was renamed, and so create the staged file again.
+    of `store` are reached.
     """
 
     def __init__(self, store: Store, new_path: Callable[[], str]) -> None:
         def attempt() -> tuple[str, Writer]:
             path = new_path()
             try:
+                # Not `create`, even for a small file: the network could repeat its request after the file was renamed,
+                # and the complete file would exist again under its old name.
                 return path, store.open_write(path)
             except AlreadyThere as error:  # created by this same request, if the network delivered the request twice
                 reason = "the name was already taken"

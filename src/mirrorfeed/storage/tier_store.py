@@ -61,16 +61,16 @@ class TierStore(Protocol):
         """True if a restore creates a temporary copy. Otherwise a restore moves the file out of the archive tier."""
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """Return tier, size and times of each file, by URI. A file that does not exist has the tier `Tier.MISSING`."""
+        """Return tier, size and times for each URI. A file that does not exist has the tier `Tier.MISSING`."""
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
-        """Return the tier of each file, by URI."""
+        """Return the tier for each URI."""
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request the restore of archived files, which takes hours. Return the reason for each refused file, by URI.
+        """Request the restore of archived files, which takes hours. Return the reason for each refused URI.
 
         Safe to repeat for a restore that is pending or finished. If `restores_copies` is True, copies expire after
         `days` days (None means 7), and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
@@ -78,7 +78,7 @@ class TierStore(Protocol):
 
 
 def tiers_at(location: str) -> TierStore | None:
-    """Return the `TierStore` for the URI of a table or file, or None if it is not in Azure storage or S3."""
+    """Return the `TierStore` for the URI of a table or file, or None if the URI is not in Azure storage or S3."""
     # Imported late: the cloud libraries are slow to import, and few runs need them.
     from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
 

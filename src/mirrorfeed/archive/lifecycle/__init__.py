@@ -37,7 +37,8 @@ class RuleState(Enum):
 def file_prefixes(partition_columns: Sequence[str], random_names: bool) -> list[str]:
     """Return name prefixes that match all files in a table's folder, except the Delta log.
 
-    With `random_names`, as with column mapping, file names can start with any letter or digit.
+    If `random_names` is True, file names can start with any letter or digit. Delta uses random names for a table with
+    column mapping, or with the property `delta.randomizeFilePrefixes`.
     """
     if random_names:
         return [*string.ascii_letters, *string.digits, "_change_data/"]
@@ -62,7 +63,7 @@ class Lifecycle(Row):
     apply: str = ""
     """Instructions to apply the policy."""
     rules_of_others: tuple[str, ...] = ()
-    """Names of rules that mirrorfeed did not write, and that archive only files of this table."""
+    """Names of rules that mirrorfeed did not write, if they are only for this table."""
 
     @property
     def ok(self) -> bool:
@@ -126,14 +127,19 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """Return more options for the command that applies a policy, to keep settings that are not in the policy."""
+        """Return options to append to the command that applies a policy.
+
+        The options keep settings in `exported` that the cloud does not accept in a policy. Returns an empty text if no
+        option is needed.
+        """
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the exported policy, or a new one, with rules that archive this table's files after `days` days.
 
-        Other rules are preserved. With `take_over`, the new rules also replace rules that mirrorfeed did not write, and
-        that archive only files of this table. `state` can disable or remove the new rules. Raises `TooManyRules`.
+        Other rules are preserved. If `take_over` is True, the new rules also replace rules that mirrorfeed did not
+        write, if they are only for this table. `state` can disable or remove the new rules. Raises `TooManyRules` if
+        the policy would have more than `limit` rules, and `InvalidPolicy` if `exported` is invalid.
         """
         raise NotImplementedError
 
@@ -155,12 +161,12 @@ class Rules:
         return _NAME.fullmatch(self.name_of(rule)) is not None
 
     def is_for_table(self, rule: Mapping[str, Any]) -> bool:
-        """Return whether a rule archives only files of this table."""
+        """Return whether a rule is only for this table: it archives files of the table by age and does nothing else."""
         prefixes = self.archived_prefixes(rule)
         return bool(prefixes) and all(prefix.startswith(self.folder) for prefix in prefixes)
 
     def foreign_rules(self, exported: Any) -> list[str]:
-        """Return the names of rules that mirrorfeed did not write, and that archive only files of this table."""
+        """Return the names of rules that mirrorfeed did not write, if they are only for this table."""
         existing = self.all_rules(exported or {self.key: []})
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
@@ -221,11 +227,14 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
 def merge_rules(
     spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """Return the policy in the file `exported`, or an empty policy if it is None, with the rules of a table.
+    """Return a policy with the rules of a table. Other rules come from the file `exported`, unless it is None.
 
-    The default for `days` comes from the archive interval of the table. With `take_over`, the new rules replace rules
-    that mirrorfeed did not write, and that archive only files of this table. Raises `InvalidPolicy`, `NoTiers`,
-    `TooManyRules`, or `NoInterval` if the table has no interval and `days` is None.
+    If `days` is None, the number of days comes from the archive interval of the table. `state` can disable or remove
+    the rules of the table. If `take_over` is True, the new rules also replace rules that mirrorfeed did not write, if
+    they are only for this table.
+
+    Raises `InvalidPolicy` if the file `exported` is invalid, `NoTiers` outside Azure storage and S3, `TooManyRules` if
+    the policy needs too many rules, and `NoInterval` if `days` is None and the table has no interval.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
@@ -239,7 +248,8 @@ def merge_rules(
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Return the differences between the policy in the file `exported` and the rules that a table needs.
 
-    Raises `InvalidPolicy`, `NoTiers` or `NoInterval`.
+    Raises `InvalidPolicy` if the file is invalid, `NoTiers` outside Azure storage and S3, and `NoInterval` if the table
+    has no archive interval.
     """
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule

@@ -1,9 +1,9 @@
 """Lifecycle rules of an Azure storage account: check an exported policy, or merge the rules of a table into it.
 
 An account has one policy, which is replaced as a whole. It can contain 100 rules with ten prefixes each, so tables with
-the same interval share rules. mirrorfeed recognizes its own rules by their names, and writes them again each time. With
-`take_over`, it also replaces other rules that archive only files of the table. Azure has no filter that excludes paths,
-so the prefixes do not match `_delta_log`.
+the same interval share rules. mirrorfeed recognizes its own rules by their names, and writes them again each time. If
+`take_over` is True, mirrorfeed also replaces rules that it did not write, if they are only for the table. Azure has no
+filter that excludes paths, so the prefixes do not match `_delta_log`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a policy without `null` fields, with lowercase initials of names, and with 60 instead of 60.0."""
+    """Return a policy without `null` fields. Field names start in lowercase. Floats such as 60.0 become integers."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):

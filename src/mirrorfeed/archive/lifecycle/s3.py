@@ -38,7 +38,10 @@ class S3Rules(Rules):
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return the configuration with the table's rules. They keep the storage class of the table's old rules."""
+        """Return a lifecycle configuration of the bucket: new rules for the table, and the other rules of `exported`.
+
+        The new rules keep the storage class of the table's rules in `exported`.
+        """
         existing = self.all_rules(exported or {"Rules": []})
         table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [

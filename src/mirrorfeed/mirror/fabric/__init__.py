@@ -220,9 +220,9 @@ class MirroredDatabase:
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
         """Change the settings whose values in Fabric and in `options` differ. Return all settings that differed.
 
-        Returned settings whose `changes` is False were not changed, because mirroring is not stopped. Before the first
-        change, `confirm` is called with one text for each setting that differs. It can raise an error to prevent all
-        changes. Raises `NotApplied` if Fabric still has old values after the change.
+        A returned setting with `Setting.changes` False was not changed, because mirroring is not stopped. Before the
+        change, `confirm` is called with one text for each setting that differs. `confirm` can raise an error to prevent
+        the change. Raises `NotApplied` if Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)
@@ -284,7 +284,11 @@ def _find(client: FabricClient, name: str) -> MirroredDatabase | None:
 
 
 def client_of(config: Config) -> FabricClient:
-    """Return a client for the workspace and database in `landing_zone`. Raises `NotInFabric` if not in OneLake."""
+    """Return a client for the workspace and the mirrored database that the configured `landing_zone` names.
+
+    The client has no database if `landing_zone` names only a workspace. Raises `NotInFabric` if `landing_zone` is not
+    in OneLake.
+    """
     if config.onelake is None:
         raise errors.NotInFabric(landing_zone=config.landing_zone)
     credential = token_credential(config.credential, config.ca_bundle)

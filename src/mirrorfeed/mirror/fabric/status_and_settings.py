@@ -19,7 +19,7 @@ FIELDS = {
     "change_data_feed": "enableDeltaChangeDataFeed",
     "default_schema": "defaultSchema",
 }
-"""Name of each setting in `mirroring.json`, by its name in the configuration."""
+"""Maps the name of each setting in the configuration to the name of this setting in `mirroring.json`."""
 NOTES = {
     "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
     "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
@@ -164,9 +164,10 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
 
 
 def find_differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """Return the settings in `options` whose values differ from `definition`, the content of `mirroring.json`.
+    """Return the settings that have different values in `options` and in `definition`, the content of `mirroring.json`.
 
-    `stopped` is True if mirroring is stopped. Otherwise, `default_schema` cannot change, so its `changes` is False.
+    Ignores settings that `options` does not set. `stopped` is True if mirroring is stopped. Fabric cannot change
+    `default_schema` while mirroring runs. The result for `default_schema` then has `Setting.changes` False.
     """
     target, settings = target_settings(definition), []
     for field, name in FIELDS.items():
@@ -181,7 +182,10 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 
 
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
-    """Return `definition` (content of `mirroring.json`) with the new values of `settings` whose `changes` is True."""
+    """Return `definition`, the content of `mirroring.json`, with the configured values of `settings`.
+
+    Leaves out settings with `Setting.changes` False.
+    """
     changed = {FIELDS[each.field]: each.wanted for each in settings if each.changes}
     target = definition["properties"].get("target") or {}
     target = {**target, "typeProperties": {**target_settings(definition), **changed}}
@@ -189,6 +193,9 @@ def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> d
 
 
 def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings in `definition`, the content of `mirroring.json`, by their names in this file."""
+    """Return the settings in `definition`, the content of `mirroring.json`. Empty if `definition` has no settings.
+
+    The keys are the names of the settings in `mirroring.json`, such as `retentionInDays`.
+    """
     target = definition["properties"].get("target") or {}
     return target.get("typeProperties") or {}

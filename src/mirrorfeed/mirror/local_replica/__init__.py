@@ -53,7 +53,7 @@ class TableReport(Row):
     """`replicating`, `waiting for a gap` (until a file with a missing number exists), `failed` or `dropped`."""
     files: int = shown("files", default=0)
     rows: Mapping[int, int] = shown("rows", _rows_in_words, default_factory=dict)
-    """Number of rows that the pass applied, by row marker: 0 insert, 1 update, 2 delete, 4 upsert."""
+    """Number of rows that the pass applied, for each row marker: 0 insert, 1 update, 2 delete, 4 upsert."""
     message: str = ""
     error: MirrorfeedError | None = None
     """Error in this pass, or None. If an earlier pass stopped the table, only `message` contains the reason."""

@@ -160,15 +160,15 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
 
 
 def without_untyped(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without columns of Arrow's null type, which columns that contain only NULL can have."""
+    """Return the schema without columns of Arrow's null type. A column can have this type if it contains only NULL."""
     return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
 
 
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
     """Return the columns of the schema `file` that the schema `table` does not have, as nullable columns.
 
-    Raises `TypeChanged` if a column has different types in both. Raises `FileRefused` if the file lacks a non-nullable
-    column, or if two names differ only in case, which Delta does not support. Errors show `name` and `address`.
+    Raises `TypeChanged` if a column has different types in both schemas. Raises `FileRefused` if the file lacks a
+    non-nullable column, or if two column names differ only in case. Errors show `name` and `address`.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))

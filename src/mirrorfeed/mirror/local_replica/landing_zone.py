@@ -80,7 +80,7 @@ class Queue:
 def read_settings(zone: Store, folder: str) -> Settings:
     """Return the settings in `_metadata.json` of a table folder, or the defaults if the file is missing.
 
-    Raises `FileRefused` if the file is invalid, and it is unclear which value a setting has.
+    Accepts a mistake in the file if the intended value is clear. Raises `FileRefused` for any other mistake.
     """
     path = f"{folder}/{METADATA}"
     try:
@@ -90,7 +90,10 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Return the settings in the content of `_metadata.json`. Raises `FileRefused` if a setting has no clear value."""
+    """Return the settings in `content`, the content of `_metadata.json`. Errors show `address`.
+
+    Accepts a mistake in the file if the intended value is clear. Raises `FileRefused` for any other mistake.
+    """
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)
@@ -129,7 +132,10 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Return the queue of files by modification time. `processed` contains the names of the applied files."""
+    """Return the queue of files in the order of their modification times.
+
+    `processed` contains the names of the applied files.
+    """
     # The specification does not define the order of files with equal times. Sorting by name makes runs repeatable.
     ordered = sorted(files, key=lambda file: (file.modified, file.name))
     done = [file for file in ordered if file.name in processed]

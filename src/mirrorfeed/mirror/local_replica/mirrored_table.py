@@ -38,7 +38,10 @@ from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 @dataclass(frozen=True, slots=True)
 class Change:
     remaining: pa.Array
-    """For each row of the table, in the order of `Mirror.read_columns`: True if it stays. Can be empty if all stay."""
+    """True for each row of the table that stays, and False for each row that is removed.
+
+    The order is the order of the rows in `Mirror.read_columns`. Can be empty if all rows stay.
+    """
     added: pa.Table
     """Rows to add, with the columns of the table."""
 
@@ -133,7 +136,10 @@ def open_mirror(place: Path) -> Mirror | None:
 
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
-    """Create an empty table, with `folder` and `keys` as table properties. Raises `MirrorUnavailable` on failure."""
+    """Create an empty table, and write `folder` and `keys` to its table properties.
+
+    Raises `MirrorUnavailable` if the table cannot be created.
+    """
     with _delta_errors(place):
         delta = DeltaTable.create(
             _address(place),
@@ -159,7 +165,11 @@ def delete_dropped(target: str) -> None:
 
 
 class Mirror:
-    """A mirrored Delta table, with its folder in the landing zone, its keys and its stop reason as table properties."""
+    """A mirrored Delta table.
+
+    The table properties contain the path and the ETag of the table's folder in the landing zone, and the key columns.
+    If replication of the table is stopped, the properties also contain the reason.
+    """
 
     def __init__(self, place: Path, delta: DeltaTable) -> None:
         self.place, self._delta = place, delta
@@ -193,7 +203,10 @@ class Mirror:
         self._set(_STOPPED, reason)
 
     def applied(self) -> int:
-        """Return the number of the last file that was applied in the order of numbers, or 0 if there is none."""
+        """Return the highest number of an applied file. Every file with a lower number is applied too.
+
+        Returns 0 if no file is applied, or if files are applied in the order of their modification times.
+        """
         with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
@@ -212,7 +225,10 @@ class Mirror:
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return the given columns of all rows. `Change.remaining` must have the same order of rows."""
+        """Return the given columns of all rows of the table.
+
+        The rows have the order in which `Change.remaining` says whether each row stays in the table.
+        """
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -220,8 +236,11 @@ class Mirror:
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
     def apply(self, change: Change, name: str, by_time: bool) -> None:
-        """Commit the change that the file `name` makes, and record the file as applied: by its number or, with
-        `by_time`, by its name. A change that removes rows overwrites the whole table."""
+        """Commit the change that the file `name` makes, and record in the same commit that the file is applied.
+
+        Records the number of the file or, with `by_time`, the name. A change that removes rows overwrites the whole
+        table.
+        """
         mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
         with _delta_errors(self.place):
             write_deltalake(

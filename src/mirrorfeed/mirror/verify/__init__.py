@@ -153,10 +153,11 @@ def compare(
     selection: Selection | None = None,
     has_no_versions: bool = False,
 ) -> Comparison:
-    """Return the comparison of a source at a version with its mirror, by key if `keys` is not empty.
+    """Return the comparison of a source at a version with its mirror.
 
-    Set `as_text` if the published files are delimited text. With `has_no_versions`, reads the source in its current
-    state. Reports the differences of at most `shown` keys or rows.
+    Compares rows with the same values in the columns `keys` or, if `keys` is empty, whole rows. Set `as_text` if the
+    published files are delimited text. With `has_no_versions`, reads the source in its current state. Reports the
+    differences of at most `shown` keys or rows.
 
     Raises `VersionGone` if the version can no longer be read, `ArchivedFilesNeeded` if reading it needs archived
     files that are not restored, `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read,
@@ -181,8 +182,10 @@ def find_differing_keys(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """Return the keys whose rows differ between source and mirror or, with `where`, the keys of all rows in source or
-    mirror that match this condition. The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows of each key.
+    """Return each key whose rows differ between source and mirror.
+
+    With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
+    The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key.
 
     Raises `ConditionUnreadable` if Spark cannot apply `where`, and the errors of `compare`, except `VersionGone`.
     """

@@ -1,8 +1,8 @@
 """Convert the values of source rows and mirror rows so that Spark can compare them.
 
 Shares no code for values and types with the publisher, so that verification finds errors of the publisher. In a mirror,
-nested columns are JSON text, and all columns may be text if the table is published as delimited text. Such text is
-parsed.
+nested columns are JSON text. If a table is published as delimited text, any column of its mirror can be text. Text of
+these columns is parsed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: T.StructField) -> Column:
-    """Return a column as SQL filters compare it: text by its bytes, and timestamps in UTC without a time zone."""
+    """Return the column `field` in the form that the condition of a selection (`where`) needs.
+
+    The condition must compare text byte for byte, and timestamps in UTC. Timestamps become times without a time zone.
+    """
     if isinstance(field.dataType, T.TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
@@ -66,9 +69,10 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
 
 
 def column_faults(expected: T.StructType, mirror: T.StructType, *, as_text: bool) -> list[str]:
-    """Return a reason for each column of a source that the mirror lacks or has with a wrong type.
+    """Return a message for each column of `expected` that is missing in `mirror` or has a wrong type there.
 
-    Set `as_text` if the published files are delimited text, which has fewer types.
+    `expected` has the columns of the source. Set `as_text` if the published files are delimited text. Other types,
+    for example text, are then also correct in the mirror.
     """
     types, faults = {field.name: field.dataType for field in mirror}, []
     for field in expected:
@@ -97,7 +101,10 @@ def _is_geo_type(type_: T.DataType) -> bool:
 
 
 def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
-    """Return expressions for a column of the source and of the mirror, which are equal if the values are the same."""
+    """Return two expressions for a column: one for the source, and one for the mirror.
+
+    The results of both expressions are equal if source and mirror have the same value.
+    """
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, T.VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
@@ -116,8 +123,9 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    Both expressions have the type that the column has in a mirror published as Parquet. The mirror may have the type
-    `mirror_type` instead. A value that cannot be converted becomes NULL. `field` must not be nested.
+    Both expressions have the same type: the type of the column in a mirror that is published as Parquet. In this
+    mirror, the column has the type `mirror_type`. If `mirror_type` is another type, the expression for the mirror
+    converts the values. A value that cannot be converted becomes NULL. `field` must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
@@ -184,7 +192,10 @@ def _comparable(value: Column, type_: T.DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: T.DataType) -> Column:
-    """Convert a source value to its type in a mirror. Text is compared by its bytes. `value` must not be nested."""
+    """Convert a source value of type `type_` to the type of its column in a mirror. `type_` must not be nested.
+
+    Text gets a collation with which Spark compares text byte for byte.
+    """
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, T.StringType):  # compare bytes, independent of the collation

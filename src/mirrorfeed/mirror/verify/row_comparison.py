@@ -89,10 +89,12 @@ def compare_rows(
 
 
 def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:
-    """Return the keys whose rows differ between source and mirror or, with `where`, of all rows that match `where`.
+    """Return each key whose rows differ between source (`expected`) and mirror (`actual`).
 
-    The key columns have the types of a mirror published as Parquet. Text in the mirror that cannot be parsed is NULL.
-    `IN_SOURCE` and `IN_MIRROR` count the rows of the key. `actual`, the mirror, must have all columns of `expected`.
+    With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
+    The key columns have the types of a mirror that is published as Parquet. Text in the mirror that cannot be parsed
+    becomes NULL. The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all
+    columns of `expected`.
     """
     rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
@@ -122,9 +124,11 @@ def _both_sides(
 
 
 def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
-    """Return one row for each key: the numbers of its rows, a source row in `__s__`, and a mirror row in `__m__`.
+    """Return one row for each key in `rows`, the result of `_both_sides`.
 
-    `__differs__` is false only if source and mirror have one row each, and both are equal. `more` adds columns.
+    `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key in the source and in the mirror. `__s__` is a
+    source row with the key, and `__m__` a mirror row. `__differs__` is false only if source and mirror have one row
+    each, and both rows are equal. `more` adds columns.
     """
     source, mirror = (F.when(F.col("__side__") == side, F.col("__row__")) for side in (1, 0))
     grouped = rows.groupBy(*map(_row_field, keys)).agg(
@@ -155,7 +159,12 @@ def _row_field(name: str) -> Column:
 def _first_differences(
     table: DataFrame, keys: Sequence[str], columns: Sequence[str], shown: int
 ) -> tuple[Difference, ...]:
-    """Return differences of at most `shown` keys: by column, or for repeated keys the numbers of rows."""
+    """Return the differences of the first `shown` keys in `table` that differ.
+
+    If source and mirror have one row each with the key, returns a difference for each of `columns` whose values differ.
+    Otherwise, returns one difference for the key: how many rows have the key in the source and in the mirror. For a
+    table without keys, `keys` are all columns, and `columns` is empty.
+    """
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
     for i, name in enumerate(columns):

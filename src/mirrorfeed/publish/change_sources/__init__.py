@@ -39,10 +39,11 @@ class ChangeSource(Protocol):
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        """Write the rows to publish to staged files. `what` is a range, the version of a snapshot, or keys to repair.
+        """Read the rows to publish from the source, and write them to staged files, which Fabric ignores.
 
-        For a snapshot without rows, stages one file without rows. Returns None if a full comparison found no
-        difference. Raises `BadRows` if rows cannot be published.
+        `what` is a range of versions, the version of a snapshot, or a repair of some keys. A snapshot without rows gets
+        one staged file without rows. The result None means that a table with `changes: compare` has no changes. Raises
+        `BadRows` if rows cannot be published.
         """
         ...
 
@@ -63,7 +64,7 @@ def needs_no_spark(table: Table) -> bool:
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
     """Return the `ChangeSource` of a table: a full comparison for `changes: compare`, otherwise the change data feed.
-    Raises `LedgerRequired` for a comparison without a ledger, because the row hashes are stored next to the ledger."""
+    Raises `LedgerRequired` for `changes: compare` if no ledger is configured. The row hashes are next to the ledger."""
     if table.changes == "compare":
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 

@@ -1,4 +1,4 @@
-"""Source that reads snapshots and the change data feed of a Delta table with Spark."""
+"""Read the snapshots and the change data feed of a Delta table with Spark, and stage the rows to publish."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MIN_TASK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class DeltaFeed:
-    """Source that reads snapshots and the change data feed of a Delta table."""
+    """Implementation of `ChangeSource` that reads the snapshots and the change data feed of a Delta table."""
 
     spark: SparkSession
     source: Source

@@ -1,4 +1,7 @@
-"""Sources for a table whose change data feed has a gap: the permanent history, or a comparison of two snapshots."""
+"""Find the changes of a table whose change data feed has a gap.
+
+The changes come from the permanent history of the table, or from a comparison of two snapshots.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ from mirrorfeed.source.versions import only_adds_columns
 
 @dataclass(frozen=True)
 class SnapshotDiff(DeltaFeed):
-    """Source that compares the published with the newest version, and publishes the rows that differ as one range."""
+    """Implementation of `ChangeSource` that finds changes with a comparison of two snapshots.
+    Compares the published version with the newest version, and publishes all rows that differ as one range."""
 
     gap: Gap = field(kw_only=True)
 
@@ -95,7 +99,8 @@ class HistoryFacts(Facts):
 
 @dataclass(frozen=True)
 class HistorySource(DeltaFeed):
-    """Source that reads ranges from the permanent history if it contains them, and everything else from the table."""
+    """Implementation of `ChangeSource` that reads ranges of versions from the permanent history.
+    Snapshots, and ranges that the history does not contain, are read from the source."""
 
     gap: Gap = field(kw_only=True)
     history: Source = field(kw_only=True)
@@ -146,8 +151,12 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return what was read from a history, and its records with version `after` and later versions, without a gap.
-    Returns None if there are no such records, or if the history belongs to a table with another id than `table_id`."""
+    """Return the state of a history, and its segment that contains version `after` and at least one later version.
+
+    A segment is a series of records without a gap. It starts with a snapshot. Returns None if the history does not
+    exist, belongs to a source with another id than `table_id`, or has no segment with these versions. Returns None also
+    if `after` is None.
+    """
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
@@ -168,11 +177,12 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 def bridge_gap(
     source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> DeltaFeed | None:
-    """Return a source for the changes in a gap of the change data feed, or None if no source has these changes.
+    """Return a `ChangeSource` that finds the changes in a gap of the change data feed, or None if none can.
 
-    Returns a `HistorySource` if the permanent history contains the changes. If not, returns a `SnapshotDiff` for a
-    table with keys and `on_gap: compare`. `table` must contain its keys, also if they are read from Unity Catalog.
-    Calls `on_problem` with `HistoryUnusable` if the history cannot be read.
+    Returns a `HistorySource` if the permanent history contains the published version and a later version. Otherwise
+    returns a `SnapshotDiff` if the table has keys and `on_gap: compare`. `source` is the `ChangeSource` that found the
+    gap. `table` is a result of `with_keys`, which reads the keys from Unity Catalog. If the history cannot be read,
+    calls `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None

@@ -1,9 +1,9 @@
 """Publish a source without a change data feed: compare all rows with stored hashes of the published rows.
 
-A Delta table, the table of row hashes, stores the hash of each row by key. A comparison writes the rows that differ and
-their new hashes to the table of row hashes in one commit. The publication is created from this commit, and the log
-record of the publication contains the version of the commit. After a crash, the next comparison uses the hashes at the
-version in the newest record. If nothing differs, there is no commit.
+A Delta table, the table of row hashes, stores a hash for each key. A comparison writes the rows that differ and their
+new hashes to the table of row hashes in one commit. The publication is created from this commit, and the log record of
+the publication contains the version of the commit. After a crash, the next comparison uses the hashes at the version in
+the newest record. If nothing differs and the last commit was published, there is no new commit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ COMPARED = "none: all of it is compared each time"
 
 @dataclass(frozen=True, slots=True)
 class CompareFacts(Facts):
-    """Facts for a full comparison. All versions are versions of the table with the hashes of the published rows."""
+    """Facts for a comparison of all source rows with the hashes of the published rows.
+    `table_id` and all versions belong to the Delta table that stores the hashes, not to the source."""
 
     before: int | None = None
     """Newest version of the table of row hashes, or None if the table does not exist."""
@@ -81,7 +82,8 @@ class CompareFacts(Facts):
 
 @dataclass(frozen=True)
 class RowHashTable:
-    """Delta table that stores a hash of each published row of one source."""
+    """Delta table that stores a hash of each published row of one source.
+    The parameter `version` of its methods is a version of this table, not of the source."""
 
     spark: SparkSession
     location: Source
@@ -108,7 +110,8 @@ class RowHashTable:
         return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
 
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
-        """Return each key of the source as stored at `version`, with the hash of its row. `key` has the key columns."""
+        """Return the keys and row hashes that this table of row hashes has at its version `version`.
+        Keys of deleted rows are left out. `key` has the names of the key columns."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
         rows = self.rows_at(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
@@ -158,17 +161,19 @@ class RowHashTable:
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
     def count_rows(self, version: int) -> int:
-        """Return the number of rows of the source as stored at `version`."""
+        """Return the number of rows that the source had when a comparison wrote version `version` of this table."""
         return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
 
     def needs_compaction(self, version: int) -> bool:
-        """Return True if the table must be rewritten, because it stores all values of too many rows or commits."""
+        """Return True if this table must be rewritten, because too many of its rows have all values.
+        The other rows have only key and hash. Returns True also if too many commits wrote rows with all values."""
         counts = self.rows_at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE)))
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
     def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-        """Return the changed rows that the comparison of `version` stored, with row markers if `with_marker` is set."""
+        """Return the changed rows that a comparison wrote to version `version` of this table.
+        If `with_marker` is True, the rows have row markers."""
         return differing_rows(self.rows_at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
@@ -185,7 +190,10 @@ class RowHashTable:
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
         """Context manager that converts errors about deleted files and versions of this table to `RowHashesLost`.
-        Converts only errors whose text contains `folder`, and none if `version`, the published version, is None."""
+
+        Converts an error only if its text contains `folder`. `version` is the published version. If `version` is None,
+        no error is converted.
+        """
         try:
             yield
         except Exception as error:
@@ -201,8 +209,11 @@ class RowHashTable:
 
 @dataclass(frozen=True)
 class FullCompare:
-    """Source that compares all rows with the hashes of the published rows.
-    All versions are versions of the table of row hashes. Each comparison that finds a difference creates a version."""
+    """Implementation of `ChangeSource` that compares all rows of the source with the hashes of the published rows.
+
+    The hashes are in a Delta table, the table of row hashes. A comparison that finds a difference commits a new version
+    of this table. All versions in arguments and results are versions of this table, not of the source.
+    """
 
     spark: SparkSession
     source: Source
@@ -293,7 +304,8 @@ class FullCompare:
 
 
 def hash_table_of(config: Config, table: Table) -> Source:
-    """Return the location of a table's row hashes, next to the ledger. Raises `LedgerRequired` without a ledger."""
+    """Return the location of the table of row hashes, which is next to the ledger.
+    Raises `LedgerRequired` if no ledger is configured."""
     if config.ledger is None:
         raise errors.LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)

@@ -1,1 +1,1 @@
-"""Write rows to data files, and upload the files under staged names, which Fabric ignores."""
+"""Write rows to data files in the landing zone, under names that Fabric ignores (staged files)."""

@@ -104,7 +104,7 @@ class TextForm:
 
     def write(self, group: pa.Table) -> None:
         """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value.
-        Nearly all bytes are written to the file before the method returns, so that the size of the file is known."""
+        Flushes the file afterwards, so that the caller knows its size, except for a few bytes that `close` adds."""
         for batch in group.combine_chunks().to_batches():
             text = self._rows(batch)
             try:

@@ -125,7 +125,8 @@ class _Files:
             self._file.close()
 
     def _room(self) -> int:
-        """Return how many bytes of rows in memory can be added until the row group or the file is full. At least 1."""
+        """Return how many bytes of rows can be added until the row group or the file is full. The result is at least 1.
+        The bytes are the size of the rows in memory, not in the file."""
         left = self._job.output.target_file_size - (self._file.bytes if self._file else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._memory_per_file_byte)) - self._buffered_bytes)
 

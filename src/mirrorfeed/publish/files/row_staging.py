@@ -84,7 +84,8 @@ def stage(
     - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
     - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key cannot be published.
     - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. Returns the invalid rows.
-    - `existing_rows`: called with the deleted keys. Fabric applies the returned rows last, in separate files.
+    - `existing_rows`: called with the deleted keys. Returns the rows to publish for those keys that still exist in the
+      source. These rows are staged in separate files, which Fabric must apply last.
     """
     with ExitStack() as folders:
 
@@ -259,7 +260,8 @@ def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
     """Return the values of the key column, read from Spark's files. Raises `StagingFilesLost` if a file is damaged.
-    Returns None if the key is not one integer column, contains NULL, or this process cannot open the files directly."""
+    Returns None if the key has several columns or is not an integer, if a key is NULL, or if this process cannot open
+    the staging area as a folder."""
     types = [column.type for column in job.columns if column.name in keys]
     if len(types) > 1 or types[0] not in _INTEGERS or not files.area.is_visible():
         return None

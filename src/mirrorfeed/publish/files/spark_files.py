@@ -1,5 +1,8 @@
-"""Write large batches with Spark: write files to the staging area, check them, and upload them under staged names. A
-file whose schema differs from the schema of the table is rewritten before the upload."""
+"""Write large batches with Spark: write files to the staging area, check them, and upload them to the landing zone.
+
+Uploaded files have staged names, which Fabric ignores until the files are renamed. If the schema of a file differs from
+the schema of the table, the file is rewritten before the upload.
+"""
 
 from __future__ import annotations
 
@@ -231,9 +234,12 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Upload one file that Spark wrote. The result has no staged file if that file has no rows, and several if it is
-    rewritten and exceeds the target size. Raises `BadRows` if delimited text cannot store a value, and
-    `StagingFilesLost` if the file is missing or damaged."""
+    """Upload one file that Spark wrote, and return the result as a `Staged`.
+
+    A file without rows is not uploaded, so its result has no staged file. A file that must be rewritten can become
+    several staged files of about the target size. Raises `BadRows` if delimited text cannot store a value, and
+    `StagingFilesLost` if the file is missing or damaged.
+    """
     retries_before = retry_counter().of_thread
     with area.open(path) as file:
         try:
@@ -263,13 +269,14 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file of the staging area, which must be in the landing zone, to a new staged name. The rename is not
-    retried, because a failed request may have renamed the file. Raises `StagingFilesLost` if the file is missing."""
+    """Rename a file from the staging area to a new staged name. The staging area must be in the landing zone.
+    Raises `StagingFilesLost` if the file is missing."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
     staged = job.new_path()
     try:
+        # Do not retry the rename: a failed request may have renamed the file.
         job.store.rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
     except NotThere as error:
         reason = "it was deleted, possibly by another publisher of the table"
@@ -286,7 +293,8 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
-    """Check that all rows that Spark wrote were uploaded, for each row marker. Raises `StagingFilesLost` if not."""
+    """Check that all rows that Spark wrote were uploaded. The rows of each row marker are counted separately.
+    Raises `StagingFilesLost` if a count differs."""
     uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
     if uploaded != files.rows:
         left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")
@@ -322,8 +330,11 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_task(job: StagingJob, area: StagingArea, paths: Sequence[str]) -> Callable[[_Batches], _Batches]:
-    """Return a function for `mapInArrow` that uploads files. Each input row is a position in `paths`, and each output
-    row is JSON with the staged files or an error, because Spark passes on only the text of a raised error."""
+    """Return a function for `mapInArrow` that uploads files.
+
+    Each input row is a position in `paths`. Each output row is JSON text: the staged files, or the error of the upload.
+    The function returns errors and does not raise them: Spark would pass on only their text.
+    """
 
     def upload(number: int) -> dict[str, object]:
         try:

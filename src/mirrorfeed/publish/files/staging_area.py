@@ -120,8 +120,8 @@ class StagingArea:
         return VolumeStore(root, self.workspace)
 
     def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
-        """Delete the folders of the job's table for other logs, for earlier records and for the record of the job.
-        Without `may_request`, nothing is deleted if the staging area is reached only by requests to a workspace."""
+        """Delete the folders of the job's table. Keeps only folders for later records of the job's log.
+        If `may_request` is False and deleting requires requests to a workspace, nothing is deleted."""
         if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
                 if log_id != job.log_id or number <= job.record_number:
@@ -155,8 +155,11 @@ class StagingArea:
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Return the error to raise after Spark failed with `error` to write to `folder`. Deletes the folder.
-        Returns `StagingUnusable` if a test write fails too, unless the disk is full, otherwise `StagingFilesLost`."""
+        """Return the error to raise after Spark failed with `error` to write to `folder`.
+
+        Deletes the folder, and lets Spark write a test file. Returns `StagingUnusable` if the test write fails for
+        another reason than a full disk. Returns `StagingFilesLost` if the test write succeeds or the disk is full.
+        """
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:

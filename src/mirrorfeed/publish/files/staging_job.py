@@ -1,4 +1,4 @@
-"""Settings for staging the files of one record, the staged files, and rows that cannot be published."""
+"""Classes for staging the files of one record: the settings, the resulting files, and rows that cannot be published."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class BadRow:
 
 
 class BadRows(Exception):
-    """Internal error: rows cannot be published. Contains the first such rows. Users see `RowsRefused` instead."""
+    """Internal error: rows cannot be published. Contains the first of these rows. Users see `RowsRefused` instead."""
 
     def __init__(self, *rows: BadRow) -> None:
         super().__init__(*rows)
@@ -177,8 +177,11 @@ def combine_staged(parts: Iterable[Staged]) -> Staged:
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """Return up to five rows that cannot be published. The column named `problem` has the number of a `Problem`.
-    Ignores `Problem.REPLACED_TEXT`, because only the source shows whether such a text was invalid."""
+    """Return up to five of `rows` that cannot be published.
+
+    In `rows`, the column with the name `problem` has the numeric code of the row's `Problem`, or NULL. Rows with
+    `Problem.REPLACED_TEXT` are left out, because it is not certain that their text is invalid.
+    """
     problems = rows.column(problem)
     if problems.null_count == len(problems):
         return []

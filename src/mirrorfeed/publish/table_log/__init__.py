@@ -49,10 +49,10 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """List the log again, and return a confirmed copy of `view`, or None if its records or the log id have changed.
+        """Check a view with a second listing of the log. Returns a copy of `view` that has `confirmed` set to True.
 
-        Without `data`, the published files are not listed again, and None is also returned if a staged file of the
-        newest record is empty.
+        Returns None if the records or the log id have changed. If `data` is False, the published files are not listed.
+        In this case, returns None also if a staged file of the newest record is empty.
         """
         if data:
             view = replace(view, data=tuple(path for path, _ in self._files(processed=view.newest is None)))
@@ -64,7 +64,8 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Read the log and the names of published files, checked by a second listing. Returns None without a log."""
+        """Read the log and the names of published files, and check them with a second listing of the log.
+        Returns None if there is no log."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -73,7 +74,7 @@ class TableLog:
 
     def create_log(self) -> View:
         """Create the log and return it. If another publisher creates a log first, returns that log.
-        Call this only after a read that found no log. Raises an error if the folder has records or files for Fabric."""
+        Call this only after a read that found no log. Raises an error if the table's folder has files for Fabric."""
         # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
         # table's folder was deleted, and a record could then be added to the deleted log.
         for _ in range(_ATTEMPTS):
@@ -82,7 +83,8 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
-        """Try once to create the log. Returns None if another publisher's `log.json` existed and was deleted again."""
+        """Try to create `log.json` with one request. If the file already exists, returns the log of the existing file.
+        Returns None if the existing file was deleted before this function read it."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
@@ -95,7 +97,8 @@ class TableLog:
         return view
 
     def check_unclaimed(self) -> None:
-        """Raise an error if the table's folder has no `log.json`, but records of a log or files for Fabric."""
+        """Raise an error if the table's folder has files for Fabric, but no `log.json`.
+        Files that Fabric has already consumed count too."""
         files = self._files(processed=True)
         # Another publisher that started in the meantime created its log before its files, so the log is found.
         if not files or self.current_id() is not None or self._files(processed=True) != files:
@@ -105,8 +108,12 @@ class TableLog:
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Check that the records and files in a confirmed view match, and raise an error if they do not.
-        If published files are missing, raises `FilesLost`, or returns a warning if Fabric may have consumed them."""
+        """Check that the log records and the files in `view` match. Raises an error if they do not match.
+
+        `view` must be a result of `confirm` or `read_view`, because one listing can be wrong. Raises `FilesLost` if
+        published files are missing and Fabric cannot have consumed them. Returns the warning `LastFileMissing` if
+        Fabric may have consumed the missing files. Returns None if no file is missing.
+        """
         check(view, self._address())
         lost = self.find_lost_files(view)
         if isinstance(lost, errors.FilesLost):
@@ -114,8 +121,11 @@ class TableLog:
         return lost
 
     def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
-        """Return `FilesLost` if a confirmed view lacks published files, and Fabric cannot have consumed these files.
-        Returns `LastFileMissing` if Fabric may have consumed them, and None if no file is missing."""
+        """Return an error if published files are missing in `view`, or None if no file is missing.
+
+        Returns `FilesLost` if Fabric cannot have consumed the missing files, and `LastFileMissing` if Fabric may have
+        consumed them. `view` must be a result of `confirm` or `read_view`, because one listing can be wrong.
+        """
         if not missing_files(view.last_renamed, view.numbers):
             return None
         # A listing is not a snapshot, so a second read decides: before that read, all files up to `view.last_renamed`
@@ -138,11 +148,11 @@ class TableLog:
         return error(address=self._address(), numbers=missing)
 
     def add_record(self, view: View, new: Record) -> View | None:
-        """Add a record to the log, which commits the publication. Returns a confirmed view, read after the write.
+        """Add the record `new` to the log, which commits the publication. Returns the log as it is after the write.
 
-        Returns None if the log was deleted. Another publisher may have added a record first, so call `contains` to
-        check that the log has `new`. Raises an error if the log has no record with this number afterwards, or does not
-        match its files.
+        The result was checked with a second listing. Returns None if the log was deleted. Another publisher may have
+        added a record first, so call `contains` to check that the log has `new`. Raises an error if the log has no
+        record with the number of `new` afterwards, or if the log and the files do not match.
         """
         content = new.to_json()
         if len(content) > READ_LIMIT:
@@ -167,10 +177,9 @@ class TableLog:
 
     def create_start_marker(self, view: View) -> str:
         """Create the start marker: an empty file, without which the first record of a log is not valid.
-
-        Returns the batch id in its name, which this record must have. A repeated request can create `log.json` again
-        after the table's folder was deleted, but not the start marker.
-        """
+        Returns the batch id in the name of the start marker. The first record must have the same batch id."""
+        # After the table's folder was deleted, a repeated request can create `log.json` again. Then the start marker is
+        # missing, so a first record in the deleted log is not valid.
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
         with NewFile(self.store, lambda: f"{folder}/{names.start_marker_name(uuid.uuid4().hex)}") as marker:
             return marker.name.partition(".")[0]
@@ -196,8 +205,11 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Check that the files in `staged` are newer than the published files, and that `corrections` are the newest.
-        Otherwise Fabric could read the files in another order. Raises `EqualFileTimes`."""
+        """Check that the files in `staged` are newer than all published files. Raises `EqualFileTimes` if they are not.
+
+        `corrections` has the names of those files in `staged` that replace rows of the others. They must be newer than
+        all other files in `staged`. Use this check only if Fabric reads the files in the order of modification time.
+        """
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)
         published = [entry.modified for entry in entries if not entry.is_folder and not names.is_ignored(entry.name)]
@@ -251,8 +263,9 @@ class TableLog:
         return max(logs, key=lambda log: log[1].at, default=None)
 
     def _files(self, *, processed: bool) -> list[tuple[str, str]]:
-        """Return name and ETag of the files and folders that Fabric does not ignore. With `processed`, also the paths,
-        below the table's folder, of the data files that Fabric has moved after processing."""
+        """Return the names and ETags of the files and folders in the table's folder that Fabric does not ignore.
+        If `processed` is True, also returns the data files that Fabric has consumed and moved to a subfolder. They have
+        a path below the table's folder, and an empty text as ETag."""
         entries = self.store.list(self.folder)
         files = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
         for place in [entry.name for entry in entries if processed and entry.is_folder]:

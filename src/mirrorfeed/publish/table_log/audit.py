@@ -19,8 +19,12 @@ from mirrorfeed.storage.errors import NotThere
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
-    """Return each table, what was read from its log (None without a log), and the records, newest first, that may be
-    the last one that Fabric applied. `names` are targets. Without names, returns all configured tables."""
+    """Return three values for each table: the table, its log, and its log records that Fabric may have applied last.
+
+    The log is None if the table has none. The log records are ordered from new to old. Several log records mean that it
+    is not known which of them Fabric applied last. There are none if Fabric has certainly applied no record completely.
+    `names` are targets. If `names` is empty, returns all configured tables.
+    """
     store, positions = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)
@@ -69,7 +73,8 @@ class LogRecord(Row):
     places: tuple[FileState, ...] = ()
     """For the newest record: comparison of each file with the record, at the staged and at the final address."""
     error: MirrorfeedError | str | None = None
-    """For the newest record: published files that are missing, or files and records that do not match the log."""
+    """For the newest record: published files that are missing, files that do not match the record, or a missing record.
+    None if no problem was found, and for all older records."""
 
 
 def describe_publication(record: Record) -> str:
@@ -85,8 +90,9 @@ def describe_publication(record: Record) -> str:
 def audit_log(store: Store, target: Target) -> tuple[tuple[LogRecord, ...], tuple[str, ...]] | None:
     """Return the publications of a table, newest first, and notes for display. Returns None if there is no log.
 
-    The notes contain the address of the log and, for each file of the newest publication, where the file is or that
-    Fabric consumed it. Reads these files completely to compare their checksums.
+    The first note has the address of the log. Each other note is about one file of the newest publication: it has the
+    address of the file, and says that the file matches the record or that Fabric consumed the file. Problems are not in
+    the notes, but in `LogRecord.error`. Reads these files completely to compare their checksums.
     """
     log = TableLog(store, target.folder)
     view = log.read_view()

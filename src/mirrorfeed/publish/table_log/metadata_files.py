@@ -20,7 +20,7 @@ _ATTEMPTS = 20
 
 
 def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
-    """Create `_metadata.json` with the content `wanted`, or add the keys to an existing file that has none.
+    """Create `_metadata.json` with the content `wanted`. If the file exists without key columns, adds the key columns.
     Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings."""
     path = f"{folder}/{METADATA}"
     current: dict[str, Any] | None = None
@@ -39,8 +39,11 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `_metadata.json` has the content `wanted`. Returns False if the file or only its keys are missing.
-    Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings."""
+    """Return whether `_metadata.json` has the content `wanted`.
+
+    Returns False if the file does not exist, or if `wanted` has key columns and the file has none. Raises `KeysChanged`
+    or `SettingChanged` if the file has other key columns or settings.
+    """
     current = _read(store, folder)
     return current is not None and output_format.is_up_to_date(current, wanted, store.address(f"{folder}/{METADATA}"))
 
@@ -60,7 +63,7 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
 
 def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
     """Write `_partnerEvents.json` from the setting `partner`, if any. Returns whether the file was written.
-    Raises `ForeignPartnerEvents` if the file has other content. With `force`, replaces such a file."""
+    Raises `ForeignPartnerEvents` if the file has other content. If `force` is True, replaces the file instead."""
     partner = config.partner
     if partner is None:
         return False

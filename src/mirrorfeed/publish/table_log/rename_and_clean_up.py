@@ -23,7 +23,7 @@ _MIN_RECORDS = 2
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename the staged files of the newest record. Returns the log as read afterwards, or None without a log.
+    """Rename the staged files of the newest record. Returns the log as read afterwards, or None if there is no log.
     Reads the log if `view` is None. Raises an error if the log does not match its files, or if a rename fails."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
@@ -63,7 +63,8 @@ def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: b
 
 
 def discard(log: TableLog, view: View, batch: str) -> None:
-    """Delete the staged files and the start marker of a batch whose record was never sent. Ignores errors."""
+    """Delete the files of an attempt to publish whose log record was never written. Ignores errors.
+    The files are the staged files with the id `batch`, and the empty file that marks the start of a log, if any."""
     with suppress(MirrorfeedError):
         files = [entry.name for entry in log.entries(view.log_id)]
         start_marker = names.start_marker_name(batch)

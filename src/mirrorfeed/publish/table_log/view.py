@@ -12,7 +12,8 @@ from mirrorfeed.publish import errors
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Result of reading a table's log and listing its data files. Confirmed if two listings show the same records."""
+    """Result of reading a table's log and listing its data files.
+    One listing can be wrong, so `TableLog.confirm` checks a view with a second listing."""
 
     log_id: str
     newest: Record | None = None
@@ -25,7 +26,7 @@ class View:
     start_markers: tuple[str, ...] = ()
     """Names of the empty files that publishers create before they stage files for a first record."""
     confirmed: bool = False
-    """True if `TableLog.confirm` returned this view."""
+    """True if `TableLog.confirm` returned this view, so two listings showed the same records."""
     data: tuple[str, ...] = ()
     """Names in the table's folder that Fabric does not ignore.
     If the log has no records, also the paths of data files that Fabric has moved to a subfolder after processing."""
@@ -45,7 +46,7 @@ class View:
 
     def _repeated(self) -> list[File]:
         """Return the empty staged files that a repeated request created after the original file was renamed.
-        Requires a confirmed `View`, whose listing of the table's folder is older than its listing of the log."""
+        Call this only if `confirmed` is True. Then the table's folder was listed before the staged files."""
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
         # same or a higher number.
         highest = max(self.numbers, default=0)
@@ -58,7 +59,7 @@ class View:
 
     @property
     def number(self) -> int:
-        """Number of the newest record, or 0 without records."""
+        """Number of the newest record, or 0 if there are no records."""
         return self.newest.number if self.newest else 0
 
     @property
@@ -82,8 +83,12 @@ class View:
         return [number for name in self.data if (number := names.data_number(name, self.extension))]
 
     def leftovers(self) -> list[str]:
-        """Return the names of staged files and start markers that no publication needs. Empty before the first record.
-        A staged file is needed if it belongs to a record after the newest one, or if it must still be renamed."""
+        """Return the names of files in the log's folder that can be deleted. Empty if the log has no record.
+
+        A staged file is kept if it must still be renamed, or if the log has no record with its record number yet. A
+        start marker is the empty file that a publisher creates before record 1. The start marker of record 1 is kept
+        while record 1 is the newest record.
+        """
         if self.newest is None:
             return []
         needed = {file.staged for file in self.unfinished}
