@@ -164,14 +164,13 @@ def possible_positions(
 
     - `newest_first`: the records of the log.
     - `in_place`: numbers of the files in the table's folder.
-    - `by_time`: Fabric orders files by modification time. Then a single file in the folder can be the last file of its
-      publication, whatever its number.
+    - `by_time`: Fabric orders files by modification time. Then any file of a publication can be its last file.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
     for record in newest_first:
         last = record.next_file_number - 1
-        if by_time and len(in_place) == 1 and any(file.number == oldest_file for file in record.files):
+        if by_time and [file.number for file in record.files if file.number in in_place] == [oldest_file]:
             oldest_file = last
         if oldest_file is None or last < oldest_file:
             return (*possible, record)
