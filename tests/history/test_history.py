@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import deltalake
 import pytest
@@ -30,7 +32,7 @@ from mirrorfeed.history.errors import (
 )
 from mirrorfeed.history.history_record import HistoryRecord, find_disorder, parse_record
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.history.replay import replay
+from mirrorfeed.history.replay import apply_changes, replay
 from mirrorfeed.landing.names import Target
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
@@ -128,6 +130,21 @@ def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: 
     for version, rows in expected.items():
         assert canonical(history.rebuilt(version)) == canonical(rows), version
     assert history.keep().records == []
+
+
+def test_rows_that_differ_only_inside_a_nested_value_are_rebuilt_as_they_were(spark: SparkSession) -> None:
+    rows = ("0.0D", "01"), ("-0.0D", "01"), ("0.0D", "02")
+    selects = (
+        f"SELECT named_struct('x', {x}) AS c0,"
+        f" named_struct('v', parse_json('1'), 't', TIMESTAMP '2026-01-01 00:00:00.0000{micros}') AS c1"
+        for x, micros in rows
+    )
+    inserts = spark.sql(" UNION ALL ".join(selects))
+    types = [json.dumps(field["type"]) for field in json.loads(inserts.schema.json())["fields"]]
+    record = SimpleNamespace(columns=[SimpleNamespace(name=f"c{i}", type=type_) for i, type_ in enumerate(types)])
+    found = apply_changes(inserts.selectExpr("*", "'insert' AS _change_type"), cast(Any, record))
+    values = found.selectExpr("cast(c0.x AS string)", "unix_micros(c1.t) % 10").collect()
+    assert sorted(map(tuple, values)) == [("-0.0", 1), ("0.0", 1), ("0.0", 2)]
 
 
 @pytest.fixture(scope="module")

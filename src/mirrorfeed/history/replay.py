@@ -15,6 +15,7 @@ from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
 from mirrorfeed.history.history_record import HistoryRecord, find_record, find_segment
 from mirrorfeed.history.history_table import HistoryTable
+from mirrorfeed.landing.schema import EXACT_JSON
 from mirrorfeed.source.change_preview import parse_bound
 from mirrorfeed.source.identifier import Source, quote
 
@@ -130,12 +131,15 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 def _groupable(value: Column, type_: object) -> Column:
     """Return an expression to group rows with, instead of the column `value` with the type `type_` (Spark's JSON).
 
-    Spark puts 0.0 and -0.0 in one group, and cannot group by a variant or by a nested type with a
-    variant. For other types, returns `value`.
+    Spark puts 0.0 and -0.0 in one group, and cannot group by a variant, but their JSON texts differ. The JSON text of a
+    map is used only if necessary, because two equal maps can have a different order.
     """
-    if type_ in ("float", "double"):
-        return value.cast("string")
-    return F.to_json(F.struct(value)) if '"variant"' in json.dumps(type_) else value
+    parts, text = json.dumps(type_), F.to_json(F.struct(value), EXACT_JSON)
+    if '"variant"' in parts:
+        return text
+    if '"map"' not in parts and ('"float"' in parts or '"double"' in parts):
+        return F.struct(value, text)
+    return value
 
 
 def _utc(time: datetime) -> str:

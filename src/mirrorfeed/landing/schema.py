@@ -24,6 +24,13 @@ _CHARS = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _INTERVAL = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to \w+)?")
 _GEO = re.compile(r"geo(?:metry|graphy)\(.*\)")
 _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
+EXACT_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of `to_json`. They keep the precision of values, and make the text independent of Spark's settings."""
 
 
 class Marker(IntEnum):

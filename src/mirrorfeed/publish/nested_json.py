@@ -10,16 +10,8 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import is_geo_type, is_text
+from mirrorfeed.landing.schema import EXACT_JSON, is_geo_type, is_text
 from mirrorfeed.publish.rows_and_markers import REPLACEMENT, geo_bytes
-
-_JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""Options of `to_json`. They keep the precision of values, and make the text independent of Spark's settings."""
 
 
 def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
@@ -27,7 +19,7 @@ def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
     If a text in the value is not valid UTF-8, the result is not valid UTF-8 either, so that the row is rejected."""
     # `to_json` replaces invalid bytes, so append an invalid byte. Values are checked only if the JSON contains the
     # replacement character.
-    text = F.to_json(_for_json(value, type_), _JSON)
+    text = F.to_json(_for_json(value, type_), EXACT_JSON)
     replaced = F.contains(text, F.lit(REPLACEMENT)) & _has_invalid_text(value, type_)
     return F.concat(text, F.when(replaced, F.lit(b"\xff").cast("string")).otherwise(""))
 
@@ -70,7 +62,7 @@ def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
     def text(key: SparkColumn) -> SparkColumn:
         if type_["keyType"] == "string":
             return key
-        return F.get_json_object(F.to_json(F.struct(key.alias("k")), _JSON), "$.k")
+        return F.get_json_object(F.to_json(F.struct(key.alias("k")), EXACT_JSON), "$.k")
 
     return F.map_from_entries(
         F.transform(
