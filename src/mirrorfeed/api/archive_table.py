@@ -268,9 +268,10 @@ class ArchiveAwareTable(GuardedTable):
         )
 
     def check(self) -> FileCheck:
-        """Return the active files that are missing in the storage. The result is `ok` if there are none.
+        """Return files of the newest version that do not count as archived, but are missing in the storage.
 
-        Raises `MirrorfeedError` outside Databricks if the files are neither local nor in a storage with access tiers.
+        The result is `ok` if no file is missing. Raises `MirrorfeedError` outside Databricks if the files are neither
+        local nor in a storage with access tiers.
         """
         return table_maintenance.check_files(self._spark, self.source, self._now(), self._tiers)
 

@@ -518,8 +518,8 @@ class Feed:
         """Change the settings of the mirrored database that differ from `fabric` in the configuration.
 
         Returns the changed settings. The notes of the result contain the settings that cannot be changed now. Before
-        anything is changed, `confirm` is called with one text for each setting that differs. To prevent all changes,
-        `confirm` can raise an error.
+        the first change, a single call of `confirm` receives all settings that differ: each argument is the text of one
+        setting. To prevent all changes, `confirm` can raise an error.
         """
         settings = self._database.apply(self._config.fabric, confirm)
         rows = tuple(each for each in settings if each.changes)

@@ -15,7 +15,6 @@ PROPERTY = "delta.timeUntilArchived"
 
 
 def has_interval(properties: Mapping[str, str]) -> bool:
-    """Return whether the properties of a table set an archive interval."""
     return PROPERTY in properties
 
 

@@ -72,7 +72,7 @@ class Policy:
     frontier: Frontier | None = None
     """Limit up to which the interval can increase. None if the interval was never changed."""
     exact: bool = False
-    """True to increase the interval daily. False to wait, and then increase the interval in one step."""
+    """True to increase the interval by one day each day. False to wait, and then increase the interval in one step."""
 
     @property
     def rule(self) -> int:
@@ -103,10 +103,10 @@ class Interval(Row):
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return the row for a policy.
+        """Return an `Interval` with the values of `policy`, for the table `source`.
 
-        `moved` is False if the user must still set the lifecycle rule to the policy's number of days. The row then has
-        a note that says so.
+        `moved` is False if the user must still set the lifecycle rule to `policy.rule` days. Then the notes of the
+        `Interval` tell the user to set the rule.
         """
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
@@ -136,8 +136,8 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
     """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
 
     The archive interval also changes to `rule` days. A decrease applies immediately. An increase takes days. If `exact`
-    is True, the interval increases daily. If `exact` is False, the interval stays the same until no archived file is
-    younger than `rule` days. Then the interval increases in one step.
+    is True, the interval increases by one day each day. If `exact` is False, the interval stays the same until no
+    archived file is younger than `rule` days. Then the interval increases in one step.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
@@ -146,7 +146,7 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
 def advance(policy: Policy, now: datetime) -> Policy:
     """Return the policy with the interval that applies at `now`.
 
-    A change to a longer interval takes days. The interval increases daily, or in one step at the end.
+    A change to a longer interval takes days. The interval increases by one day each day, or in one step at the end.
     """
     if policy.frontier is None:
         return policy
@@ -221,9 +221,10 @@ def change_interval(
 ) -> Interval:
     """Shorten the archive interval to `days` immediately, or start to increase it to `days`, and return the new state.
 
-    If `exact` is True, an increase is daily. If `exact` is False, an increase is one step, at the time when no archived
-    file is younger than `days` days. For an increase, first set the lifecycle rule of the cloud to `days` days. For a
-    decrease, set the rule after the call.
+    To continue an increase, call `step` daily. If `exact` is True, the interval increases by one day each day. If
+    `exact` is False, the interval stays the same until no archived file is younger than `days` days. Then the interval
+    increases in one step. For an increase, first set the lifecycle rule of the cloud to `days` days. For a decrease,
+    set the rule after the call.
 
     Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `rule_changed` is False and `days`
     exceeds the previous number of days of the rule.

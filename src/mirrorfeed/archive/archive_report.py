@@ -240,7 +240,7 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """Return the effect of each of `intervals`, in days, and a note for each query that Spark cannot plan.
+    """Return a `Simulation` for each number of days in `intervals`, and a note for each query that cannot be planned.
 
     Raises `CannotSimulate` if the Delta log is unreadable, or if Spark shows no query plans. Spark Connect shows none.
     """

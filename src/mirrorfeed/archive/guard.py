@@ -46,9 +46,10 @@ def guarded_rows(
     statement: str | None = None,
     arguments: Sequence[str] = (),
 ) -> DataFrame:
-    """Return the rows of a query, after checking that all archived files that it needs are restored.
+    """Return the rows of the query `frame`, after checking that all archived files that the query needs are restored.
 
-    Otherwise raises `ArchivedFilesNeeded`, with the last three arguments as fields. The result runs the checked plan.
+    Raises `ArchivedFilesNeeded` if a file is not restored. `operation`, `statement` and `arguments` become fields of
+    this error. The result runs exactly the query plan that was checked. On Databricks, returns `frame` without a check.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
     require_readable(needed, tiers, operation, statement, arguments)

@@ -281,7 +281,6 @@ def session_of(session: Session) -> SparkSession:
 
 
 def _has_subquery(rows: DataFrame, expression: str) -> bool:
-    """Return whether a SQL expression on `rows` contains a subquery."""
     try:
         with silence_spark_logs():
             analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))

@@ -1,4 +1,4 @@
-"""Execute a restore plan: estimate costs, request archived files, wait, and copy the rows.
+"""Execute a restore plan: estimate costs, request archived files, wait, and copy the query's rows into a new table.
 
 A run stores no state except the plan, because the tiers of the files show the remaining work.
 """
@@ -308,11 +308,10 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """Return the rows of the planned query, or None if the plan has no query.
+    """Return the rows of the planned query, or None for a plan without a query.
 
-    Raises `ArchivedFilesNeeded` if the query needs archived files that are not restored. A plan for files alone has no
-    query. A plan for a range of the change data feed has no query either. For a range, raises an error if its changes
-    cannot be read.
+    Raises `ArchivedFilesNeeded` if the query needs archived files that are not restored. For a range of the change data
+    feed, raises an error if the changes cannot be read.
     """
     source = Source.parse(plan.table)
     if plan.sql is not None:

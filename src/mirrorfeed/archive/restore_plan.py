@@ -1,8 +1,8 @@
 """Restore plans for queries and for ranges of the change data feed: save and load a plan, and estimate its costs.
 
 A plan contains the query, and the tables with their versions, so that several runs can execute it. In Azure, a restored
-file leaves the archive tier, which costs a fee within the first 180 days, and the lifecycle rule later archives the
-file again. S3 keeps the archived file and adds a temporary copy.
+file leaves the archive tier. Azure charges a fee if the file was in this tier for less than 180 days. Later, the
+lifecycle rule archives the file again. S3 keeps the archived file and adds a temporary copy.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def check_path(path: str | None) -> None:
 def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
     """Return a restore plan for files of one or more tables. The default priority is standard.
 
-    The caller then adds the purpose to the plan: a query, a range of the change data feed, or `files_alone`.
+    The caller then adds the purpose to the plan: a query, a range of the change data feed, or only files
+    (`files_alone`).
     """
     tables = tuple(
         replace(

@@ -203,10 +203,7 @@ def scan_all(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """Return the catalog name or path of the table that a leaf of a plan reads.
-
-    In mirrorfeed commands, the result is a valid name of the table.
-    """
+    """Return the catalog name or path of the table that a plan leaf reads. mirrorfeed commands accept this name."""
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()

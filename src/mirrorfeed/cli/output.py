@@ -34,7 +34,6 @@ class Interruption:
     """Handler of Ctrl-C and SIGTERM. Calling the object returns True if a signal has asked the command to stop.
 
     By default, the first signal ends the command immediately. A command that can stop between two steps calls `defer`.
-    Then the first signal asks the command to stop, and a second Ctrl-C ends the command immediately.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:

@@ -85,7 +85,8 @@ def _select_landing_zone(document: Document, config: Config, is_overridden: bool
       this landing zone.
     - If `is_overridden` is False, all entries must have the same landing zone.
 
-    In the result, an entry has a value in `landing_zone` only if its landing zone is not the landing zone of this run.
+    Entries with the landing zone of this run get None in `landing_zone`. Other entries get the landing zone that they
+    set or inherit.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config

@@ -135,7 +135,6 @@ class Config(Options):
 
     @property
     def path(self) -> str:
-        """Path of the configuration file."""
         return self._path
 
     @property

@@ -77,10 +77,10 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return the path in the file of a field of entry `number` of `tables`.
+        """Return where the file sets a field of an entry of `tables`, for example at ("tables", 0, "keys").
 
-        `loc` is the path of the field inside the entry. If the entry inherits the field from the top level of the file,
-        the result is the path of the top-level field.
+        `number` is the position of the entry. `loc` is the path of the field inside the entry. If the entry inherits
+        the field from the top level of the file, the result is the path of the top-level field.
         """
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines

@@ -170,7 +170,7 @@ _MAX_QUIET = 20
 
 
 class Grid(NamedTuple):
-    """Texts of a table, without columns in which every value is None or empty."""
+    """Table to display: headings and cells as text. Columns in which every value is None or empty are left out."""
 
     header: Sequence[str]
     lines: Sequence[Sequence[str]]

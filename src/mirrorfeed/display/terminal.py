@@ -85,7 +85,8 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
     """Return the minimum and the maximum width of a column.
 
-    The minimum fits the longest word, the maximum the longest cell. With `keep_words_whole`, both fit the longest cell.
+    The maximum fits the longest cell. The minimum fits the longest word, so that cells wrap only between words. If
+    `keep_words_whole` is True, cells must not wrap at all, and the minimum equals the maximum.
     """
     from rich.cells import cell_len
 

@@ -16,7 +16,7 @@ A field of a template can have a format specification of Python, or one of these
 - `reasons` joins parts of a sentence with semicolons, `lines` joins lines with line breaks.
 - `phrase` removes the final period of a text, `short` shortens a text and puts the text in quotes.
 - `query` puts a SQL statement in quotes, `argument` puts an argument of a command in quotes if necessary.
-- `more` appends an optional sentence.
+- `more` writes a space and the text, or nothing if the text is empty.
 - `duration` writes seconds with a suitable unit, `count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. The first digit of a code with four digits is the topic: 1 is for command and

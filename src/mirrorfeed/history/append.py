@@ -1,7 +1,8 @@
 """Append new versions of a table to its permanent history.
 
-Each append is one commit with rows and a record. Delta accepts each record number only once. A run does not trust the
-response of an append. It reads the newest record before and after the append, to see what this or another run appended.
+Each append is one commit with rows and a record. Delta ignores an append if an earlier commit has the same record
+number. A run does not trust the response of an append. It reads the newest record before and after the append, to see
+what this or another run appended.
 """
 
 from __future__ import annotations
@@ -220,11 +221,11 @@ class _Append:
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Try to append a record and the rows of `step`. Return the record, and False if Delta reported a conflict.
+        """Try to append a record and the rows of `step`. Return the record and a flag.
 
-        Without a conflict, the second value is True. Even then, the caller must read the history again to see whether
-        the history has the record. If the source was replaced or its partition columns changed after `step` was
-        created, appends nothing, and returns None and False.
+        The flag is False if Delta reported a conflict, otherwise True. In both cases, the caller must read the history
+        again to see whether the history has the record. If the source was replaced or its partition columns changed
+        after `step` was created, appends nothing, and returns None and False.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()

@@ -47,7 +47,7 @@ records in the last three. Records have no `_commit_date`, so they are in a part
 """
 _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
-"""Value of `txnAppId`. With this value, Delta accepts each record number only once, from any writer."""
+"""Value of `txnAppId`. With this value, Delta ignores an append if an earlier commit has the same record number."""
 _MAPPING = "delta.columnMapping.mode"
 _MARGIN = 16
 """Number of commits of a history to read at once. Usually, one of them appended the newest record."""
@@ -134,7 +134,7 @@ class HistoryTable:
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
         """Append a record and its rows in one commit. `rows` have the history's columns, or are None if there are none.
 
-        If Delta has already accepted the record's number, this appends nothing and raises no error.
+        If an earlier commit has the same or a higher record number, appends nothing and raises no error.
         """
         record_row = self.spark.range(1).select(
             F.lit(record.number).cast("bigint").alias("_record_number"),

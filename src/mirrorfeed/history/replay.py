@@ -103,9 +103,8 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 
     `changes` is a change data feed. The feed starts with inserts of all rows of a snapshot.
 
-    Equal rows can occur several times, and the feed has no row ids. So the function counts inserts and deletes of equal
-    rows. The number of inserts minus the number of deletes is the number of equal rows in the result. If this number is
-    negative, Spark raises an error when the result is read.
+    Equal rows can occur several times. The number of inserts minus the number of deletes is the number of equal rows in
+    the result. If this number is negative, Spark raises an error when the result is read.
     """
     names = [column.name for column in record.columns]
     step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
@@ -129,14 +128,15 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 
 
 def _groupable(value: Column, type_: object) -> Column:
-    """Return an expression to group rows with, instead of the column `value` with the type `type_` (Spark's JSON).
+    """Return an expression to group rows by the column `value`. `type_` is the parsed JSON of the column's Spark type.
 
-    Spark puts 0.0 and -0.0 in one group, and cannot group by a variant, but their JSON texts differ. The JSON text of a
-    map is used only if necessary, because two equal maps can have a different order.
+    Returns the JSON text of the value if the type contains a variant. Returns the value with its JSON text if the type
+    contains floating-point numbers and no map. Otherwise returns `value`.
     """
     parts, text = json.dumps(type_), F.to_json(F.struct(value), EXACT_JSON)
-    if '"variant"' in parts:
+    if '"variant"' in parts:  # Spark cannot group by a variant
         return text
+    # Spark puts 0.0 and -0.0 in one group, but their JSON texts differ. Equal maps can have different JSON texts.
     if '"map"' not in parts and ('"float"' in parts or '"double"' in parts):
         return F.struct(value, text)
     return value

@@ -164,7 +164,8 @@ def possible_positions(
 
     - `newest_first`: the records of the log.
     - `in_place`: numbers of the files in the table's folder.
-    - `by_time`: Fabric orders files by modification time. Then any file of a publication can be its last file.
+    - `by_time`: Fabric orders files by modification time. Then the file with the lowest number counts as the last file
+      of its record if no other file of this record is in the folder.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []

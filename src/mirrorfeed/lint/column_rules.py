@@ -228,7 +228,7 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
 def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Yield findings for columns that differ from SchemaDefinition or from earlier files.
+    """Yield findings for columns that differ from the columns declared in `_metadata.json` or from earlier files.
 
     `known` maps lower-case names to the declared columns and the columns of earlier files. This function updates
     `known`, so that a change is reported only once. A missing column that is not nullable is reported for every file.

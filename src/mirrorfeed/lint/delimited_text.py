@@ -121,15 +121,12 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
 
 def _framed(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the decompressed content of a file in Snappy's framing format.
-
-    A frame has a type, a length of 3 bytes, a checksum of 4 bytes (only for data) and the content.
-    """
+    """Yield the decompressed content of a file in Snappy's framing format."""
     file.seek(len(_FRAMED))
     while head := file.read(4):
         body = _exactly(file, int.from_bytes(head[1:4], "little"))
         if head[0] == 0x00:
-            yield _snappy(body[4:])
+            yield _snappy(body[4:])  # data starts with a checksum of 4 bytes
         elif head[0] == 0x01:
             yield body[4:]
         elif head[0] < 0x80:
@@ -137,10 +134,8 @@ def _framed(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the decompressed content of a file in Hadoop's Snappy format.
-
-    A block has its decompressed length, and parts that each start with their compressed length. Lengths have 4 bytes.
-    """
+    """Yield the decompressed content of a file in Hadoop's Snappy format."""
+    # A block has its decompressed length, and parts that each start with their compressed length.
     while head := file.read(4):
         remaining = int.from_bytes(head, "big")
         while remaining > 0:

@@ -96,7 +96,7 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Return whether the data to which the footer refers cannot fit before the footer of a file of `size` bytes."""
+    """Return True if the Parquet footer `metadata` refers to more data than a file of `size` bytes can contain."""
     data_size = unclaimed = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)

@@ -205,7 +205,6 @@ class _PartnerEvents(BaseModel):
 
 
 def check_partner_events(data: bytes) -> Iterator[Finding]:
-    """Yield findings for the content of `_partnerEvents.json`."""
     try:
         content = load_object(data)
     except ValueError as fault:

@@ -148,7 +148,7 @@ def find_metadata_name(names: Iterable[str]) -> str | None:
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
     """Return the settings in the metadata file with the content `data`, and its deviations from the specification.
-    Findings show the path `file`. If `data` is not a JSON object, the settings are defaults."""
+    The finding of each deviation has the path `file`. If `data` is not a JSON object, the settings are defaults."""
     try:
         properties = load_object(data)
     except ValueError as fault:

@@ -73,7 +73,7 @@ class Alert(Row):
 
     @property
     def ok(self) -> bool:
-        """False if `error` is set, or if the problem is current and the alert was sent to the channel `output`."""
+        """False if `error` is set, or if the problem is current and the output of the command shows the alert."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -174,8 +174,8 @@ def update_alerts(
 
     Updates the entries `alerts` with the result `check`, and adds an entry for each new problem. `notified` has a pair
     of channel name and `SentAlert.key` for each alert that was sent at `now`. Removes channels that are not in
-    `channels`. An entry stays current or resolved if the check could not find out whether its problem exists. Removes
-    the entry of a resolved problem when each channel that received the problem was also notified of its end.
+    `channels`. If the check could not find out whether a problem exists, the entry of this problem keeps `resolved_at`.
+    Removes the entry of a resolved problem when each channel that received the problem was also notified of its end.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]

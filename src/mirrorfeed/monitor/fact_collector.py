@@ -137,8 +137,9 @@ class Collector:
     ) -> tuple[SourceFacts, datetime | None, datetime | None]:
         """Return facts about the source, and two commit times.
 
-        The first time is the commit time of the newest version, or None for a table with `changes: compare`. The second
-        time is the commit time of the oldest unpublished version, or None if no version is known to be unpublished.
+        The first time is the commit time of the newest version. The second time is the commit time of the oldest
+        unpublished version, or None if no version is known to be unpublished. Both times are None if each publication
+        compares all rows (`changes: compare`).
 
         Raises an error if the source cannot be read. Also raises an error if the table must be rebuilt, because the
         source was recreated or a published column is no longer selected.

@@ -73,8 +73,8 @@ class Freshness:
         """Return the freshness as a dictionary of JSON values.
 
         The key of each step has the time of the last change at this step, or None. The key `waiting_since` has a
-        dictionary: for each step after the commit, the time in `since`, or None if no change waits for the step. The
-        key `unknown` has the dictionary `unknown`.
+        dictionary: for each step after the commit, the time when the wait for the step began, or None if no change
+        waits. The key `unknown` has a dictionary: for each step whose time or wait is unknown, the reason.
         """
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}

@@ -1,8 +1,7 @@
 """Rules that find problems in the facts about tables and the mirrored database.
 
-Facts are values that were read about a table or about the mirrored database in Fabric. An error that occurred while
-reading becomes a finding without a rule. Rules find the other problems. A rule returns no finding if its facts could
-not be read.
+An error that occurred while facts were read becomes a finding without a rule. Rules find the other problems. A rule
+returns no finding if its facts could not be read.
 """
 
 from __future__ import annotations

@@ -168,9 +168,10 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note with the number of tables for which nothing shows that Fabric has consumed a file.
+    """Return a note that counts unlisted tables for which nothing shows that Fabric has consumed a file.
 
-    Counts only tables whose rows the output leaves out. Returns an empty sequence if there is no table to count.
+    Tables are unlisted if many tables need no attention: one line then replaces the rows of these tables. Returns an
+    empty sequence if there is no table to count.
     """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)

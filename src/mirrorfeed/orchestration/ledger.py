@@ -262,8 +262,8 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
 def _state_query(ledger: str, condition: str) -> str:
     """Return a SQL query for ledger rows with an outcome in `STATE_OUTCOMES` that match `condition`, oldest first.
 
-    `condition` can use the column `nth`. It numbers the publications of each table from 1, starting with the newest.
-    The other rows of the table have their own numbers, also from 1.
+    `condition` can use the column `nth`. For each table, `nth` numbers the ledger rows with the outcome `published`,
+    from 1 for the newest row. `nth` numbers the ledger rows with other outcomes separately, also from 1.
     """
     outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     return f"""

@@ -58,9 +58,9 @@ def publish_new(
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
     A table that has not started by then has a result with `stopped`. A paused table has only a note. If a table fails,
-    its result has the error. `spark` is a function that starts a session. It is called only if Spark is needed. Its
-    arguments are the sources to read. If the configuration has a ledger, or if a table has `changes: compare`, there
-    are no arguments.
+    its result has the error. `spark` is a function that starts a session. If Spark is needed, the function is called
+    with the sources of all selected tables. If the configuration has a ledger, or if a table is published by comparing
+    all rows (`changes: compare`), the function is called without arguments.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -94,8 +94,8 @@ def follow_tables(
     """Publish all tables or only `names` continuously until `stop` returns True.
 
     `written` is the configuration with its patterns, which are expanded again every 5 minutes. Raises `FeedRequired`
-    if a table has `changes: compare`, because the source of this table has no change data feed to follow. Returns the
-    newest results, notes and a summary.
+    if a table is published by comparing all rows (`changes: compare`), because there is no change data feed to follow.
+    Returns the newest results, notes and a summary.
     """
     notes = dict[str, None]()
 
@@ -124,9 +124,9 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources of the tables, or an empty list if a table has `changes: compare`.
+    """Return the sources of the tables, or an empty list if a table is published by comparing all rows.
 
-    The source of a table with `changes: compare` can also be a view or a folder with Parquet files.
+    The source of a table that is published by comparing all rows can be a view or a folder with Parquet files.
     """
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
@@ -172,7 +172,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
     Returns the newest result of each started table, in the order of the configuration. If a table fails, its result has
-    the error. For continuous publishing, raises `FeedRequired` if a table has `changes: compare`.
+    the error. For continuous publishing, raises `FeedRequired` if a table is published by comparing all rows.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again

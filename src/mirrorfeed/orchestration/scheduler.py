@@ -114,11 +114,11 @@ def run_queue(
 def is_due(
     limits: FollowLimits, pending: PendingCommits | None, since_publication: float | None, since_read: float
 ) -> bool:
-    """Return whether continuous publishing starts a publication of a table now, according to the option `follow`.
+    """Return whether continuous publishing starts an attempt to publish a table now, according to the option `follow`.
 
-    `pending` is the size of the unpublished commits. If it is None, the commits cannot be read, and a publication
-    starts to report the error. `since_publication` is the seconds since the last publication in this run, or None
-    before the first. `since_read` is the seconds since the last attempt.
+    `pending` is the size of the unpublished commits. If `pending` is None, the commits cannot be read, and the attempt
+    reports the error. `since_read` is the seconds since the last attempt, even if the attempt published nothing.
+    `since_publication` is the seconds since the last attempt that published something, or None before the first.
     """
     if pending is None or since_read >= FULL_READ_INTERVAL:
         return True

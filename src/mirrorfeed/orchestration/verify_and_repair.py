@@ -203,14 +203,15 @@ def count_repairable(
 def repair_table(
     context: RunContext, table: Table, mirrors: str | None, where: str | None = None, *, max_keys: int | None = None
 ) -> Repair:
-    """Publish the source rows again that differ from the mirror, or all rows that match the SQL filter `where`.
+    """Repair a mirror: publish again the rows that differ between source and mirror.
 
-    `mirrors` is the folder of the mirrored tables. If it is None, all source rows (with `where`: those that match) are
-    published again, and rows that exist only in the mirror stay. The result has an error if more than `max_keys` keys
-    need a repair, or if the publication fails.
+    With the SQL filter `where`, rows are not compared. Instead, all rows that match the filter are published again.
+    `mirrors` is the folder of the mirrored tables. If `mirrors` is None, the mirror is not read: all source rows that
+    match `where` (all rows if None) are published again, and rows that exist only in the mirror stay. The result has an
+    error if more than `max_keys` keys need a repair, if some rows cannot be repaired, or if the publication fails.
 
-    Raises `FeedRequired` if the table has `changes: compare`, `NothingPublished` if it was never published, and
-    `RebuildRequired` if it has no keys, or if its columns differ from those of the mirror.
+    Raises `FeedRequired` if the table is published by comparing all rows (`changes: compare`), `NothingPublished` if
+    the table was never published, and `RebuildRequired` if the table has no keys, or other columns than the mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":

@@ -106,8 +106,8 @@ def next_columns(
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the columns for a repair: the columns of the record `newest`.
 
-    Marks columns that are no longer selected as dropped. Raises `ColumnsDropped` if a column is no longer selected and
-    the table does not have `on_dropped_column: keep`. Raises `SelectionChanged` for another change of the selection.
+    Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDropped` unless the table
+    has `on_dropped_column: keep`. Raises `SelectionChanged` for another change of the selection.
     """
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":

@@ -141,10 +141,10 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """Return up to `limit` rows of a snapshot whose text is not valid UTF-8, as landing rows.
+    """Return up to `limit` rows of a snapshot whose text is not valid UTF-8, with `Problem.INVALID_TEXT` in `PROBLEM`.
 
-    `keys` has the keys of the rows to search. Other rows can be searched too. If `keys` has no columns or more than
-    `MAX_FILTER_KEYS` rows, all rows are searched.
+    The values have the types of the data files. `keys` has the keys of the rows to search. Other rows can be searched
+    too. If `keys` has no columns or more than `MAX_FILTER_KEYS` rows, all rows are searched.
     """
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
@@ -221,8 +221,8 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     """Return a row for each key and each version that changed the key. Within a version, deletes come first.
 
     The rows are in the order of the versions. If a version of the source had several rows with the same key, or the
-    changes of a key contradict each other, only the net change of the key is returned. The row markers are "upsert" and
-    "delete".
+    changes of a key contradict each other, the result has only the net change of this key over all versions in `feed`.
+    The row markers are "upsert" and "delete".
 
     If `exact` is True, the row markers are "insert", "update" and "delete". A row that replaces another row in
     the same version is an update. A net change that is not a delete is returned as two rows: a delete and an insert.
@@ -280,10 +280,10 @@ def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str,
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine the changes of equal rows to one row. Rows are equal if their key, values and columns `by` are equal.
+    """Combine the changes of equal rows into one row. Rows are equal if their key, values and columns `by` are equal.
 
-    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. If the count is positive, the
-    result has the values of the row, otherwise only its key and hashes.
+    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. The result also has hashes of
+    the values, in the columns `_HASH`. If the count is negative, the values themselves can be NULL.
     """
     key = key_positions(columns, keys)
     events = with_positions(feed, columns, *by, F.expr(f"{_LIVE} AS __live__"))

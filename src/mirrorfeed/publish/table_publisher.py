@@ -141,7 +141,7 @@ class _Run:
 
     def finish(self, view: View | None) -> View | None:
         """Give all staged files of the newest record their final names. Then delete old records and unneeded files.
-        Updates the result. Returns the log as read after the renames, or None if there is no log."""
+        Updates `self.result`. Returns the log as it is after the renames, or None if there is no log."""
         earlier, started, first_view = len(self.result.records), time.monotonic(), view
         if view:
             self._report_sent(view)
@@ -165,7 +165,7 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Update the result with the records of this run that `view` shows in the log.
+        """Update `self.result` with the records of this run that `view` shows in the log.
         `view` must be read after the run tried to add these records to the log."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:

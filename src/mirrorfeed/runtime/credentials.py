@@ -149,7 +149,7 @@ Credential = Default | ServicePrincipal | ServiceCredential
 
 
 def parse_address(text: str) -> tuple[str, str]:
-    """Return an address `https://host` or `https://host:port`, and its host, in lower case, or raise `ValueError`."""
+    """Return an address `https://host[:port]` and its host, both in lower case. Raises `ValueError` for other text."""
     match = _match_address(_HTTPS, text)
     if match is None:
         raise ValueError("is not an https address without a path")

@@ -71,14 +71,11 @@ _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
 def list_conditions(error: Exception) -> tuple[str, ...]:
-    """Return the names of the error conditions that an error contains, outermost first. Empty if there are none.
-
-    An error without its own condition, such as a failed task, can have conditions in its text, in brackets.
-    """
+    """Return the names of the error conditions that an error contains, outermost first. Empty if there are none."""
     condition: str | None = getattr(error, "getCondition", lambda: None)()
     if condition and condition != _STREAM:
         return (condition,)
-    text = str(error)
+    text = str(error)  # a failed task has no condition of its own, but its text can contain conditions in brackets
     without_name = [name for pattern, name in _BY_TEXT if pattern.search(text)]
     return tuple(dict.fromkeys(_NAMED.findall(text) + without_name))
 

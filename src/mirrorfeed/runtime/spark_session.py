@@ -49,8 +49,6 @@ class SettingFixed(Terminal):
 
 
 class Kind(Enum):
-    """Kind of Spark that a process uses."""
-
     RUNTIME = "a Databricks runtime"
     REMOTE = "a Spark Connect server"
     CONNECT = "Databricks Connect"

@@ -80,8 +80,8 @@ class TableInfo:
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
     """Return id, location, properties and features of a table. Counts the files of a local table only with `counted`.
 
-    Raises the errors of `table_errors`, `NoIdentity` if the table has no id, and `UnknownFeatures` if it has table
-    features that mirrorfeed does not know.
+    Raises an error of `table_errors`, such as `SourceMissing`, if the table cannot be read. Raises `NoIdentity` if the
+    table has no id, and `UnknownFeatures` if it has table features that mirrorfeed does not know.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -120,7 +120,8 @@ def is_missing_locally(source: Source) -> bool:
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
     """Return the newest schema of a Delta table, as the JSON of a Spark `StructType`.
 
-    Returns None if Spark is needed but `spark` is None. Raises the errors of `table_errors`.
+    Returns None if Spark is needed but `spark` is None. Raises an error of `table_errors`, such as `SourceMissing`, if
+    the table cannot be read.
     """
     if is_missing_locally(source):
         raise NoTableAtPath(path=str(source))

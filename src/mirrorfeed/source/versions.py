@@ -38,10 +38,9 @@ _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. If `after` is set, the result can also be an older version.
+    """Return the newest version of a table. With `after`, return any version later than `after` if there is one.
 
-    If the table has versions later than `after`, the result is one of them, but not always the newest. Otherwise the
-    result is the newest version. With `after`, Spark usually runs no job. A table in a local folder needs no Spark.
+    With `after`, Spark usually runs no job. A table in a local folder needs no Spark.
     """
     if (table := open_local_table(source)) is not None:
         return table.version()
@@ -141,7 +140,7 @@ def read_schema(
     """Return the table's schema at a version, as the JSON of a Spark `StructType`.
 
     `schemas` is a cache with the schema of each version that was already read. Raises `VersionExpired` if the version
-    is past its retention, and the errors of `table_errors`.
+    is past its retention. Raises an error of `table_errors`, such as `LogDamaged`, if Spark cannot read the version.
     """
     if version not in schemas:
         try:

@@ -168,7 +168,7 @@ class VolumeStore:
     def _is_renamed(self, path: str) -> bool:
         """Return whether a `rename` that was interrupted has already copied the file to its new path.
 
-        If so, delete the original file, and the marker file that `rename` created next to it.
+        If the result is True, this method also tries to delete the original file and the marker file of `rename`.
         """
         if not self._exists(self.read(_marker(path)).decode()):
             return False

@@ -34,9 +34,7 @@ _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\
 class RetryPolicy(HTTPPolicy[Any, Any]):
     """Retries requests that fail temporarily, up to `limits`. Never retries a request with the option `retry_total=0`.
 
-    Retrying writes is safe, because every caller reads the storage again after a write. The retry policies of the Azure
-    libraries are not used, because they ignore `Retry-After` or status 429, limit attempts instead of time, or do not
-    retry a POST that may have been processed.
+    Retrying writes is safe, because every caller reads the storage again after a write.
     """
 
     def __init__(self, limits: RetryLimits) -> None:

@@ -105,8 +105,6 @@ _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Error response of OneLake."""
-
     status: int
     code: str
     """Error code of the service, such as `PathAlreadyExists`, or an empty string."""

@@ -64,7 +64,6 @@ class TierStore(Protocol):
         """Return tier, size and times for each URI. A file that does not exist has the tier `Tier.MISSING`."""
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
-        """Return the tier for each URI."""
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}
 
     def restore(

@@ -115,7 +115,7 @@ class Rules:
     apply_command: ClassVar[str]
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """Return instructions to apply a policy, with a command."""
+        """Return text that tells the user how to apply `policy`, and which command to run."""
         if not policy[self.key]:
             return (
                 f"{self.cloud} does not accept a policy without rules. Delete the existing one with"

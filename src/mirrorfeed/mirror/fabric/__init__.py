@@ -221,8 +221,9 @@ class MirroredDatabase:
         """Change the settings whose values in Fabric and in `options` differ. Return all settings that differed.
 
         A returned setting with `Setting.changes` False was not changed, because mirroring is not stopped. Before the
-        change, `confirm` is called with one text for each setting that differs. `confirm` can raise an error to prevent
-        the change. Raises `NotApplied` if Fabric still has old values after the change.
+        change, a single call of `confirm` receives all settings that differ: each argument is the text of one setting.
+        `confirm` can raise an error to prevent the change. Raises `NotApplied` if Fabric still has old values after the
+        change.
         """
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)

@@ -184,7 +184,7 @@ def find_differences(definition: Mapping[str, Any], options: FabricOptions, stop
 def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
     """Return `definition`, the content of `mirroring.json`, with the configured values of `settings`.
 
-    Leaves out settings with `Setting.changes` False.
+    A setting with `Setting.changes` False keeps its value from `definition`.
     """
     changed = {FIELDS[each.field]: each.wanted for each in settings if each.changes}
     target = definition["properties"].get("target") or {}

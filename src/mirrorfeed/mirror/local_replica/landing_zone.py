@@ -111,10 +111,10 @@ def number_of(name: str) -> int:
 
 
 def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
-    """Return the queue of files in the order of their numbers. Ignores files without a number.
+    """Divide all data files of a table into applied, ready and waiting files, in the order of their numbers.
 
-    `applied` is the number of the last applied file, or 0. Errors show `folder`. Raises `FileRefused` if two files have
-    the same number.
+    Ignores files without a number. `applied` is the number of the last applied file, or 0. Errors show `folder`. Raises
+    `FileRefused` if two files have the same number.
     """
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for file, next_file in pairwise(numbered):
@@ -132,7 +132,7 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Return the queue of files in the order of their modification times.
+    """Divide all data files of a table into applied and ready files, in the order of their modification times.
 
     `processed` contains the names of the applied files.
     """

@@ -227,7 +227,7 @@ class Mirror:
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
         """Return the given columns of all rows of the table.
 
-        The rows have the order in which `Change.remaining` says whether each row stays in the table.
+        The n-th value of `Change.remaining` says whether `apply` keeps the n-th of these rows.
         """
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))

@@ -123,9 +123,9 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    Both expressions have the same type: the type of the column in a mirror that is published as Parquet. In this
-    mirror, the column has the type `mirror_type`. If `mirror_type` is another type, the expression for the mirror
-    converts the values. A value that cannot be converted becomes NULL. `field` must not be nested.
+    Both expressions have the type that the mirror column has if the table is published as Parquet. `mirror_type` is
+    the actual type of the mirror column. If the types differ, the expression for the mirror converts the values. A
+    value that cannot be converted becomes NULL. `field` is the source column. It must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
@@ -138,7 +138,7 @@ def _as_text(value: Column, type_: T.DataType) -> Column:
 
 
 def _converted(value: Column, type_: T.DataType) -> Column:
-    """Convert a value of a mirror that is published as delimited text to `type_`, or to NULL if this fails."""
+    """Convert a mirror value of a table that is published as delimited text to `type_`, or to NULL if this fails."""
     if isinstance(type_, T.TimestampType):
         return _instant(value)
     return F.try_to_binary(value, F.lit("base64")) if isinstance(type_, T.BinaryType) else value.try_cast(type_)

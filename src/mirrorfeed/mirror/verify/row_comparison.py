@@ -92,9 +92,9 @@ def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], 
     """Return each key whose rows differ between source (`expected`) and mirror (`actual`).
 
     With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
-    The key columns have the types of a mirror that is published as Parquet. Text in the mirror that cannot be parsed
-    becomes NULL. The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all
-    columns of `expected`.
+    If the table is published as delimited text, `actual` can have text in key columns. The result has the types that
+    the key columns have if the table is published as Parquet. Text that cannot be parsed becomes NULL. The columns
+    `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of `expected`.
     """
     rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))

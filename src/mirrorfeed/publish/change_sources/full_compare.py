@@ -53,7 +53,8 @@ _ID = "mirrorfeed.states"
 _STATE = "_state"
 """Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Maximum share of rows, and number of commits, with all values stored. Above these limits, the table is rewritten."""
+"""Maximum share of rows that store all values, and maximum number of commits that wrote these rows.
+Above these limits, the table is rewritten."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations of Delta commits that do not change rows."""
 _NTZ = "delta.feature.timestampNtz", "supported"
@@ -165,8 +166,8 @@ class RowHashTable:
         return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
 
     def needs_compaction(self, version: int) -> bool:
-        """Return True if this table must be rewritten, because too many of its rows have all values.
-        The other rows have only key and hash. Returns True also if too many commits wrote rows with all values."""
+        """Return True if too many rows of this table store the values of all columns, and not only key and hash.
+        Returns True also if too many commits wrote rows with all values. In both cases, the table must be rewritten."""
         counts = self.rows_at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE)))
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)

@@ -167,7 +167,7 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows that passed the checks, in memory or in the staging area, and functions that use them."""
+    """Two functions for rows that passed the checks: one returns the deleted keys, the other writes staged files."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
     """Function that returns the keys that the rows delete, or None if there are none."""

@@ -54,7 +54,6 @@ class StagingArea:
     """Function that returns the Databricks client for reading and deleting files in a volume."""
 
     def folder(self, job: StagingJob) -> str:
-        """Return the path of the folder for the files of a job."""
         return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
     def check(self, folder: str) -> None:

@@ -108,11 +108,11 @@ class TableLog:
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
     def check(self, view: View) -> errors.LastFileMissing | None:
-        """Check that the log records and the files in `view` match. Raises an error if they do not match.
+        """Check that the log records and the files in `view` match. Returns None if they match.
 
-        `view` must be a result of `confirm` or `read_view`, because one listing can be wrong. Raises `FilesLost` if
-        published files are missing and Fabric cannot have consumed them. Returns the warning `LastFileMissing` if
-        Fabric may have consumed the missing files. Returns None if no file is missing.
+        `view` must be a result of `confirm` or `read_view`, because one listing can be wrong. Returns the warning
+        `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises `FilesLost` if Fabric
+        cannot have consumed the missing files. Raises another error for any other mismatch.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)

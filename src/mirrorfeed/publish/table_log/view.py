@@ -40,15 +40,16 @@ class View:
 
     @property
     def empty(self) -> tuple[File, ...]:
-        """Staged files of the newest record that have 0 bytes, although the record has a larger size."""
+        """Staged files of the newest record that have 0 bytes, although their size in the record is larger."""
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
 
     def _repeated(self) -> list[File]:
         """Return the empty staged files that a repeated request created after the original file was renamed.
-        Call this only if `confirmed` is True. Then the table's folder was listed before the staged files."""
+        Call this only if `confirmed` is True."""
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
-        # same or a higher number.
+        # same or a higher number. `TableLog.confirm` lists the table's folder before the staged files. So the original
+        # file was renamed before the staged files were listed, and a staged file with its name is a repetition.
         highest = max(self.numbers, default=0)
         return [file for file in self.empty if file.number <= highest]
 
