@@ -13,7 +13,15 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows
 from mirrorfeed.monitor.findings import TableFacts
-from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, Step, freshness_of, mirror_freshness
+from mirrorfeed.monitor.freshness import (
+    LAG_STEPS,
+    NO_COMMITS,
+    NOTHING_PUBLISHED,
+    Freshness,
+    Step,
+    freshness_of,
+    mirror_freshness,
+)
 from mirrorfeed.orchestration import ledger
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -92,6 +100,13 @@ def test_commits_wait_until_their_files_are_renamed(
     found = freshness_of(RECORDS, [3], ago(5), unpublished, unfinished=unfinished)
     assert found.times[Step.PUBLISHED] == ago(published)
     assert waits(found) == expected
+
+
+@pytest.mark.parametrize(("unfinished", "lag"), [(False, None), (True, 600)])
+def test_wait_for_publication_is_unknown_without_commits(unfinished: bool, lag: float | None) -> None:
+    found = freshness_of(RECORDS, [3], None, None, reads_commits=False, unfinished=unfinished)
+    assert found.lag(Step.PUBLISHED, NOW) == lag
+    assert found.unknown[Step.COMMITTED] == NO_COMMITS
 
 
 @pytest.mark.parametrize(

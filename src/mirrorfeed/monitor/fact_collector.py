@@ -222,6 +222,7 @@ class Collector:
             [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, FilesLost) else ())],
             committed,
             unpublished,
+            reads_commits=table.changes != "compare",
             unfinished=bool(view and view.unfinished),
             has_consumed=facts.has_consumed,
             mirror=mirror,

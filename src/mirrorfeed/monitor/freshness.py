@@ -38,6 +38,7 @@ class Step(StrEnum):
 LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
 """Steps after the commit, for which changes can wait."""
 NOTHING_PUBLISHED = "nothing is published yet"
+NO_COMMITS = "each publication compares all rows, so no commits are read"
 ENDPOINT_NOT_READ = "the SQL endpoint was not read"
 
 
@@ -110,6 +111,7 @@ def freshness_of(
     committed: datetime | None,
     unpublished: datetime | None,
     *,
+    reads_commits: bool = True,
     unfinished: bool = False,
     has_consumed: bool = False,
     mirror: Freshness = NOT_READ,
@@ -117,13 +119,14 @@ def freshness_of(
     """Return the freshness of a table. Reads only as many records of its log (`newest_first`) as necessary.
 
     `file_numbers` are the numbers of the data files in the landing zone. `committed` is the commit time of the newest
-    source version. `unpublished` is the commit time of the oldest unpublished source version, or None. A publication
+    source version. `unpublished` is the commit time of the oldest unpublished source version, or None. Set
+    `reads_commits` to False if publications compare all rows, so that both times are unknown. A publication
     writes a record, and then renames its staged files to their final names. `unfinished` is True if files of the newest
     record still have staged names. `has_consumed` is True if Fabric has certainly consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
-        unknown |= {Step.COMMITTED: "the commit file cannot be read"}
+        unknown |= {Step.COMMITTED: "the commit file cannot be read" if reads_commits else NO_COMMITS}
     waiting = sorted(file_numbers)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
     since: dict[Step, datetime] = {} if unpublished is None else {Step.PUBLISHED: unpublished}
     published = consumed = newer = oldest = None
@@ -155,6 +158,8 @@ def freshness_of(
         if Step.CONSUMED not in since:
             reason = "the first file still exists, and Fabric does not remove the last file that it consumed"
             unknown |= {Step.CONSUMED: reason}
+    if not reads_commits and Step.PUBLISHED not in since:
+        unknown |= {Step.PUBLISHED: NO_COMMITS}
     times = {Step.COMMITTED: committed, Step.PUBLISHED: published, Step.CONSUMED: consumed, **mirror.times}
     return Freshness({step: at for step, at in times.items() if at}, {**since, **mirror.since}, unknown)
 
