@@ -109,6 +109,21 @@ def test_listing_completes_a_rename_killed_after_the_copy(api: FilesApi, store: 
     assert store.read("t/1") == b"rows"
 
 
+def test_listing_is_possible_while_a_rename_ends(
+    api: FilesApi, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("t/_log/staged", b"rows")
+    api.refuse = lambda method, _path: (400, "KILLED") if method == "DELETE" else None
+    with pytest.raises(VolumeUnusable):
+        store.rename("t/_log/staged", "t/1")
+    api.refuse = lambda _method, _path: None
+    before = store._entries("t/_log")
+    store.remove("t/_log/staged")
+    store.remove("t/_log/.renaming-staged")
+    monkeypatch.setattr(VolumeStore, "_entries", lambda *_: before)
+    assert store.list("t/_log") == []
+
+
 def test_rename_killed_before_the_copy_can_be_retried(api: FilesApi, store: VolumeStore) -> None:
     store.create("t/staged", b"rows")
     api.refuse = lambda method, path: (400, "KILLED") if (method, path) == ("PUT", f"{api.volume}/t/1") else None

@@ -170,7 +170,11 @@ class VolumeStore:
 
         If the result is True, this method also tries to delete the original file and the marker file of `rename`.
         """
-        if not self._exists(self.read(_marker(path)).decode()):
+        try:
+            new_path = self.read(_marker(path)).decode()
+        except NotThere:  # `rename` deletes the original file before the marker
+            return True
+        if not self._exists(new_path):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege
             self.remove(path)
