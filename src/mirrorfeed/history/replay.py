@@ -15,7 +15,7 @@ from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
 from mirrorfeed.history.history_record import HistoryRecord, find_record, find_segment
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.landing.schema import EXACT_JSON
+from mirrorfeed.landing.schema import EXACT_JSON, types_in
 from mirrorfeed.source.change_preview import parse_bound
 from mirrorfeed.source.identifier import Source, quote
 
@@ -133,11 +133,12 @@ def _groupable(value: Column, type_: object) -> Column:
     Returns the JSON text of the value if the type contains a variant. Returns the value with its JSON text if the type
     contains floating-point numbers and no map. Otherwise returns `value`.
     """
-    parts, text = json.dumps(type_), F.to_json(F.struct(value), EXACT_JSON)
-    if '"variant"' in parts:  # Spark cannot group by a variant
+    kinds = {each["type"] if isinstance(each, dict) else each for each in types_in(type_)}
+    text = F.to_json(F.struct(value), EXACT_JSON)
+    if "variant" in kinds:  # Spark cannot group by a variant
         return text
     # Spark puts 0.0 and -0.0 in one group, but their JSON texts differ. Equal maps can have different JSON texts.
-    if '"map"' not in parts and ('"float"' in parts or '"double"' in parts):
+    if "map" not in kinds and not kinds.isdisjoint({"float", "double"}):
         return F.struct(value, text)
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -216,3 +216,12 @@ def check_type(type_: Any) -> None:
             raise ValueError("it has a type that is not valid in Spark")
     for each in inner:
         check_type(each)
+
+
+def types_in(type_: Any) -> Iterator[Any]:
+    """Yield a type and, if it is nested, all types in it. Types are the JSON of a Spark `DataType`."""
+    yield type_
+    if isinstance(type_, dict):
+        parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
+        for part in [*parts, *(field["type"] for field in type_.get("fields", ()))]:
+            yield from types_in(part)

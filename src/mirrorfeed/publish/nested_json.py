@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import EXACT_JSON, is_geo_type, is_text
+from mirrorfeed.landing.schema import EXACT_JSON, is_geo_type, is_text, types_in
 from mirrorfeed.publish.rows_and_markers import REPLACEMENT, geo_bytes
 
 
@@ -25,7 +24,7 @@ def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
 
 
 def _has_texts(type_: Any) -> bool:
-    return any(isinstance(part, str) and is_text(part) for part in _types_in(type_))
+    return any(isinstance(part, str) and is_text(part) for part in types_in(type_))
 
 
 def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
@@ -75,13 +74,5 @@ def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
 def _needs_json_form(type_: Any) -> bool:
     return any(
         is_geo_type(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
-        for part in _types_in(type_)
+        for part in types_in(type_)
     )
-
-
-def _types_in(type_: Any) -> Iterator[Any]:
-    yield type_
-    if isinstance(type_, dict):
-        parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
-        for part in [*parts, *(field["type"] for field in type_.get("fields", ()))]:
-            yield from _types_in(part)
