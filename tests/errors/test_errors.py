@@ -5,6 +5,7 @@ import logging
 import pickle
 import socket
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 
 import pytest
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
@@ -87,6 +88,12 @@ def test_token_in_a_fact_is_redacted() -> None:
     error = StoreUnavailable(action="read", address="zone/a", reason=f"401 Bearer {token}")
     assert "(not shown)" in str(error)
     assert token not in f"{error} {error.to_dict()}"
+
+
+def test_token_in_a_fact_that_is_no_text_is_redacted() -> None:
+    token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
+    error = StoreUnavailable(action="read", address=PurePosixPath(f"zone/{token}"), reason={f"Bearer {token}": 1})
+    assert token not in json.dumps(error.to_dict()["facts"])
 
 
 def test_facts_are_converted_to_json_values() -> None:

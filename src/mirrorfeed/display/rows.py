@@ -140,7 +140,7 @@ def nonzero(count: int) -> int | None:
 
 
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
-    """Return a value as JSON values. `text` converts each string in the value, except keys.
+    """Return a value as JSON values. `text` converts each string in the value.
 
     Rows, errors, and dataclasses without their own `__str__` become objects. Dates and times become text in ISO format.
     A value of another type that JSON cannot represent becomes the text that `str` returns.
@@ -155,14 +155,14 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
         case date():
             return value.isoformat()
         case Mapping():
-            return {str(name): as_json(each, text) for name, each in value.items()}
+            return {text(str(name)): as_json(each, text) for name, each in value.items()}
         case Collection() if not isinstance(value, bytes):
             return [as_json(each, text) for each in value]
     if hasattr(value, "to_dict"):
         return as_json(value.to_dict(), text)
     if is_dataclass(value) and type(value).__str__ is object.__str__:
         return {each.name: as_json(getattr(value, each.name), text) for each in fields(value) if each.repr}
-    return str(value)
+    return text(str(value))
 
 
 _MAX_QUIET = 20
