@@ -6,10 +6,10 @@
     feed.publish()
     feed.status()
 
-The names in `__all__` of `mirrorfeed` and of `mirrorfeed.api.results` are public and stable. The order of their
-parameters and the fields of results do not change. New parameters and fields come last and have a default. Before a
-public name is removed, a release warns with `DeprecationWarning`, and the changelog lists the removal. All other names
-can change with any release. Importing the package starts no Spark session and requests no token.
+The names in `__all__` of `mirrorfeed` and of `mirrorfeed.api.results` are public and stable. Existing parameters keep
+their order, and existing fields of results do not change. New parameters and fields come last and have a default.
+Before a public name is removed, a release warns with `DeprecationWarning`, and the changelog lists the removal. All
+other names can change with any release. Importing the package starts no Spark session and requests no token.
 """
 
 from itertools import chain

@@ -38,11 +38,11 @@ from mirrorfeed.storage.tier_store import TierStore, tiers_at
 class ArchiveAwareTable(GuardedTable):
     """Delta table whose old files are in an archive tier. `name` is the name or the path of the table.
 
-    A query that needs archived files raises `MirrorfeedError` before any data file is read. The error names the files
-    and the command that restores them. Only `recent` returns a result without the rows in archived files.
+    If a query needs archived files that are not restored, the query raises `MirrorfeedError` and reads no data file.
+    The error names the files and the command that restores them. Only `recent` leaves out the rows in these files.
 
-    Files older than the archive interval always count as archived. Queries can read such a file only if the storage has
-    access tiers, and the tier of the file shows that it is restored.
+    A file older than the archive interval counts as archived, even if it is restored. Queries can read a restored file
+    only if the storage has access tiers: the tier shows that the file is restored.
 
     `prices` and `ledger` are the defaults for the methods that have parameters with these names.
     """
@@ -89,7 +89,7 @@ class ArchiveAwareTable(GuardedTable):
     def set_interval(self, interval: str | int) -> Interval:
         """Set or shorten the archive interval, and return the new interval.
 
-        `interval` is a number of days, or text such as "60 days". The method moves no files. Also set the lifecycle
+        `interval` is a number of days, or text such as "60 days". The method moves no files. You must set the lifecycle
         rule of the storage to the same number of days. Raises `MirrorfeedError` if the table already has a shorter
         interval. To increase an interval, use `change_interval`.
         """
@@ -98,12 +98,12 @@ class ArchiveAwareTable(GuardedTable):
         return Interval.of(self.source, policy, moved=False)
 
     def change_interval(self, interval: str | int, *, exact: bool = False, rule_changed: bool = False) -> Interval:
-        """Shorten the archive interval immediately, or start to increase it. Return the changed interval.
+        """Shorten the archive interval immediately, or start to increase it. Return the interval that applies now.
 
         To increase the interval, first change the lifecycle rule, and confirm the change with `rule_changed`. Then call
-        `step` daily. With `exact`, `step` increases the interval by one day each day. Without `exact`, the interval
-        stays unchanged at first. When no archived file is younger than the new interval, `step` sets the new interval.
-        Until then, some files count as archived, although they are not archived.
+        `step` daily. With `exact`, `step` increases the interval by one day each day. Without `exact`, `step` waits
+        until no archived file is younger than the new interval, and then sets the new interval. While `step` waits,
+        some files count as archived, although they are not archived.
 
         Raises `MirrorfeedError` if the table has no interval. Also raises `MirrorfeedError` if `interval` needs a
         longer lifecycle rule, but `rule_changed` is not set.
@@ -125,7 +125,7 @@ class ArchiveAwareTable(GuardedTable):
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
         """Continue an increase of the archive interval that `change_interval` started. Call this method daily.
 
-        The interval increases only as far as is safe today. If the lifecycle rule may have archived a file, the file
+        The interval increases only as far as is safe today: every file that the lifecycle rule could have archived
         still counts as archived. Without a started increase, the interval stays unchanged.
 
         Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
@@ -148,11 +148,11 @@ class ArchiveAwareTable(GuardedTable):
     ) -> Lifecycle:
         """Return a lifecycle policy for the storage account or bucket, with the rules that archive this table's files.
 
-        The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. Other rules
-        in this file are preserved. `state="paused"` disables the rules of this table, so that restored files are not
-        archived again. `state="gone"` removes the rules. With `take_over`, rules for this table that mirrorfeed did not
-        write are replaced. `interval` is the age at which the rules archive files. The default is the age that matches
-        the archive interval of the table.
+        The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. All rules
+        in this file are preserved, except the rules that mirrorfeed wrote for this table. With `take_over`, other rules
+        that are only for this table are replaced too. `state="paused"` disables the rules of this table, so that
+        restored files are not archived again. `state="gone"` removes the rules. `interval` is the age at which the
+        rules archive files. The default is the age that matches the archive interval of the table.
 
         Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if neither
         `interval` nor an interval of the table is set.
@@ -161,7 +161,7 @@ class ArchiveAwareTable(GuardedTable):
         return merge_rules(self._spark, self.source, exported, RuleState(state), take_over, days)
 
     def check_lifecycle(self, exported: str) -> Lifecycle:
-        """Compare a lifecycle policy with the archive interval of the table, and return the differences in `problems`.
+        """Compare a lifecycle policy with the table's archive interval. The result has the differences as `problems`.
 
         `exported` is a file with the policy, exported from Azure or S3. Raises `MirrorfeedError` if the file is not a
         policy, if the table is not in Azure or S3, or if the table has no interval.
@@ -175,8 +175,8 @@ class ArchiveAwareTable(GuardedTable):
     def chart(self) -> Chart:
         """Return a chart of the active and archived bytes for each age of the files.
 
-        The chart is empty on Databricks, which does not return file ages. Raises `MirrorfeedError` if the table has no
-        interval.
+        The chart is empty on Databricks, because Databricks does not return file ages. Raises `MirrorfeedError` if the
+        table has no archive interval.
         """
         return archive_report.chart(self._spark, self.source, self._now())
 
@@ -191,11 +191,11 @@ class ArchiveAwareTable(GuardedTable):
         """Return the effect of each archive interval: archived bytes, costs per month, and queries that would fail.
 
         Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. With
-        `history_days`, queries of the last `history_days` days are added from Databricks' query history. A query that
-        cannot be planned has a note. `prices` is `Prices` or a JSON file. Without prices, costs are None.
+        `history_days`, queries of the last `history_days` days are added from Databricks' query history. If Spark
+        rejects a query, a note names the query. `prices` is `Prices` or a JSON file. Without prices, costs are None.
 
-        Raises `MirrorfeedError` if Spark does not show which files a query reads, or if `predicates` or the query
-        history cannot be read.
+        Raises `MirrorfeedError` with Spark Connect, because Spark Connect never shows which files a query reads. Also
+        raises `MirrorfeedError` if `predicates` or the query history cannot be read.
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [Query(each) for each in where]

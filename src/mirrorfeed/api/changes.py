@@ -1,4 +1,4 @@
-"""Changes of a table that `Feed.changes` returns: the rows, the counts for each version, and a chart."""
+"""Result of `Feed.changes`: the changed rows of a table, the counts for each version, and a chart."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager in which Spark reads all values unchanged. Raises `MirrorfeedError` if a read fails."""
+        """Context manager for exact reads, unaffected by Spark settings. Raises `MirrorfeedError` if a read fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

@@ -129,7 +129,7 @@ class Feed:
         """Keep running, and publish new commits of all configured tables, or only of `tables`.
 
         The section `follow` of the configuration has three limits: the seconds since the last publication of a table,
-        and the rows and bytes of its new commits. New commits are published when the first limit is reached.
+        and the rows and bytes of its new commits. New commits are published as soon as one of the limits is reached.
 
         Runs until `minutes` have passed or `stop` returns True, and then finishes the current files. By default, runs
         forever. `on_done` is called with the result of each publication and of each failed attempt. Returns the newest
@@ -202,10 +202,10 @@ class Feed:
     ) -> Result[results.Repair]:
         """Publish again the rows of a table that differ between source and mirror. Return the result.
 
-        With the SQL condition `where`, all matching rows are published again, even if they do not differ. The table
-        remains available in Fabric. `mirror` is the folder to compare with, as in `verify`. With `source_only`, which
-        requires `where`, the mirror is not read, so rows that exist only in the mirror are not deleted. If some rows
-        cannot be repaired, the result has an `error`.
+        With the SQL condition `where`, only the matching rows are published again, whether they differ or not. The
+        table remains available in Fabric. `mirror` is the folder to compare with, as in `verify`. With `source_only`,
+        which requires `where`, the mirror is not read, so rows that exist only in the mirror are not deleted. If some
+        rows cannot be repaired, the result has an `error`.
 
         Raises `MirrorfeedError` if the table was never published, if the table is published by comparison
         (`changes: compare`), or if only `rebuild` can repair the table.
@@ -252,8 +252,8 @@ class Feed:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
         Reads the files of the newest publication completely. If a file is missing or differs from the record, the first
-        row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` for a table that is neither
-        published nor configured, unless the configuration has patterns.
+        row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` if the table is neither
+        published nor configured. If the configuration has patterns, the result for this table is empty instead.
         """
         from mirrorfeed.publish.table_log.audit import audit_log
 
@@ -269,7 +269,7 @@ class Feed:
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
         """Check all tables of the landing zone against the specification of open mirroring, and return the findings.
 
-        Any publisher can have written the tables. Changes nothing, and needs no Spark. Duplicate keys are searched in
+        Any publisher can have written the tables. Changes nothing, and needs no Spark. Searches for duplicate keys in
         tables with up to 64 MiB of data files or, with `check_keys`, in all tables.
         """
         from mirrorfeed.lint.linter import lint
@@ -428,8 +428,8 @@ class Feed:
         """Write the setting `partner`, which describes the publisher, to `_partnerEvents.json` in the landing zone.
 
         `publish` also writes this file if it does not exist. Returns the address of the file, and whether it was
-        written. Returns no row if the configuration does not set `partner`. If the file exists with other content, it
-        is overwritten with `force`. Without `force`, the method raises `MirrorfeedError`.
+        written. Returns no row if the configuration does not set `partner`. If the file exists with other content,
+        `force` overwrites the file. Without `force`, other content raises `MirrorfeedError`.
         """
         from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 
@@ -439,18 +439,18 @@ class Feed:
         return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
-        """Delete a table in the landing zone that the configuration no longer contains, so that Fabric drops the table.
+        """Delete a published table that the configuration no longer contains, so that Fabric drops the table.
 
-        `table` is the target. Before anything is deleted, `confirm` is called with a description of the consequences,
-        and can raise an error to stop. Returns the address and the content of the deleted folder. Raises
-        `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
+        `table` is the target in the landing zone. Before anything is deleted, `confirm` is called with a description of
+        the consequences, and can raise an error to stop. Returns the address and the content of the deleted folder.
+        Raises `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
         """
         from mirrorfeed.orchestration.orphaned_targets import drop_table
 
         return Result((drop_table(self._current_config, table, confirm),))
 
     def report(self) -> results.Report:
-        """Return a report from the ledger on lag, tables, mirrors, rows and sizes per day, archives and failures.
+        """Return a report from the ledger: lag, tables, mirrors, archives, failures, and daily rows and sizes.
 
         A notebook shows the report with charts. Raises `MirrorfeedError` if the configuration has no ledger.
         """
@@ -465,10 +465,10 @@ class Feed:
         return publication_chart(self._spark, self._config.ledger)
 
     def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
-        """Create the open mirrored database `name` in the workspace of the landing zone, if it does not exist.
+        """Create the open mirrored database `name` in the workspace of the configured landing zone, unless it exists.
 
-        Returns the address of its landing zone, and whether the database was created. Needs no Spark. Raises
-        `MirrorfeedError` if the landing zone is not in OneLake.
+        Returns the address of the landing zone of this database, and whether the database was created. Needs no Spark.
+        Raises `MirrorfeedError` if the configured landing zone is not in OneLake.
         """
         from mirrorfeed.mirror.fabric import client_of, create
 
@@ -611,8 +611,8 @@ class Feed:
         """Return the archived share of each table, with monthly costs, and write the shares to the ledger.
 
         `tables` can be configured tables, or names or paths of any Delta tables. The default is all configured tables
-        with an archive. `prices` is `Prices` or a JSON file. The default is the prices in the configuration. Without
-        prices, costs are None.
+        with an archive interval. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
+        Without prices, costs are None.
         """
         from mirrorfeed.api.archive_table import report_shares
 

@@ -1,8 +1,8 @@
 """Read and change the archive interval of a table: the age from which its files count as archived.
 
 The interval is the table property `delta.timeUntilArchived`. Only this module changes the property. A lifecycle rule of
-the cloud archives the files. A file that the cloud has archived must never count as active. The interval can decrease
-at any time. An increase takes days, because the interval must not exceed the age of the youngest archived file.
+the cloud archives the files. All archived files must be at least as old as the interval, because younger files count as
+active. So a decrease applies immediately, but an increase waits until the archived files are old enough.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Frontier:
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the limit of the archive interval after the lifecycle rule changes to `rule` days at `now`."""
+        """Return the `Frontier` that applies after the lifecycle rule of the cloud changes to `rule` days at `now`."""
         age = self.age(now)
         # While the age grows, keep `since`, and so the part of a day.
         return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
-        """Return the time at which an increase to `self.rule` days is complete.
+        """Return the time at which an increase of the archive interval to `self.rule` days is complete.
 
         From this time on, no file that the cloud has archived is younger than `self.rule` days.
         """
@@ -133,20 +133,20 @@ def days_of(interval: str | int) -> int:
 
 
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
-    """Return the policy after the lifecycle rule changes to `rule` days at the time `now`.
+    """Return the new archive interval of a table whose lifecycle rule changes to `rule` days at the time `now`.
 
-    The archive interval also changes to `rule` days. A decrease applies immediately. An increase takes days. If `exact`
-    is True, the interval increases by one day each day. If `exact` is False, the interval stays the same until no
-    archived file is younger than `rule` days. Then the interval increases in one step.
+    The interval also changes to `rule` days. A decrease applies immediately. An increase takes days. If `exact` is
+    True, the interval increases by one day each day. If `exact` is False, the interval stays the same until no archived
+    file is younger than `rule` days. Then the interval increases in one step.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
-    """Return the policy with the interval that applies at `now`.
+    """Return the policy with the archive interval that applies at `now`.
 
-    A change to a longer interval takes days. The interval increases by one day each day, or in one step at the end.
+    During an increase, the interval grows by one day each day if `policy.exact` is True, else in one step at the end.
     """
     if policy.frontier is None:
         return policy
@@ -200,7 +200,7 @@ def required(spark: SparkSession, source: Source, table: TableInfo | None = None
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
     """Set the archive interval of a table to `days`, and return the policy that was set.
 
-    Replaces an invalid interval. Raises `LongerInterval` if the table has a shorter interval.
+    Replaces an invalid or longer interval. Raises `LongerInterval` if `days` is longer than the existing interval.
     """
     try:
         before = read(spark, source)
@@ -223,11 +223,11 @@ def change_interval(
 
     To continue an increase, call `step` daily. If `exact` is True, the interval increases by one day each day. If
     `exact` is False, the interval stays the same until no archived file is younger than `days` days. Then the interval
-    increases in one step. For an increase, first set the lifecycle rule of the cloud to `days` days. For a decrease,
-    set the rule after the call.
+    increases in one step. For an increase, first set the lifecycle rule of the cloud to `days` days, and confirm the
+    change with `rule_changed`. For a decrease, set the rule after the call.
 
-    Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `rule_changed` is False and `days`
-    exceeds the previous number of days of the rule.
+    Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `days` needs a longer lifecycle rule,
+    but `rule_changed` is False.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:

@@ -115,7 +115,7 @@ def share(
 ) -> Share:
     """Return the numbers and bytes of all files of a table, and of those that count as archived because of their age.
 
-    With `tiers`, which reads access tiers, the result also has restored files and, on Databricks, archived bytes.
+    If `tiers` is None, restored files are not counted, and on Databricks the bytes of archived files are unknown.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -153,7 +153,7 @@ def _known_bytes(files: Collection[DataFile | Facts]) -> int | None:
 
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
-    """Return the bytes per age group, such as "30-90 d", youngest first. All tables have the same age groups."""
+    """Return the bytes of `files` in each age group, such as "30-90 d", youngest first. Empty groups have 0 bytes."""
     return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
 
 
@@ -185,7 +185,7 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """SQL query for which a simulation finds the archived files that it would need."""
+    """SQL query of a simulation. The simulation finds the archived files that the query would need."""
 
     text: str
     """SQL condition on the rows of the table. If `is_statement` is True, a SQL statement."""

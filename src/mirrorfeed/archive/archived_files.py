@@ -1,7 +1,7 @@
 """Select the archived data files of a table, and raise an error if a query needs files that are not restored.
 
-A file counts as archived if its age is unknown, or reaches the archive interval of the table whose folder contains it.
-The access tier of the file does not matter.
+In a table with an archive interval, a file counts as archived if its age is unknown or reaches the interval. The access
+tier of the file does not matter. If a clone uses a file of another table, the other table's interval applies.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TableMetadata:
 
 
 def to_uri(location: str, path: str) -> str:
-    """Return the URI, without percent-encoding, of a path in a Delta log: absolute, or relative to `location`."""
+    """Return the URI of a path in a Delta log, without percent-encoding. The path can be relative to `location`."""
     return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
@@ -149,7 +149,7 @@ TiersAt = Callable[[str], "TierStore | None"]
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """Archived files of one table at one version that a query or statement needs."""
+    """Archived files that a query or statement needs, from one table at one version."""
 
     table: str
     table_id: str
@@ -187,7 +187,7 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
 
 
 def select_archived(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
-    """Return the files that count as archived at `now`, with their ages. Returns no files if `policy` is None."""
+    """Return the files that count as archived at `now`, and set their ages. Returns no files if `policy` is None."""
     return [
         replace(file, age_days=(now - file.created).days if file.created else None)
         for file in files

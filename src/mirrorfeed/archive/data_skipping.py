@@ -1,4 +1,4 @@
-"""Validate SQL conditions, and select the files that may have matching rows by partition values and statistics.
+"""Validate SQL conditions, and use partition values and statistics to select the files that may have matching rows.
 
 Files are selected only for comparisons of integer, date and text columns with constants, joined by AND. Other
 conditions raise `Doubt`. As in Delta, a file is selected if the statistics for a comparison are missing.
@@ -196,7 +196,7 @@ def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | st
 
 
 def _leaves(type_: Any) -> int:
-    """Return the number of columns that Delta counts for a type: for a struct its fields at all levels, otherwise 1."""
+    """Return the number of columns that Delta counts for a type: for a struct the sum over its fields, otherwise 1."""
     if isinstance(type_, dict) and type_["type"] == "struct":
         return sum(_leaves(field["type"]) for field in type_["fields"])
     return 1
@@ -234,7 +234,7 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
 
 
 def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.ChunkedArray:
-    """Return one Boolean per file: False if its statistics show that no row matches. True if statistics are missing."""
+    """Return one Boolean per file: False if its statistics are complete and rule out a match, otherwise True."""
     table = _parse_statistics({each.column: each.type for each in comparisons}, stats)
     number = table["numRecords"]
     holds, known = [], [pc.is_valid(number)]

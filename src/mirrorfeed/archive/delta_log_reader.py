@@ -100,7 +100,7 @@ class ColumnarLog:
     """Function that returns the local path of a log file by name. A remote file is copied first."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at `version`, or this object if it is None. Raises `Doubt` if the log lacks the version."""
+        """Return the log at `version`, or this object if `version` is None. Raises `Doubt` if `version` is missing."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)
@@ -150,9 +150,9 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield pairs: a table of files that a log file adds, and the keys of all files in newer log files.
+        """Yield pairs: an Arrow table of files that a log file adds, and the keys of all files in newer log files.
 
-        Starts with the newest log file. The key of a file is its path and deletion vector. A file of the table is
+        Starts with the newest log file. The key of a file is its path and deletion vector. A file in the Arrow table is
         outdated if a newer log file contains its key.
         """
         later: list[pa.Array] = []
@@ -213,7 +213,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the actions in a JSON log file, as tables with the columns `add`, `remove` and `sidecar`."""
+    """Yield the `add`, `remove` and `sidecar` actions in a JSON log file. `partitions` has the partition columns."""
     values = pa.struct([(name, pa.string()) for name in partitions])
     kinds = {"add": [*_ADD, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
     schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])

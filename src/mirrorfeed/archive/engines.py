@@ -61,7 +61,7 @@ class Engine:
         """Return a query as a DataFrame that Spark has analyzed but not run.
 
         Raises `NoQuery` for a command, and `BadStatement` for an invalid query. On Databricks, always raises
-        `TableByTable`, because mirrorfeed can plan restores there for only one table at a time.
+        `TableByTable`, because a restore plan there is for a table and a condition, not for a query.
         """
         raise TableByTable()
 

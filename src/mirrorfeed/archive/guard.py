@@ -1,6 +1,6 @@
-"""Check queries and ranges of the change data feed for archived files, before anything is read.
+"""Check ranges of the change data feed, snapshots and queries for archived files, before anything is read.
 
-Reading a range also needs `_change_data` files and removed files. On Databricks, Databricks itself checks ranges.
+A range is read from `_change_data` files, added files and removed files. Databricks itself checks for archived files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read and change a table with archived files: return a correct result, or raise an error before anything is read.
 
 Each read is planned at a fixed version, and its plan is checked for archived files. A DELETE, UPDATE or MERGE needs all
-files in which it searches for rows. The function `tiers` returns the `TierStore` that shows which archived files are
-restored. Databricks itself checks statements for archived files.
+files in which it searches for rows. A `TierStore` shows which archived files are restored. Databricks itself checks
+statements for archived files.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class GuardedTable:
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
-        """Return the smallest and the largest value of a column, from the Delta log if its statistics are exact.
+        """Return the smallest and the largest value of a column. Both values are None if the column has only NULL.
 
-        Both values are None if the column has only NULL. The default version is the newest.
+        Reads data files only if the Delta log has no exact statistics of the column. The default version is the newest.
         """
         check_columns(self._spark, self.source, [column])
         ends = self._engine.read(self.source, version).agg(F.min(quote(column)), F.max(quote(column)))
@@ -157,7 +157,7 @@ class GuardedTable:
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _guard(self, operation: str, rows: DataFrame, where: str | None = None) -> DataFrame:
-        """Return the rows of a query of this table, after a check for archived files. The error shows `operation`."""
+        """Return the rows of a query. Raises an error that names `operation` if needed files are not restored."""
         arguments = self._arguments(where)
         return guarded_rows(self._spark, rows, self._tiers_at, self._now(), operation=operation, arguments=arguments)
 
@@ -232,7 +232,7 @@ class GuardedTable:
             writer.save(self.source.path)
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
-        """Return SQL conditions that limit the keys of the table to the smallest and largest key in `rows`.
+        """Return SQL conditions that limit each key to the range from its smallest to its largest value in `rows`.
 
         Only integer, date and text keys have conditions. Returns `["false"]` if no row can match.
         """
@@ -255,15 +255,15 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
 
-        Raises `ArchivedFilesNeeded` if a file cannot be read. After the check, a concurrent change can only make the
-        statement fail.
+        Raises `ArchivedFilesNeeded` if a file cannot be read. After the check, a concurrent change can make the
+        statement fail, but cannot make its result wrong.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         require_readable(needed, self._tiers_at, operation=operation)
         self._spark.sql(statement)
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
-        """Return the rows in all files that can be read, and the files of `needed` that cannot be read."""
+        """Return the rows of the table outside the unreadable files of `needed`, and these unreadable files."""
         blocked = find_unreadable(needed, self._tiers_at)
         return self._engine.rows_without(self.source, {file.uri for file in blocked}, needed.version), blocked
 

@@ -67,7 +67,7 @@ _COPY_OF = "mirrorfeed.archive.copyOf"
 
 @row
 class Restoring(Row):
-    """Progress of a restore plan. The numbers of files are None if an earlier run already copied the rows."""
+    """Progress of a restore plan. The numbers of files are None if `into` already contains the rows of the query."""
 
     table: str = shown("table")
     ready: int | None = shown("restored")
@@ -130,9 +130,9 @@ def restore(
 ) -> Restoring:
     """Request the restore of a plan's archived files, and return the progress. With `poll_seconds`, wait for all files.
 
-    When all files are restored, copies the rows of the planned query into the new table `into`, or returns the first
-    `rows` rows. `restore_plan` can be the path of a saved plan. `on_step` is called with the estimated costs and the
-    progress as text.
+    When all files are restored, copies the rows of the planned query into the new table `into`. If `into` is None, the
+    result has the first `rows` rows. If `rows` is also None, the query does not run. `restore_plan` can be the path of
+    a saved plan. `on_step` is called with the estimated costs and the progress as text.
 
     Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced, and `OnlyRows` if `into`
     is set but the plan has no query. Raises `TargetExists` if the table `into` already exists, unless an earlier run of

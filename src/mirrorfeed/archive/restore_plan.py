@@ -1,8 +1,8 @@
 """Restore plans for queries and for ranges of the change data feed: save and load a plan, and estimate its costs.
 
-A plan contains the query, and the tables with their versions, so that several runs can execute it. In Azure, a restored
-file leaves the archive tier. Azure charges a fee if the file was in this tier for less than 180 days. Later, the
-lifecycle rule archives the file again. S3 keeps the archived file and adds a temporary copy.
+A plan contains all that a later run needs: the query, the archived files, and the versions of the tables. In Azure, a
+restored file leaves the archive tier. Azure charges a fee if the file was in this tier for less than 180 days. Later,
+the lifecycle rule archives the file again. S3 keeps the archived file and adds a temporary copy.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """Files of all tables and their deletion vectors, each once."""
+        """All data files and deletion vector files of the tables, without duplicates."""
         sizes: dict[str, int | None] = {}
         for file in (file for each in self.tables for file in each.files):
             sizes[file.uri] = file.bytes
@@ -174,8 +174,7 @@ def check_path(path: str | None) -> None:
 def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
     """Return a restore plan for files of one or more tables. The default priority is standard.
 
-    The caller then adds the purpose to the plan: a query, a range of the change data feed, or only files
-    (`files_alone`).
+    The caller then adds a query or a range of the change data feed, or sets `files_alone` to only restore the files.
     """
     tables = tuple(
         replace(
@@ -233,9 +232,10 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """Return the costs to restore the archived files among `files` and to store them afterwards, by description.
+    """Return the costs to restore the archived files among `files`, and then to store the restored files.
 
-    A cost is None if its price is not configured. `copies` is True if the storage creates copies, as S3 does.
+    The keys describe the costs. A cost without a configured price is None. `copies` is True if the storage makes
+    copies.
     """
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)

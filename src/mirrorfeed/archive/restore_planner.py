@@ -121,7 +121,8 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
     """Return SQL in which relative times, such as current_date(), are replaced by their values at `at`.
 
-    `columns` are column names, which are kept. Raises `RelativeWord` for a relative time that cannot be replaced.
+    A word without parentheses, such as current_date, is kept if it is a name in `columns`. Raises `RelativeWord` for a
+    relative time that cannot be replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),

@@ -191,7 +191,7 @@ class Scan:
 
 
 def scan_all(frame: DataFrame) -> Scan | None:
-    """Return all files of the Delta table that a DataFrame reads, or None if it reads a view or another source."""
+    """Return all files of the Delta table that `frame` reads, or None if `frame` reads a view or another source."""
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
     while node.children().size() == 1 and not class_of(node).endswith(".View"):
@@ -324,7 +324,7 @@ def has_subqueries(spark: SparkSession, statement: str) -> bool:
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running the statement.
 
-    Skips files only by the conditions in the statement, not by conditions that Spark derives in queries. Raises
+    Only conditions in the text of the statement exclude files. Conditions that Spark derives exclude no files. Raises
     `UnknownFiles` for other kinds of statements.
     """
     session = spark._jsparkSession

@@ -1,7 +1,7 @@
 """Maintain active files (OPTIMIZE, REORG, ANALYZE, VACUUM), and check that active files exist.
 
-On Databricks, these statements skip archived files. With open source Delta, OPTIMIZE and REORG run only on partitions
-without archived files, and ANALYZE does not run.
+VACUUM also deletes unused archived files. On Databricks, the other statements skip archived files. With open source
+Delta, OPTIMIZE and REORG run only on partitions without archived files, and ANALYZE does not run.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Interruption:
     def defer(self) -> None:
         """Let the first signal set `requested` to True, instead of ending the command.
 
-        A second Ctrl-C still ends the command immediately.
+        A later Ctrl-C still ends the command immediately. A later SIGTERM has no effect.
         """
         self._deferred = True
 
@@ -110,8 +110,8 @@ _FREE_LINES = 4
 class Steps:
     """Display of the current step of each table. Several threads can call the object.
 
-    On a terminal, `progress` shows one line for each running table, as far as the screen has room for the lines. These
-    lines replace all other progress messages. If `progress` is None, each step is printed on a line of its own.
+    `progress` is rich's live display for a terminal. The display has a line for each running table if the screen has
+    room. The lines replace all other progress messages. If `progress` is None, each step is printed on a separate line.
     """
 
     def __init__(self, console: Console, progress: Progress | None) -> None:

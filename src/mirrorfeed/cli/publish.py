@@ -42,7 +42,7 @@ _LARGEST_TASK_VALUE = 48 * 2**10
 _TABLES_PER_SHARD = 10
 """Average number of tables in a shard. The number varies, because a table's shard depends only on its name."""
 _LONGEST_INPUTS = 10_000
-"""Maximum number of characters of the inputs of a For each task in a job definition."""
+"""Maximum number of characters of the inputs of a Databricks task of type `For each`."""
 
 
 @row
@@ -57,7 +57,7 @@ class Example(Row):
 
 @row
 class TaskInput(Row):
-    """Input of one iteration of a For each task: the target of a table, or an option such as `--shard=2/8`."""
+    """Input of one iteration of a Databricks task of type `For each`: a target, or an option such as `--shard=2/8`."""
 
     input: str = shown("input")
 

@@ -77,7 +77,7 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the landing zone of this run in `landing_zone`.
+    """Return the configuration with the landing zone of this run in its field `landing_zone`.
 
     If no entry of `tables` sets a landing zone, the configuration is returned unchanged. Otherwise:
 
@@ -85,8 +85,8 @@ def _select_landing_zone(document: Document, config: Config, is_overridden: bool
       this landing zone.
     - If `is_overridden` is False, all entries must have the same landing zone.
 
-    Entries with the landing zone of this run get None in `landing_zone`. Other entries get the landing zone that they
-    set or inherit.
+    An entry also has a field `landing_zone`. If the entry has the landing zone of this run, this field becomes None.
+    Otherwise, the field becomes the landing zone that the entry sets or inherits.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config
@@ -143,7 +143,7 @@ def _find_conflicts(
 def _find_unused_options(
     document: Document, config: Config, entries: Mapping[int, Table | Sources], is_overridden: bool
 ) -> Iterator[Conflict]:
-    """Yield fields that have no effect in this configuration, each with the reason."""
+    """Yield fields without effect, with reasons. `is_overridden` is True if `load` was called with a landing zone."""
     if config.onelake is None and not is_overridden:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
@@ -183,7 +183,7 @@ _IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
 def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Yield a conflict for each folder that must not be inside another folder of the configuration.
+    """Yield a conflict for each folder that is inside another folder of the configuration and must not be there.
 
     A landing zone or the staging folder must not be inside the folder of a source. A source or the staging folder must
     not be inside the landing zone.

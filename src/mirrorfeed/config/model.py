@@ -118,7 +118,7 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Return the entries. If `history` is set at the top level, entries without `history` get a location in it."""
+        """Return the entries. Entries that do not set `history` get a location from the top-level `history`, if any."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:

@@ -40,7 +40,7 @@ class Expansion:
 
 
 def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Return the configuration with an entry for each table to publish, and a list of all candidates.
+    """Return two values: the configuration with an entry for each table to publish, and a list of all candidates.
 
     Candidates are the tables that have their own entry or match a pattern. Without patterns, no catalog is read and no
     Spark session is started. Raises `NothingMatches` if a pattern matches no table that can be published, and
@@ -56,10 +56,10 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the configuration with an entry for each table to publish, and a list of all candidates.
+    """Return two values: the configuration with an entry for each table to publish, and a list of all candidates.
 
-    `matches` has the tables that match each pattern, in the order of the patterns. If several patterns match a table,
-    the first one selects it. Raises the same errors as `expand_patterns`.
+    Candidates are the tables with their own entry and the tables in `matches`, a list of matching tables for each
+    pattern. If several patterns match a table, the first one selects it. Raises the errors of `expand_patterns`.
     """
     candidates = [Candidate(table.source, table, _OWN_ENTRY) for table in config.tables]
     reasons = {table.source.fold(): _OWN_ENTRY for table in config.tables}

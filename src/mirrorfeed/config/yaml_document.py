@@ -1,4 +1,4 @@
-"""Read a YAML file with the line of each value, and validate values with models. Mistakes have a line and a field."""
+"""Read a YAML file with line numbers, and validate its values with models. A `Mistake` names the line and the field."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Document:
         return {name: self.data[name] for name in Options.model_fields if name in self.data} | entry
 
     def line(self, place: Place) -> int:
-        """Return the line of the value at a path. If there is no value, return the line of its nearest parent."""
+        """Return the line of the value at `place`. If `place` has no value, return the line of the nearest parent."""
         while place not in self.lines:
             place = place[:-1]
         return self.lines[place]
@@ -107,7 +107,7 @@ class Document:
         self.unusable.add(place)
 
     def read_value(self, node: Node, place: Place) -> Any:
-        """Return the value of a YAML node, and record its line. For an invalid value, add a mistake and return None.
+        """Return the value of a YAML node, and record its line. An invalid value extends `mistakes` and becomes None.
 
         Raises `ConfigUnreadable` if aliases expand to themselves or to too many values.
         """

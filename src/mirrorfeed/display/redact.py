@@ -119,7 +119,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts to hide for a secret. For a URL, these are its path, query and parts of both, not its host."""
+    """Yield the texts to hide: the secret itself or, for a URL, its path and query and parts of both, not its host."""
     if "://" not in secret:
         yield secret
         return

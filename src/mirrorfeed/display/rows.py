@@ -42,7 +42,7 @@ def shown(
     default_factory: Any = MISSING,
     init: bool = True,
 ) -> Any:
-    """Return a dataclass field that is also a column of the table. `right` aligns the column right.
+    """Return a dataclass field that is also a column when rows are shown as a table. `right` aligns the column right.
 
     `form` converts a value to its text in the table, and is not called for None. Other parameters are those of
     `dataclasses.field`.

@@ -85,8 +85,8 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
     """Return the minimum and the maximum width of a column.
 
-    The maximum fits the longest cell. The minimum fits the longest word, so that cells wrap only between words. If
-    `keep_words_whole` is True, cells must not wrap at all, and the minimum equals the maximum.
+    The maximum fits the longest cell. If `keep_words_whole` is True, the minimum is the same, so that cells do not
+    wrap. Otherwise, the minimum fits the longest word, so that cells wrap only between words.
     """
     from rich.cells import cell_len
 
@@ -116,12 +116,12 @@ def pack(pieces: Iterable[str], width: int) -> list[str]:
 
 
 def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """Return summary, rows and notes as text for `print`, `repr` and logs, at most as wide as the terminal."""
+    """Return summary, rows and notes as text with a table that fits the terminal. With `every`, all rows are listed."""
     return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
 
 def text_from(draws: Callable[[Console], None]) -> str:
-    """Return the text that `draws` prints on a console, without styles, at most as wide as the terminal."""
+    """Return the text that `draws` prints, without styles, on a console that is as wide as the terminal."""
     from rich.console import Console
 
     file, width = io.StringIO(), shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns

@@ -99,13 +99,13 @@ def append_versions(
 ) -> AppendProgress:
     """Append new versions of a table to its history, up to the newest version at the start of the call.
 
-    If versions cannot be appended, raises `HistoryInterrupted`, or the original error if the history is empty. But if
-    `reseed` is True or the configuration of the table says `reseed`, the history continues with a snapshot instead, and
-    lacks these versions. The function updates `progress` after each append, and returns `progress`.
+    If new versions cannot be appended, raises `HistoryInterrupted`. But if `reseed` is True or the configuration of the
+    table says `reseed`, the history continues with a snapshot instead, and lacks these versions. An empty history also
+    starts with a snapshot. If a snapshot is not possible, raises a `Finding` with the problem. The function updates
+    `progress` after each append, and returns `progress`.
 
     Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
-    process changed the history, and `AppendConflict` after repeated conflicts with other runs.
-    """
+    process changed the history, and `AppendConflict` after repeated conflicts with other runs."""
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
     progress = progress or AppendProgress()
@@ -171,12 +171,12 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a step that continues the history with a snapshot, or raise an error if a snapshot is not allowed.
+        """Return a step that continues the history with a snapshot, or raise an error.
 
-        `finding` is the error that prevents the append of changes. A snapshot is allowed if `self.reseed` is True or
-        the configuration of the table says `reseed`. Otherwise raises `HistoryInterrupted`. Raises `finding` itself if
-        the history is empty or no snapshot is possible. Raises `SourceReplaced` if the source was replaced or restored
-        to an older version.
+        `finding` is the error that prevents an append. Raises `finding` if the history is empty. Raises
+        `SourceReplaced` if the source was replaced or restored to an older version. In all other cases, a snapshot is
+        allowed if `self.reseed` is True or the configuration of the table says `reseed`. Raises `HistoryInterrupted`
+        if a snapshot is not allowed, and `finding` if a snapshot is allowed, but not possible.
         """
         if view is None or view.newest is None:
             raise finding
@@ -221,11 +221,11 @@ class _Append:
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Try to append a record and the rows of `step`. Return the record and a flag.
+        """Try to append a record and the rows of `step`. The caller must read the history again to see the result.
 
-        The flag is False if Delta reported a conflict, otherwise True. In both cases, the caller must read the history
-        again to see whether the history has the record. If the source was replaced or its partition columns changed
-        after `step` was created, appends nothing, and returns None and False.
+        Returns None and False, and appends nothing, if the source was replaced or its partition columns changed after
+        `step` was created. Otherwise, returns the record, and False if Delta reported a conflict. True means that Delta
+        reported no conflict, and does not prove that the history has the record.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()

@@ -291,7 +291,7 @@ def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two schemas have the same columns in the same order. Ignores columns of the type `void`.
 
-    Compares names, nullability, and types as a history stores them.
+    Compares names and nullability. Types count as the same if a history stores their values with the same type.
     """
     columns = [[(f["name"], _type_json(f["type"]), f["nullable"]) for f in _fields(each)] for each in (one, other)]
     return columns[0] == columns[1]

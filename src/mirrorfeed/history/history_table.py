@@ -132,7 +132,7 @@ class HistoryTable:
         return all_records
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
-        """Append a record and its rows in one commit. `rows` have the history's columns, or are None if there are none.
+        """Append a record and its rows in one commit. `rows` have the history's columns. None means no rows.
 
         If an earlier commit has the same or a higher record number, appends nothing and raises no error.
         """
@@ -191,9 +191,9 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """Return the number of the history's rows at a version, and its records. Some records may be omitted.
+        """Return the number of rows and the records of the history at a version.
 
-        If the newest records are in active files, records in archived files are omitted.
+        Leaves out records in archived files, unless all records are in archived files.
         """
         local = None if is_mapped or archive_days is not None else open_local_table(self.table, version)
         if local is not None and (count := count_rows(local)) is not None:
@@ -235,8 +235,8 @@ class HistoryTable:
 def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapping[str, Any] | None:
     """Return the first commit that changed rows, except the append with the id `batch`, or None if there is none.
 
-    `commits` are rows of DESCRIBE HISTORY in ascending order. Commits that a later RESTORE reverted do not count. Log
-    cleanup removes commits from DESCRIBE HISTORY, so callers also count rows.
+    `commits` are rows of DESCRIBE HISTORY in ascending order. Commits that a later RESTORE reverted do not count.
+    None does not prove that no other process changed rows, because log cleanup removes commits from DESCRIBE HISTORY.
     """
     foreign: list[Mapping[str, Any]] = []
     for commit in commits:

@@ -159,13 +159,13 @@ def possible_positions(
     """Return the candidates for the last record that Fabric has consumed completely, newest first.
 
     There can be two candidates, because nothing shows whether Fabric has already consumed the file with the lowest
-    number in the table's folder. Fabric has consumed all files with lower numbers, and no file with a higher number.
-    The result is empty if Fabric cannot have consumed any record completely.
+    number in the table's folder. Fabric has consumed all files with lower numbers and, without `by_time`, no file with
+    a higher number. The result is empty if Fabric cannot have consumed any record completely.
 
     - `newest_first`: the records of the log.
     - `in_place`: numbers of the files in the table's folder.
-    - `by_time`: Fabric orders files by modification time. Then the file with the lowest number counts as the last file
-      of its record if no other file of this record is in the folder.
+    - `by_time`: Fabric orders files by modification time. Then the files of one record have no known order. If the file
+      with the lowest number is the only file of its record in the folder, this file counts as the last of the record.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []

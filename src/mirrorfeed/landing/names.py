@@ -192,7 +192,7 @@ def staged_record_number(name: str) -> int | None:
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether a name is that of a file that mirrorfeed creates in the folder of a log, such as a record."""
+    """Return whether a name is that of a file in a log's folder: a record, a staged file or a start marker."""
     return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
 
 

@@ -68,7 +68,7 @@ def _extension(value: object) -> str:
 
 
 def _encoding(value: object) -> str:
-    """Return `value` if Python can read and write it as a character set. Otherwise raises `ValueError`."""
+    """Return `value` if it names a character set that Python can decode and encode. Otherwise raises `ValueError`."""
     with suppress(LookupError, ValueError):
         if isinstance(value, str) and codecs.lookup(value).name.replace("-", "_") not in _NO_CHARACTER_SETS:
             "".encode(value)
@@ -133,7 +133,7 @@ class Output:
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
         """Return the content of `_metadata.json`, except the list of the table's key columns (`keyColumns`).
 
-        Call `check_output` with the columns first.
+        Call `check_output` with the same columns before you call this method.
         """
         content: dict[str, Any] = {}
         if self.by_time:

@@ -138,7 +138,7 @@ def evolve(
 
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
     `may_drop` may be missing in the source, because a missing column could be a renamed column. With `fixed`, no column
-    may be added. Raises `IncompatibleSchema` for any other missing or added column, and if a type changed.
+    may be added. Raises `IncompatibleSchema` if the columns break one of these rules, or if a type changed.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
@@ -164,7 +164,7 @@ def evolve(
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
     """Return a message for each column in `columns` that is missing in `now` or has another type there.
-    Dropped columns, and structs with added fields, are not reported."""
+    Ignores columns with `dropped=True`, and added fields in structs."""
     current = {column.name: column for column in now}
     differences = (_difference(column, current.get(column.name)) for column in columns if not column.dropped)
     return [difference for difference in differences if difference]

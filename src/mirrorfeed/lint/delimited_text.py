@@ -91,8 +91,8 @@ class UnreadableText(OSError):
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Return the decompressed content of a text file in pieces. The first bytes of the file show the compression.
 
-    A file in Hadoop's Snappy format has no such bytes, so its name must end in `.snappy`. Raises `UnreadableText` for a
-    truncated file or an unsupported compression, and another `OSError` for a damaged file.
+    A file in Hadoop's Snappy format has no such bytes, so its name must end in `.snappy`. Raises `UnreadableText`
+    for a truncated file or an unsupported compression, and its base class `OSError` for a damaged file.
     """
     head = file.read(len(_FRAMED))
     file.seek(0)
@@ -179,7 +179,7 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
-    """Yield the values of each row, the header first. NULL is None, except in the header.
+    """Yield the values of each row, the header first. None means NULL. The header has only texts.
 
     A value without quotes can contain line breaks other than the row separator if `allow_line_breaks` is set or the
     dialect has no quote character. Raises `Unsplittable` at a row that cannot be split.

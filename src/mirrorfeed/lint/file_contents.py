@@ -48,7 +48,7 @@ def read_parquet(
     required: frozenset[str],
     emit: Callable[[bytes], None] | None = None,
 ) -> Contents | Unreadable:
-    """Return the columns and facts about the rows of a Parquet file, or the reason why the file cannot be read.
+    """Return the columns of a Parquet file and facts about its rows, or the reason why the file cannot be read.
 
     `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys` and
     `required`. If `emit` is set, calls `emit` for each batch of rows. The bytes for `emit` contain two values for each
@@ -144,9 +144,9 @@ def _type_name(column: Any) -> str:
 
 
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
-    """Return the names of the columns to read: keys, row marker, text columns, and nullable columns in `required`.
+    """Return the names of the columns to read from a Parquet file. Leaves out names that occur more than once.
 
-    Leaves out names that occur more than once.
+    These are keys, row marker, text columns, and each column in `required` that can contain NULL according to `schema`.
     """
     return [
         field.name
@@ -161,10 +161,10 @@ def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str
 
 
 def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
-    """Return the columns and facts about the rows of a text file, or the reason why the file cannot be read.
+    """Return the columns of a text file and facts about its rows, or the reason why the file cannot be read.
 
     Counts the rows, the row markers, and the NULLs in key columns. Findings show `path`. If `index` is set, adds the
-    keys of the rows to `index`. The caller must then call `index.end`.
+    keys of the rows to `index`. After each call with an `index`, the caller must call `index.end`.
     """
     faults: dict[str, Finding] = {}
     reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))

@@ -1,4 +1,4 @@
-"""Lint rules for data files: names, numbers, format, and files that cannot be read."""
+"""Lint rules for data files: names, file numbers, format, and files that cannot be read."""
 
 from __future__ import annotations
 

@@ -72,11 +72,11 @@ class IsolatedParquetReader:
         required: frozenset[str] = frozenset(),
         index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
-        """Return the columns and facts about the rows of a file, or the reason why the file cannot be read.
+        """Return the columns of a file and facts about its rows, or the reason why the file cannot be read.
 
         `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys`
-        and `required`. If `index` is set, adds the keys of the rows to `index`. The caller must then call `index.end`.
-        Raises `ReaderNotStarted` if the child process cannot start.
+        and `required`. If `index` is set, adds the keys of the rows to `index`. After each call with an `index`, the
+        caller must call `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
         """
         is_new, child = self._child is None, self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
@@ -153,7 +153,7 @@ class IsolatedParquetReader:
             self._left -= time.monotonic() - started
 
     def _stop(self) -> str:
-        """Kill the child. Return why it ended, as text for a finding, or an empty string if there is no child."""
+        """Kill the child if it still runs. Return how it ended, as text for a finding, or "" if there is no child."""
         child, self._child = self._child, None
         if child is None:
             return ""

@@ -1,4 +1,4 @@
-"""Read the settings in `_metadata.json` of any publisher, and the lint rules for this file.
+"""Read the settings in `_metadata.json` of any publisher. The lint rules for this file are here, too.
 
 An invalid value does not stop the check of data files. If the value can mean only one thing, such as the text "true",
 the setting has this meaning. Otherwise, the setting has its default. Lint reports all invalid values. The local replica

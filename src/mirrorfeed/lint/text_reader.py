@@ -62,7 +62,7 @@ class TextReader:
         """Yield the rows in batches, with at least one batch if the file has a header.
 
         Columns have their declared types. A column with an invalid value stays text in its batch. Raises
-        `UnreadableText` or another `OSError` if the file cannot be decompressed.
+        `OSError` or its subclass `UnreadableText` if the file cannot be decompressed.
         """
         rows = self._rows()
         while True:
@@ -73,7 +73,7 @@ class TextReader:
                 return
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield number and values of each row below the header. Rows with a wrong number of values are reported."""
+        """Yield row number and values of each row below the header. Reports rows of the wrong length instead."""
         dialect = self.settings.dialect
         text = decode(decompress(self.file, self.path), dialect.encoding)
         try:
@@ -134,7 +134,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 def _times(texts: pa.Array) -> pa.Array:
     """Convert texts to timestamps in UTC without a time zone. Raises `ValueError` if a text is not a time.
 
-    A time without a date (type ITime) has the date 1970-01-01.
+    A time without a date gets the date 1970-01-01.
     """
     texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")

@@ -4,10 +4,10 @@ A channel receives an alert when a problem starts, and an alert when the problem
 channel receives the alert again after each interval (`alerts.remind_after_hours`).
 
 A JSON file, the alert file, records which alerts were sent and when. By default, the alert file is in the landing zone.
-There, other identities can change the file. So the file contains only names and times. If somebody adds a false record
-of a sent alert, the alert is not lost: a run sends it after the interval. A file that is damaged or has times in the
-future is reported and replaced. A run writes the file after it sends the alerts. So after a failure, the next run can
-send an alert twice, but no alert is lost.
+Everybody who can write to the landing zone can change the file. To keep false texts out of alerts, the file contains
+only names and times. If somebody adds a false record of a sent alert, a run sends the alert after the interval. A file
+that is damaged or has times in the future is reported and replaced. A run writes the file after it sends the alerts. So
+after a failure, the next run can send an alert twice, but no alert is lost.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Alert(Row):
 
     @property
     def ok(self) -> bool:
-        """False if `error` is set, or if the problem is current and the output of the command shows the alert."""
+        """False if `error` is set, or if the problem is current and the channel `output` received the alert."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -117,8 +117,9 @@ def check_alerts(
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
     """Check all tables, write their lags to the ledger and send alerts.
 
-    Returns problems and failures, notes (the error if the ledger cannot be written), and a summary. `mirror` is the
-    folder of the mirrored tables, or None for Fabric's mirror. Raises an error if the alert file cannot be reached.
+    The first result has the problems and failures. The second has the error if the ledger cannot be written, otherwise
+    it is empty. The third is a summary. `mirror` is the folder of the mirrored tables, or None for Fabric's mirror.
+    Raises an error if the file that records sent alerts cannot be reached.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
 
@@ -174,8 +175,8 @@ def update_alerts(
 
     Updates the entries `alerts` with the result `check`, and adds an entry for each new problem. `notified` has a pair
     of channel name and `SentAlert.key` for each alert that was sent at `now`. Removes channels that are not in
-    `channels`. If the check could not find out whether a problem exists, the entry of this problem keeps `resolved_at`.
-    Removes the entry of a resolved problem when each channel that received the problem was also notified of its end.
+    `channels` from all entries. If the check could not find out whether a problem exists, the problem stays current or
+    stays resolved. Removes a resolved problem when each channel that received the problem was also notified of the end.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]

@@ -95,8 +95,8 @@ class Collector:
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
         """Return the facts about a table, including the errors that occurred while facts were read.
 
-        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, errors are raised
-        instead, except errors in reading the log. The caller then reads the table again with Spark.
+        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, the facts include
+        only errors in reading the log, and other errors are raised.
         """
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
@@ -211,8 +211,8 @@ class Collector:
     ) -> Freshness:
         """Return the freshness of a table: how far its changes are on the way to Fabric.
 
-        `committed` is the commit time of the newest source version. `unpublished` is the commit time of the oldest
-        unpublished source version. A time is None if it is unknown or there is no unpublished version.
+        `committed` is the commit time of the newest source version, or None if unknown. `unpublished` is the commit
+        time of the oldest unpublished source version, or None if no version is known to be unpublished.
         """
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:
@@ -303,7 +303,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
     """Return, without Spark, the name of the column with the longest text, and the bytes of this text in UTF-8.
 
-    Returns None if there is no text or more than 64 MiB of data. Raises an error if a column is nested.
+    Returns None if there is no text, or if the data is larger than 64 MiB. Raises an error if a column is nested.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

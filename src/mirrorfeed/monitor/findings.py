@@ -1,8 +1,7 @@
 """Facts, rules and findings, which `status`, `doctor` and alerts share.
 
-Facts are values that were read about a table or about the mirrored database in Fabric, and errors that occurred while
-reading. A rule finds one kind of problem in facts. A finding describes a problem that a rule found, an error, or the
-result of a setup check.
+Facts are values that were read about a table or the mirrored database, and errors in reading. A rule finds one kind of
+problem in facts. A finding describes an error, the result of a setup check, or a problem that a rule found.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class TableFacts:
 
     @property
     def has_consumed(self) -> bool:
-        """True if files, mirror or row count in Fabric show that Fabric has consumed a file of the table."""
+        """True if files, the mirror or Fabric's row count show that Fabric has consumed a file of the table."""
         is_mirrored = self.freshness is not None and Step.MIRRORED in self.freshness.times
         return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
 
@@ -246,7 +245,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Call `action`. Return a passed check with the text that it returns, or a failed check with its error."""
+    """Return a passed check with the text that `action` returns, or a failed check with the error of `action`."""
     try:
         return passed(check, action() or "")
     except Exception as error:

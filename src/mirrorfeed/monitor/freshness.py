@@ -119,10 +119,10 @@ def freshness_of(
     """Return the freshness of a table. Reads only as many records of its log (`newest_first`) as necessary.
 
     `file_numbers` are the numbers of the data files in the landing zone. `committed` is the commit time of the newest
-    source version. `unpublished` is the commit time of the oldest unpublished source version, or None. Set
-    `reads_commits` to False if publications compare all rows, so that both times are unknown. A publication
-    writes a record, and then renames its staged files to their final names. `unfinished` is True if files of the newest
-    record still have staged names. `has_consumed` is True if Fabric has certainly consumed a file.
+    source version. `unpublished` is the commit time of the oldest unpublished source version, or None. If publications
+    compare all rows, both times are None, and `reads_commits` is False. `unfinished` is True if files of the newest
+    record still have staged names instead of their final names. `has_consumed` is True if Fabric has certainly consumed
+    a file. `mirror` is the freshness of the mirror.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:

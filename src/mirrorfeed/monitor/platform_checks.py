@@ -70,7 +70,7 @@ def required_rights(config: Config) -> Rights:
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Yield a finding for each privilege in `rights`: whether this identity or one of its direct groups has it."""
+    """Yield a finding for each privilege in `rights`: whether the current user or a direct group of the user has it."""
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
@@ -243,7 +243,7 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
 def check_mount(check: str, volume: str) -> Finding:
     """Return a finding with the file operations that the mount of a volume does not support.
 
-    Missing operations are not a problem, because mirrorfeed only reads through the mount.
+    Missing operations are not a problem: mirrorfeed only reads through the mount, and reading needs none of them.
     """
     if not os.path.isdir(volume):
         return not_checked(check, "it is not mounted here, so mirrorfeed uses the Files API")

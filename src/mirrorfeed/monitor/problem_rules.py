@@ -40,7 +40,7 @@ Microsoft documents only "throttled".
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
     """Return a function that tests whether Fabric reports the problem `name` for a table.
 
-    `name` is a key of `_ERROR_WORDS`. If `name` is empty, the function tests whether Fabric reports any other error.
+    `name` is a key of `_ERROR_WORDS`. An empty `name` stands for errors that match no expression in `_ERROR_WORDS`.
     """
 
     def test(facts: TableFacts) -> Values | None:
@@ -62,7 +62,7 @@ def _retention_rules(code: str, name: str, option: str, days: int) -> tuple[Rule
     """Return two rules about a retention of the source.
 
     The first rule reports a retention that is shorter than the lag. The second rule reports a retention that can be too
-    short if one run fails. `option` is the table property with the retention. `days` is the value that the fix sets.
+    short if one run fails. `option` is the table property with the retention. `days` is the recommended value.
     """
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 

@@ -69,7 +69,7 @@ class NotAsExpected(Terminal):
 
 
 def new_folder() -> str:
-    """Return a unique name of a folder for test files, which readers of the landing zone ignore."""
+    """Return a unique folder name for test files. Readers of the landing zone ignore a folder with this name."""
     return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
 
 
@@ -250,7 +250,7 @@ def _check_live(spark: SparkSession, config: Config, store: Store) -> Iterator[F
 
 
 def _anonymize(text: str, config: Config, store: Store) -> str:
-    """Replace configured locations, names of volumes and mail addresses in a text by placeholders."""
+    """Return `text` with placeholders for mail addresses, the landing zone, the staging area and volumes of both."""
     for path, placeholder in (
         (store.address(""), "<landing zone>"),
         (config.landing_zone, "<landing zone>"),

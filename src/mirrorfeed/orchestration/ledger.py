@@ -34,7 +34,7 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
 STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
-"""Outcomes of publishing. The newest row of a table with one of them shows whether an error stopped the table."""
+"""Outcomes of publishing. The newest row of a table with one of them shows whether an error stopped publishing."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
 """Outcomes of a verification. The newest row of a table with one of them shows whether mirror and source are equal."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
@@ -131,7 +131,7 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """Newest publications of a table in the ledger, and whether an error stopped the table."""
+    """Newest publications of a table in the ledger, and whether an error stopped publishing."""
 
     stopped: bool = False
     """True if the newest outcome of publishing is `blocked` or `failed`."""
@@ -140,7 +140,7 @@ class Known:
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return a ledger row for each publication, automatic reload and error. The last two have the time `now`."""
+    """Return a ledger row for each publication, and one with the time `now` for each automatic reload and error."""
     new: list[Row] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
@@ -253,7 +253,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
     """Return what the ledger knows about each of `tables`.
 
     The result has the newest `limit` publications of each table, all publications at or after the time `since`, and
-    whether an error stopped the table. A table without rows in the ledger is missing.
+    whether an error stopped publishing. Tables without a row that has an outcome in `STATE_OUTCOMES` have no entry.
     """
     query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
@@ -262,8 +262,8 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
 def _state_query(ledger: str, condition: str) -> str:
     """Return a SQL query for ledger rows with an outcome in `STATE_OUTCOMES` that match `condition`, oldest first.
 
-    `condition` can use the column `nth`. For each table, `nth` numbers the ledger rows with the outcome `published`,
-    from 1 for the newest row. `nth` numbers the ledger rows with other outcomes separately, also from 1.
+    `condition` can use the column `nth`, the position of a row in its group: 1 for the newest row, 2 for the row before
+    it. Each table has two groups: the rows with the outcome `published`, and all other rows.
     """
     outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     return f"""
@@ -284,7 +284,7 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return what the ledger knows about each table: its newest `limit` publications, and whether an error stopped it.
+    """Return the newest `limit` publications of each table in the ledger, and whether an error stopped publishing.
 
     Returns None if the ledger can be read only with Spark, or if it lacks columns.
     """

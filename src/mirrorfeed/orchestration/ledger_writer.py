@@ -45,7 +45,7 @@ class LedgerWriter:
         self._written_at = self.context.clock()
 
     def begin(self) -> None:
-        """Create the ledger, or add missing columns. Ignores errors, because `write` returns them."""
+        """Create the ledger, or add missing columns. Ignores errors: `write` tries again and returns the error."""
         self._is_prepared = True
         with suppress(MirrorfeedError):
             ledger.prepare(self.context.session, self.location)
@@ -64,7 +64,7 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write `results` and earlier publications that the ledger lacks. Returns an error instead of raising it."""
+        """Write `results`, and add missing publications of earlier runs. Returns an error instead of raising it."""
         now = datetime.now(UTC)
         names, new = {result.table for result in results}, ledger.rows(results, now)
         limit = max(self.table(name).log_retention_records for name in names)
@@ -87,7 +87,7 @@ class LedgerWriter:
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
 
-        Also returns a row for each table that an error had stopped, and that is now up to date without a publication.
+        Also returns a row for each table that is up to date again after an error, although nothing was published.
         `known` is what the ledger contains for each table. The returned publications are added to `known`.
         """
         rows: list[Row] = []
@@ -108,7 +108,7 @@ class LedgerWriter:
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
-        """Return ledger rows for publications of earlier runs in the table's log that are not in `known` or `new`."""
+        """Return ledger rows for earlier publications that are in the table's log, but not in `known` or `new`."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []

@@ -109,7 +109,7 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
 
 
 def _is_of_mirrorfeed(store: Store, target: Target, view: View) -> bool:
-    """Return whether mirrorfeed created the folder: its log has a record, or an initial load was interrupted."""
+    """Return whether mirrorfeed created the target's folder: the log has a record, or a first load was interrupted."""
     return view.newest is not None or {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
@@ -128,7 +128,7 @@ def _folders(store: Store) -> Iterator[Target]:
 
 
 def _is_published(store: Store, target: Target) -> bool:
-    """Return whether mirrorfeed created the folder of a target. False if its log cannot be read."""
+    """Return whether mirrorfeed created the folder of a target. False if the log in the folder cannot be read."""
     try:
         view = TableLog(store, target.folder).read_latest()
         return view is not None and _is_of_mirrorfeed(store, target, view)

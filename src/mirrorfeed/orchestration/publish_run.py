@@ -58,9 +58,9 @@ def publish_new(
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
     A table that has not started by then has a result with `stopped`. A paused table has only a note. If a table fails,
-    its result has the error. `spark` is a function that starts a session. If Spark is needed, the function is called
-    with the sources of all selected tables. If the configuration has a ledger, or if a table is published by comparing
-    all rows (`changes: compare`), the function is called without arguments.
+    its result has the error. `spark` is called to start a session if Spark is needed. The call has no arguments if the
+    configuration has a ledger, or if a selected table is published by comparing all rows (`changes: compare`).
+    Otherwise, the arguments are the sources of all selected tables.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -91,11 +91,11 @@ def follow_tables(
     stop: Stop,
     on_done: OnDone = None,
 ) -> Published:
-    """Publish all tables or only `names` continuously until `stop` returns True.
+    """Publish the tables `names` (if empty: all tables) continuously until `stop` returns True.
 
     `written` is the configuration with its patterns, which are expanded again every 5 minutes. Raises `FeedRequired`
     if a table is published by comparing all rows (`changes: compare`), because there is no change data feed to follow.
-    Returns the newest results, notes and a summary.
+    Returns the newest result of each table, all notes, and a summary.
     """
     notes = dict[str, None]()
 
@@ -125,9 +125,8 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
     """Return the sources of the tables, or an empty list if a table is published by comparing all rows.
-
-    The source of a table that is published by comparing all rows can be a view or a folder with Parquet files.
-    """
+    Before a command starts Spark, it checks that one of the sources is a Delta table. An empty list means no check,
+    because the source of a table that is published by comparison can be a view or a folder with Parquet files."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 

@@ -49,7 +49,7 @@ def next_state(
 ) -> RetryState:
     """Return the state after one more attempt, which failed with `error`, or succeeded if `error` is None.
 
-    If `attempts` is finite, only transient errors are retried, except `SessionLost` and `TableTimeout`. If `attempts`
+    If `attempts` is finite, only transient errors are retried, but not `SessionLost` and `TableTimeout`. If `attempts`
     is infinite (continuous publishing), every error is retried. If `reloads` is True and `state` has no reload yet, a
     terminal error leads to a reload from a snapshot, with `attempts` new attempts.
     """

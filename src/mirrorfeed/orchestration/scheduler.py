@@ -45,14 +45,14 @@ class QueuedTable:
 
 @dataclass
 class Scheduler:
-    """Waiting and running tables. The table with the highest priority starts first, then the earliest `due`."""
+    """Waiting and running tables. Higher priority starts first. At equal priority, the earliest `due` starts first."""
 
     max_parallel_tables: int
     waiting: list[QueuedTable]
     _ends: dict[str, float] = field(default_factory=dict, init=False)
 
     def begin(self, now: float) -> list[QueuedTable]:
-        """Remove the tables that can start at the time `now` from the queue, and return them."""
+        """Return the tables that can start at the time `now`, and remove these tables from the queue."""
         free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
         ready = sorted(
             (each for each in self.waiting if each.not_before <= now), key=lambda each: (-each.priority, each.due)

@@ -96,13 +96,11 @@ def dropping(context: RunContext, table: Table) -> Iterator[None]:
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Delete the table's folder. Before that, finish its publications: rename their files to the final names.
+    """Delete the table's folder. The folder contains the table's log, so the next run starts with a snapshot.
 
-    Raises an error, and deletes nothing, if no snapshot of the source can be published. Also raises an error if the
-    folder still exists after several attempts.
-
-    The folder contains the log, so the next run starts with a snapshot. Fabric also starts again, even if it did not
-    notice the deletion, because the new folder has another ETag.
+    Fabric then loads the table from the start, even if Fabric did not notice the deletion: the new folder has another
+    ETag. Raises an error, and deletes nothing, if no snapshot of the source can be published. Also raises an error if
+    the folder still exists after several attempts.
     """
     check_snapshot(source, table)
     folder = table.target.folder

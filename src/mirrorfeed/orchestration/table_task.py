@@ -114,10 +114,10 @@ class RunContext:
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Expand the patterns of the configuration again. Return the tables `names`, or all tables if `names` is empty.
+        """Expand the patterns of the configuration again. Return the tables `names` (if empty: all tables).
 
-        Returns no tables if the configuration has no patterns or they cannot be expanded. `on_problem` receives the
-        error, or a warning about published tables that the patterns no longer select.
+        Returns an empty sequence if there are no patterns, or if they cannot be expanded. Calls the field `on_problem`
+        with the error, or with a warning about published tables that the patterns no longer select.
         """
         if not (self.written and self.written.patterns):
             return ()
@@ -272,7 +272,7 @@ class TableTask:
     def finished(self) -> TableResult:
         """Return the result of all attempts.
 
-        If changes were published but not read from the change data feed, passes a warning to `on_problem`.
+        If changes were published although their change data feed is unreadable, calls `context.on_problem` to warn.
         """
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:

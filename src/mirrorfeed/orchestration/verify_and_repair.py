@@ -110,7 +110,7 @@ def verify_tables(
     shown: int = SHOWN,
     on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
 ) -> list[Comparison]:
-    """Compare all tables or only `names` with their mirrors, and write the results to the ledger.
+    """Compare the tables `names` (if empty: all tables) with their mirrors, and write the results to the ledger.
 
     `mirrors` is the folder of the mirrored tables. Each `Comparison` lists the differences of at most `shown` keys. If
     a table cannot be compared, its `Comparison` has the error. A mirror is repaired if the table has the option
@@ -267,10 +267,9 @@ def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
     """Return the comparison of source and mirror, and the keys to repair.
-
-    If `where` is None, the keys to repair are the keys that differ. Otherwise nothing is compared: the comparison is
-    None, and the keys to repair are the keys of all rows in source or mirror that match the SQL filter `where`.
-    """
+    `candidates` are the log records that Fabric may have applied last, newest first. If `where` is None, the keys to
+    repair are the keys that differ. Otherwise nothing is compared: the comparison is None, and the keys to repair are
+    the keys of all rows in source or mirror that match the SQL filter `where`."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None

@@ -104,7 +104,7 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns for a repair: the columns of the record `newest`.
+    """Return the columns for a repair: the columns of the record `newest`. `version` is only for error messages.
 
     Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDropped` unless the table
     has `on_dropped_column: keep`. Raises `SelectionChanged` for another change of the selection.
@@ -123,8 +123,8 @@ def deselected_columns(table: Table, newest: Record) -> list[str]:
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Return facts about the source, and the decision what to publish after the newest record in `view`, if any.
-    If a problem prevents a publication, the decision is a `Finding`, which is returned and not raised."""
+    """Return facts about the source, and the decision what to publish next. `view` is None if there is no log.
+    If a problem prevents a publication, the returned decision is a `Finding`. The `Finding` is not raised."""
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = source.facts(published.version if published else None, table.max_versions_per_publication)

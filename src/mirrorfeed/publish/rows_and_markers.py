@@ -82,7 +82,7 @@ def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFr
 def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return the keys in `wanted` that exist in a snapshot, each once.
+    """Return the keys in `wanted` that exist in a snapshot, without duplicates. `columns` must include the key columns.
     `wanted` and the result have the types of the data files."""
     by_name = {column.name: column for column in columns}
     key_columns = [by_name[name] for name in keys]
@@ -142,10 +142,8 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
     """Return up to `limit` rows of a snapshot whose text is not valid UTF-8, with `Problem.INVALID_TEXT` in `PROBLEM`.
-
-    The values have the types of the data files. `keys` has the keys of the rows to search. Other rows can be searched
-    too. If `keys` has no columns or more than `MAX_FILTER_KEYS` rows, all rows are searched.
-    """
+    Searches all rows with one of `keys`, and possibly other rows. If `keys` has no columns or more than
+    `MAX_FILTER_KEYS` rows, searches all rows. The returned values have the types of the data files."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
@@ -191,7 +189,7 @@ def _col(name: str) -> SparkColumn:
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """Convert the changes of a table without keys to rows of data files, in commit order.
-    Updates and deletes get `Problem.CHANGE_WITHOUT_KEY`."""
+    Updates and deletes have `Problem.CHANGE_WITHOUT_KEY` in the column `PROBLEM`."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 

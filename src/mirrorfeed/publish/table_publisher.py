@@ -279,7 +279,7 @@ class _Run:
 def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Context manager that converts errors of publishing a range or a snapshot's version to `MirrorfeedError`."""
+    """Context manager for a block that publishes a range or a snapshot. Converts all errors to `MirrorfeedError`."""
     try:
         yield
     except MirrorfeedError:

@@ -10,8 +10,8 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
-    A key of `names` is a module, and its value lists the names to import from this module. A key can also be a module
-    and one name in it, such as `other:Name`. Then its value lists other names under which `Name` can be imported.
+    Each key of `names` is one of the other modules, without the prefix `mirrorfeed.`. Its value lists the names in that
+    module. A key can also be a module and one name, such as `other:Name`. Its value then lists other names for `Name`.
     """
     homes = {name: home for home in names for name in names[home]}
 

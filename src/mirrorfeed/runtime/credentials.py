@@ -55,10 +55,10 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Location of a secret: an environment variable, or a secret scope with a key. The variable has precedence.
+    """Location of a secret: an environment variable, a secret scope with a key, or both.
 
-    If the configuration has only a key, the scope comes from the setting `secret_scope` of the command or deployment.
-    """
+    The scope is read only if the variable is not set. If the configuration has a key without a scope, the scope comes
+    from the setting `secret_scope` of the command or deployment."""
 
     env: str | None = None
     scope: str | None = None

@@ -109,8 +109,8 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
 def start_local(options: Mapping[str, str]) -> SparkSession:
     """Start Spark on this machine and return the session. `options` override the settings of `local_options`.
 
-    Raises `SparkMissing` without PySpark or Delta, `SparkDidNotStart`, and the errors of `check_java`, `java_command`
-    and `cache_folder`.
+    Raises `JavaUnusable` if Java is missing or has an unsupported version, `SparkMissing` if Delta is not installed,
+    `CacheUnusable` if the cache folder cannot be created, and `SparkDidNotStart` if Spark fails to start.
     """
     from pyspark.sql import SparkSession
 
@@ -169,7 +169,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 def _first_error(log: Path) -> str:
-    """Return the first line of a log that looks like an error, or else the first line."""
+    """Return the first line that looks like an error in a log, or the first line if no line looks like an error."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
     return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

@@ -206,7 +206,7 @@ class _WrappedCredential:
 
 
 def _refusal(credential: Credential, response: str) -> CredentialRefused:
-    """Return the error for a response of the login service or credential chain, without secrets."""
+    """Return the error for a response of the login service or credential chain. `response` must contain no secrets."""
     links = [f"{name}: {why[:_MAX_LINK_REASON]}" for name, why in _CHAIN_LINK.findall(response)]
     code = None if links else _ENTRA_CODE.search(response)
     reason = "; ".join(links) or first_line(response)

@@ -58,8 +58,8 @@ class Kind(Enum):
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active Spark session, or start one. `options` are settings for Spark that starts on this machine.
 
-    Raises `SparkMissing` without PySpark, `ConnectNotConfigured` if Databricks Connect has no compute, `ConnectFailed`
-    if it cannot connect, and the errors of `start_local`.
+    Raises `SparkMissing` if PySpark is not installed, `ConnectNotConfigured` if Databricks Connect has no compute,
+    `ConnectFailed` if Databricks Connect cannot start a session, and the errors of `start_local`.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissing()
@@ -105,7 +105,7 @@ def kind() -> Kind:
 def renew_session(spark: SparkSession) -> SparkSession:
     """Return `spark` if it still works, otherwise a new session.
 
-    Raises `SessionLost` if no new session can be started, or if `spark` is not a session of Spark Connect.
+    Only a session of Spark Connect is replaced. Raises `SessionLost` if `spark` does not work and cannot be replaced.
     """
     if _is_alive(spark):
         return spark
@@ -156,7 +156,7 @@ def _is_connect_configured() -> bool:
 
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
-"""Setting with which Spark reads days from 1582-10-05 to 1582-10-14 in a change data feed unchanged. Otherwise, Java's
+"""Setting with which Spark correctly reads days from 1582-10-05 to 1582-10-14 in a change data feed. Otherwise, Java's
 older date classes change these days to 1582-10-15, in dates, times and nested values."""
 
 IGNORE_FILE_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
@@ -255,7 +255,7 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Return whether Spark can read dates from 1582-10-05 to 1582-10-14 in a change data feed unchanged."""
+    """Return whether Spark correctly reads dates from 1582-10-05 to 1582-10-14 in a change data feed."""
     with lossless_settings(spark):
         return _value(spark, ALL_DAYS) == "true"
 

@@ -1,6 +1,6 @@
-"""Version of mirrorfeed, from the Git commit, or from the content of files that are not committed.
+"""Compute the version of mirrorfeed from the release number, the Git commit, and the content of the sources.
 
-Equal sources have equal versions. The build backend loads this file alone, so it imports nothing of this package.
+Different sources have different versions. Imports nothing of mirrorfeed: the build backend loads only this file.
 """
 
 from __future__ import annotations

@@ -53,11 +53,11 @@ def changes_between(
 ) -> tuple[Range, DataFrame]:
     """Return the range between two versions or times (both included), and the changes in this range.
 
-    The changes have the columns of the range's last version. If you run a query on the changes, do it inside the two
-    context managers `preview_errors` and `lossless_settings`. If `end` is None, the range ends at the newest version.
+    The changes have the columns of the range's last version. Run queries on the changes inside the context managers
+    `preview_errors` and `lossless_settings`. If `end` is None, the range ends at the newest version. With
+    `past_end="empty"`, `start` and `end` can be after the newest version. Then only changes that exist are returned.
 
-    Raises `BadBound` if `start` or `end` is invalid, `RangeUnreadable` if the changes cannot be read, and the errors of
-    `resolve_range`.
+    Raises `BadBound` for an invalid bound, `RangeUnreadable` for unreadable changes, and the errors of `resolve_range`.
     """
     read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history = read_commits(spark, source)
@@ -90,7 +90,8 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
 
 
 def parse_bound(spark: SparkSession, text: str | int) -> Bound:
-    """Convert text to a version or a time, by default in the session's time zone. Raises `BadBound` for other text."""
+    """Convert text to a version or a time. A time without a time zone is in the time zone of the session.
+    Raises `BadBound` for other text."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():

@@ -156,7 +156,7 @@ class Pattern:
 
 
 def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
-    """Return whether a table name or path ends with parts that match `ending`, whose parts may contain `*`."""
+    """Return whether the last parts of a table name or path match `ending`, one pattern (`tmp_*`) for each part."""
     parts, form = _parts(source), fold if source.path is None else str
     pairs = zip(reversed(ending), reversed(parts), strict=False)
     return len(ending) <= len(parts) and all(matches(form(pattern), form(name)) for pattern, name in pairs)

@@ -97,8 +97,8 @@ def without_collations(rows: DataFrame) -> DataFrame:
 def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
     """Return the selected rows and columns of a snapshot or change data feed, followed by the columns `extra`.
 
-    `extra` are columns of `rows` that are not from the source. In the feed, an update has a row with the old values and
-    a row with the new values. If only the old row matches the filter, only this row is returned: it becomes a delete.
+    `extra` are columns of `rows` that are not from the source. In a feed, an update has an old row and a new row. If
+    only the old row matches the filter, the update becomes a delete. If only the new row matches, it becomes an insert.
 
     Raises `BadCondition` if Spark does not accept the filter.
     """

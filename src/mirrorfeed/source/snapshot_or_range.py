@@ -63,7 +63,7 @@ class Facts:
 
     @property
     def is_comparison(self) -> bool:
-        """True if changes are found by comparing rows. Then all versions are published as one range."""
+        """True if changes are found by comparing rows. Then all unpublished versions become one range."""
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
@@ -188,7 +188,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
 
 
 def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
-    """Return an error if the source has another table id or an older version than the published one, otherwise None."""
+    """Return an error if `table_id` is not the published id, or `latest` is below the published version, else None."""
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(

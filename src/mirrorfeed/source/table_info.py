@@ -78,10 +78,10 @@ class TableInfo:
 
 
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
-    """Return id, location, properties and features of a table. Counts the files of a local table only with `counted`.
+    """Return id, location, properties and features of a table, and the number and size of its files.
 
-    Raises an error of `table_errors`, such as `SourceMissing`, if the table cannot be read. Raises `NoIdentity` if the
-    table has no id, and `UnknownFeatures` if it has table features that mirrorfeed does not know.
+    If `counted` is False, both can be 0 for a table in a local folder. Raises the errors of `table_errors`,
+    `NoIdentity` for a table without an id, and `UnknownFeatures` for table features that mirrorfeed does not know.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -137,7 +137,7 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """Return the properties of a table that delta-rs has opened, or None if delta-rs cannot read them."""
+    """Return a table's properties, or None if delta-rs cannot read them. Counts the files only if `counted` is True."""
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
@@ -297,7 +297,7 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
     """Return the ones of `versions` that change the table's metadata. Only they can change the schema or properties.
 
-    `location` is the folder of the table. Returns None if Spark cannot read its log files as JSON files.
+    `location` is the folder of the table. Returns None if Spark cannot read the table's log files as JSON.
     """
     from pyspark.sql import functions as F
 

@@ -38,7 +38,7 @@ _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. With `after`, return any version later than `after` if there is one.
+    """Return the newest version of a table. With `after`, the result can be another version later than `after`.
 
     With `after`, Spark usually runs no job. A table in a local folder needs no Spark.
     """

@@ -131,7 +131,7 @@ class Store(Protocol):
         """
 
     def open_write(self, path: str) -> Writer:
-        """Return a writer of a new file, which uses little memory.
+        """Return a writer of a new file. The writer uses little memory.
 
         `path` must be a name that no earlier request used, because a failed request may still take effect. Only a
         rejected login is retried. Raises `AlreadyThere` if the file exists, and `StoreUnavailable` if the storage fails
@@ -166,7 +166,7 @@ def open_folder(path: str) -> Store:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a relative path is valid: empty, or without empty parts, `.`, `..`, backslashes and null bytes."""
+    """Return whether a path is valid: empty, or without backslash, null byte, and parts that are empty, `.` or `..`."""
     if not path:
         return True
     return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -119,7 +119,7 @@ class AzureTiers(TierStore):
 def tier_of(blob: BlobProperties | Any) -> Tier:
     """Return the tier of a blob, or `Tier.PENDING` while it is being restored.
 
-    A blob without a tier counts as `Tier.HOT`, because the default tier of an account is never Archive.
+    A blob without a tier has the account's default tier. The default is never Archive, so the result is `Tier.HOT`.
     """
     if str(blob.archive_status or "").startswith("rehydrate-pending"):  # the tier of a pending blob is still Archive
         return Tier.PENDING

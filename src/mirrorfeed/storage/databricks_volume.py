@@ -88,7 +88,7 @@ class VolumeStore:
     def rename(self, path: str, new_path: str) -> None:
         """Copy the file and delete the original. A marker file exists until both are done.
 
-        If the process ends earlier, `list` finds the marker and deletes the original.
+        If the process ends earlier, `list` finds the marker, and deletes the original if the complete copy exists.
         """
         marker = _marker(path)
         with self.open_read(path) as file:
@@ -166,9 +166,9 @@ class VolumeStore:
         return False
 
     def _is_renamed(self, path: str) -> bool:
-        """Return whether a `rename` that was interrupted has already copied the file to its new path.
+        """Return whether an unfinished `rename` of `path` has already copied the file to its new path.
 
-        If the result is True, this method also tries to delete the original file and the marker file of `rename`.
+        If so, this method also tries to delete the original file and the marker file of `rename`, if they still exist.
         """
         try:
             new_path = self.read(_marker(path)).decode()

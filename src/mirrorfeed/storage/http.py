@@ -70,7 +70,7 @@ def _is_retryable(response: Any) -> bool:
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
     """Transport that raises `ServiceResponseError` for an incomplete response.
 
-    Python's HTTP library accepts a response that ends within its headers, so a folder would seem to be empty.
+    Python's HTTP library treats a response that ends within its headers as empty. A folder would then seem empty.
     """
 
     def send(self, request: Any, **options: Any) -> Any:

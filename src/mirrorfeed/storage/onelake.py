@@ -179,7 +179,7 @@ class OneLakeStore:
         return False
 
     def _make_folder(self, path: str) -> None:
-        """Create a folder only if it does not exist, because Fabric drops a table whose folder gets another ETag."""
+        """Create a folder if it does not exist. Creating it again changes its ETag, so Fabric would drop the table."""
         try:
             self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
         except HttpResponseError as error:
@@ -187,10 +187,10 @@ class OneLakeStore:
                 raise
 
     def _expect_landing_zone(self) -> None:
-        """Check that the landing zone exists. Without this check, wrong ids would make all tables look unpublished.
+        """Check that the landing zone exists. With a wrong `workspace` or `item`, all tables would look unpublished.
 
-        Raises `WorkspaceMissing` or `DatabaseMissing` if OneLake does not find the workspace or the item, and
-        `NotAnOpenMirror` if the item has no landing zone. A successful check is not repeated.
+        Raises `WorkspaceMissing` if OneLake does not find `workspace`, `DatabaseMissing` if it does not find `item`,
+        and `NotAnOpenMirror` if the item has no landing zone. A successful check is not repeated.
         """
         clients = self._clients
         if clients.landing_zone_exists:

@@ -22,7 +22,7 @@ RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """Limits of retries. Executors get a copy of the driver's `OneLakeStore`, so they use the same limits."""
+    """Limits of retries. `OneLakeStore` contains them, so a copy of the store on an executor has the same limits."""
 
     seconds: float = 120.0
     """Seconds from the first attempt of a call after which no further attempt starts."""

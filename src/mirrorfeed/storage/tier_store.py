@@ -53,7 +53,7 @@ class TierStore(Protocol):
     """Storage that reports the access tiers of files and restores archived files.
 
     `uris` are file URIs as Spark uses them. Methods raise `TiersUnavailable` if a request to the storage fails, and
-    `OtherPlace` for a file that is not in this container or bucket.
+    `OtherPlace` for a file in another storage.
     """
 
     @property
@@ -69,10 +69,10 @@ class TierStore(Protocol):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request the restore of archived files, which takes hours. Return the reason for each refused URI.
+        """Request the restore of archived files. A restore takes hours. Return the reason for each refused URI.
 
-        Safe to repeat for a restore that is pending or finished. If `restores_copies` is True, copies expire after
-        `days` days (None means 7), and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
+        Safe to repeat. If the property `restores_copies` is True, a restore creates copies that expire after `days`
+        days (None means 7), and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
 
 

@@ -1,4 +1,4 @@
-"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the rules of the table into it.
+"""Lifecycle rules of a table in Azure or S3: check an exported policy, or merge the table's rules into the policy.
 
 A policy contains all lifecycle rules of a storage account or bucket.
 """
@@ -52,7 +52,7 @@ def prefixes_overlap(prefix: str, folder: str) -> bool:
 
 @row
 class Lifecycle(Row):
-    """Result of checking a lifecycle policy for a table, or of merging the rules of the table into it."""
+    """Result of checking a lifecycle policy for a table, or of merging the table's rules into the policy."""
 
     table: str = shown("table")
     days: int = shown("interval", lambda days: counted(days, "day"), right=True)
@@ -115,7 +115,7 @@ class Rules:
     apply_command: ClassVar[str]
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """Return text that tells the user how to apply `policy`, and which command to run."""
+        """Return instructions and a command to apply `policy`. The command keeps settings of the policy `exported`."""
         if not policy[self.key]:
             return (
                 f"{self.cloud} does not accept a policy without rules. Delete the existing one with"
@@ -127,19 +127,19 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """Return options to append to the command that applies a policy.
+        """Return options for the command that applies a policy, or an empty text if no option is needed.
 
-        The options keep settings in `exported` that the cloud does not accept in a policy. Returns an empty text if no
-        option is needed.
+        The cloud accepts some settings only as options. The options contain these settings from `exported`.
         """
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the exported policy, or a new one, with rules that archive this table's files after `days` days.
 
-        Other rules are preserved. If `take_over` is True, the new rules also replace rules that mirrorfeed did not
-        write, if they are only for this table. `state` can disable or remove the new rules. Raises `TooManyRules` if
-        the policy would have more than `limit` rules, and `InvalidPolicy` if `exported` is invalid.
+        The new rules replace older rules of mirrorfeed for this table. If `take_over` is True, all other rules that are
+        only for this table are left out, too. The rest of `exported` is preserved. `state` can disable or omit the new
+        rules. Raises `TooManyRules` if the policy would have more than `self.limit` rules, and `InvalidPolicy` if
+        `exported` is invalid.
         """
         raise NotImplementedError
 
@@ -195,7 +195,7 @@ class Rules:
         return problems
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a policy with `rules`. Raises `TooManyRules` if there are more rules than `limit`."""
+        """Return a policy with `rules`. Raises `TooManyRules` if there are more rules than `self.limit`."""
         if len(rules) > self.limit:
             raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
         return {self.key: rules}
@@ -230,8 +230,7 @@ def merge_rules(
     """Return a policy with the rules of a table. Other rules come from the file `exported`, unless it is None.
 
     If `days` is None, the number of days comes from the archive interval of the table. `state` can disable or remove
-    the rules of the table. If `take_over` is True, the new rules also replace rules that mirrorfeed did not write, if
-    they are only for this table.
+    the rules of the table. If `take_over` is True, other rules that are only for this table are left out.
 
     Raises `InvalidPolicy` if the file `exported` is invalid, `NoTiers` outside Azure storage and S3, `TooManyRules` if
     the policy needs too many rules, and `NoInterval` if `days` is None and the table has no interval.

@@ -1,9 +1,9 @@
-"""Lifecycle rules of an Azure storage account: check an exported policy, or merge the rules of a table into it.
+"""Lifecycle rules of an Azure storage account: check an exported policy, or merge a table's rules into the policy.
 
-An account has one policy, which is replaced as a whole. It can contain 100 rules with ten prefixes each, so tables with
-the same interval share rules. mirrorfeed recognizes its own rules by their names, and writes them again each time. If
-`take_over` is True, mirrorfeed also replaces rules that it did not write, if they are only for the table. Azure has no
-filter that excludes paths, so the prefixes do not match `_delta_log`.
+An account has one policy. A change replaces the whole policy. A policy can contain 100 rules with ten prefixes each, so
+tables with the same interval share rules. mirrorfeed recognizes its own rules by their names, and writes all of them
+again in each new policy. The Delta log must never be archived. Azure has no filter that excludes paths, so the rules
+contain prefixes of all other files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Lifecycle rules of an S3 bucket: check an exported configuration, or merge the rules of a table into it.
+"""Lifecycle rules of an S3 bucket: check an exported configuration, or merge a table's rules into the configuration.
 
-A bucket has one configuration, which is replaced as a whole. It can contain 1,000 rules with one prefix each. S3 has no
-filter that excludes paths, so the prefixes do not match `_delta_log`.
+A bucket has one configuration. A change replaces the whole configuration. A configuration can contain 1,000 rules with
+one prefix each. The Delta log must never be archived. S3 has no filter that excludes paths, so the rules contain
+prefixes of all other files.
 """
 
 from __future__ import annotations
@@ -38,15 +39,12 @@ class S3Rules(Rules):
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """Return a lifecycle configuration of the bucket: new rules for the table, and the other rules of `exported`.
-
-        The new rules keep the storage class of the table's rules in `exported`.
-        """
         existing = self.all_rules(exported or {"Rules": []})
         table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [
             _with_filter(rule) for rule in existing if rule not in table_rules or not (take_over or self.is_own(rule))
         ]
+        # Keep the storage class of the existing rules of the table.
         storage_class = table_rules[0]["Transitions"][0]["StorageClass"] if table_rules else CLASSES[0]
         on = state is RuleState.ON
         own_rules = [

@@ -220,10 +220,10 @@ class MirroredDatabase:
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
         """Change the settings whose values in Fabric and in `options` differ. Return all settings that differed.
 
-        A returned setting with `Setting.changes` False was not changed, because mirroring is not stopped. Before the
-        change, a single call of `confirm` receives all settings that differ: each argument is the text of one setting.
-        `confirm` can raise an error to prevent the change. Raises `NotApplied` if Fabric still has old values after the
-        change.
+        A returned setting with `Setting.changes` False was not changed: Fabric can change this setting only while
+        mirroring is stopped. Before the change, a single call of `confirm` receives all settings that differ: each
+        argument is the text of one setting. `confirm` can raise an error to prevent the change. Raises `NotApplied` if
+        Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)
@@ -241,7 +241,7 @@ class MirroredDatabase:
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a mirrored database, which is a list of files. Fabric calls these files parts."""
+    """Files that define a mirrored database. Fabric calls these files parts."""
 
     content: Mapping[str, Any]
     """Content of `mirroring.json`."""

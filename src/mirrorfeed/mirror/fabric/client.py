@@ -42,9 +42,9 @@ _MAX_SHOWN, _MAX_SEARCHED = 300, 2000
 class FabricClient:
     """Client of Fabric's REST API, for one thread. Retries all requests, so Fabric may receive a request twice.
 
-    In all methods, `action` describes the request in errors, such as "read the status". `path` is relative to the
-    workspace of `item`. A failed request raises an error such as `NoPermission`, or `FabricUnavailable` if Fabric does
-    not respond.
+    `item` has the ids of a workspace and of a database in it. In all methods, `path` is relative to this workspace.
+    `action` describes the request in errors, such as "read the status". A failed request raises an error such as
+    `NoPermission`, or `FabricUnavailable` if Fabric does not respond.
     """
 
     item: FabricItem

@@ -93,7 +93,7 @@ class DatabaseStatus(Row):
 
 @row
 class CreatedDatabase(Row):
-    """Open mirrored database that was created, or that already existed."""
+    """Result of `create`: an open mirrored database that was created, or that already existed."""
 
     name: str
     created: bool

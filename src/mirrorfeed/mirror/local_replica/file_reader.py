@@ -42,8 +42,8 @@ class FileRows:
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
     """Return the rows and row markers in `data`, the content of a file. The extension of `name` selects its format.
 
-    Errors show `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file breaks a
-    rule of `mirrorfeed lint`.
+    Errors show the file's `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file
+    breaks a rule of `mirrorfeed lint`.
     """
     is_text = not name.endswith(".parquet")
     try:
@@ -81,7 +81,8 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
 
 
 def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
-    """Return the rows with the `declared` columns. Raises `FileRefused` if `rows` has others or lacks required ones."""
+    """Return `rows` with all `declared` columns. A nullable column that is missing becomes NULL. Raises `FileRefused`
+    if a column is missing that is not nullable, or if `rows` has a column that is not declared."""
     columns = [column for column in declared if column.name != MARKER]
     if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
         raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
@@ -167,8 +168,8 @@ def without_untyped(schema: pa.Schema) -> pa.Schema:
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
     """Return the columns of the schema `file` that the schema `table` does not have, as nullable columns.
 
-    Raises `TypeChanged` if a column has different types in both schemas. Raises `FileRefused` if the file lacks a
-    non-nullable column, or if two column names differ only in case. Errors show `name` and `address`.
+    Raises `TypeChanged` if the types of a column differ. Raises `FileRefused` if the file lacks a non-nullable column,
+    or if two column names differ only in case. Errors show the table's `name` and the file's `address`.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))

@@ -90,7 +90,7 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Return the settings in `content`, the content of `_metadata.json`. Errors show `address`.
+    """Return the settings in `content`, the content of `_metadata.json`. Errors show the file's `address`.
 
     Accepts a mistake in the file if the intended value is clear. Raises `FileRefused` for any other mistake.
     """
@@ -113,8 +113,8 @@ def number_of(name: str) -> int:
 def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
     """Divide all data files of a table into applied, ready and waiting files, in the order of their numbers.
 
-    Ignores files without a number. `applied` is the number of the last applied file, or 0. Errors show `folder`. Raises
-    `FileRefused` if two files have the same number.
+    Ignores files without a number. `applied` is the number of the last applied file, or 0. Raises `FileRefused` if two
+    files have the same number. The error shows `folder`, the address of the table's folder.
     """
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for file, next_file in pairwise(numbered):
@@ -161,8 +161,7 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
 def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
     """Delete applied files from the subfolders of `folder`, seven days after this function first found them there.
 
-    The time at which each file was first found is stored in `mirror`, the folder of the Delta table, because moving a
-    file does not change its modification time. `now` is the current time.
+    Records in `mirror`, the folder of the Delta table, when each file was first found. `now` is the current time.
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()
@@ -174,6 +173,7 @@ def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> 
             if entry.is_folder:
                 continue
             path = f"{subfolder}/{entry.name}"
+            # The modification time is the time of publication: the move to the subfolder does not change it.
             first_found = before.get(path, now.isoformat())
             if now - datetime.fromisoformat(first_found) >= _RETENTION:
                 store.remove(f"{folder}/{path}")

@@ -151,7 +151,7 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Drop a table: move its folder to `<target>/_dropped`, then delete it. Errors in the deletion are ignored."""
+    """Move a table's folder `place` to `_dropped` in `target`, the folder of all tables. Try to delete it there."""
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
@@ -277,9 +277,9 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Check that a table with this `schema` can store `rows`, which must not include deletes. Errors show `address`.
+    """Check that a table with `schema` can store `rows`: the rows of the file at `address`, without deletes.
 
-    Raises `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a year outside 1 to 9999.
+    Raises `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a date outside the years 1 to 9999.
     """
     for field in schema:
         if not field.nullable and (count := rows[field.name].null_count):

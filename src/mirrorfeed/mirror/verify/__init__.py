@@ -185,9 +185,9 @@ def find_differing_keys(
     """Return each key whose rows differ between source and mirror.
 
     With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
-    The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key.
-
-    Raises `ConditionUnreadable` if Spark cannot apply `where`, and the errors of `compare`, except `VersionGone`.
+    The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. Set `as_text` if the published files
+    are delimited text. Raises `ConditionUnreadable` if Spark cannot apply `where`, and the errors of `compare`, except
+    `VersionGone`.
     """
     expected, actual = _read_both(spark, source, version, mirror, selection, as_text=as_text)
     try:

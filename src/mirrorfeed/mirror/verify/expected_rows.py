@@ -1,8 +1,8 @@
 """Convert the values of source rows and mirror rows so that Spark can compare them.
 
 Shares no code for values and types with the publisher, so that verification finds errors of the publisher. In a mirror,
-nested columns are JSON text. If a table is published as delimited text, any column of its mirror can be text. Text of
-these columns is parsed.
+nested columns are JSON text. If a table is published as delimited text, other columns of its mirror can also be text.
+This module parses both kinds of text.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    Both expressions have the type that the mirror column has if the table is published as Parquet. `mirror_type` is
-    the actual type of the mirror column. If the types differ, the expression for the mirror converts the values. A
-    value that cannot be converted becomes NULL. `field` is the source column. It must not be nested.
+    Both expressions have the same type: the type that a mirror column gets from Parquet files. If `mirror_type`, the
+    actual type, is different, the expression for the mirror converts the values. A value that cannot be converted
+    becomes NULL. `field` is the source column. It must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
@@ -138,7 +138,7 @@ def _as_text(value: Column, type_: T.DataType) -> Column:
 
 
 def _converted(value: Column, type_: T.DataType) -> Column:
-    """Convert a mirror value of a table that is published as delimited text to `type_`, or to NULL if this fails."""
+    """Convert `value`, which the mirror got from delimited text, to `type_`. Returns NULL if the conversion fails."""
     if isinstance(type_, T.TimestampType):
         return _instant(value)
     return F.try_to_binary(value, F.lit("base64")) if isinstance(type_, T.BinaryType) else value.try_cast(type_)

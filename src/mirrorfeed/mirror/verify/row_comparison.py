@@ -1,6 +1,6 @@
-"""Compare the rows of a source with the rows of its mirror in Spark, by key if there are keys.
+"""Compare a source with its mirror: the rows of each key or, in a table without keys, how often each row occurs.
 
-The driver collects only counts and the first differences.
+Spark compares the rows. The driver collects only counts and the first differences.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], 
     """Return each key whose rows differ between source (`expected`) and mirror (`actual`).
 
     With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
-    If the table is published as delimited text, `actual` can have text in key columns. The result has the types that
-    the key columns have if the table is published as Parquet. Text that cannot be parsed becomes NULL. The columns
+    Key columns of the result have the types that mirror columns get from Parquet files. If the table is published as
+    delimited text, key columns of `actual` can be text. Text that cannot be parsed becomes NULL. The columns
     `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of `expected`.
     """
     rows = _both_sides(expected, actual, keys, where)
@@ -106,8 +106,8 @@ def _both_sides(
 ) -> DataFrame:
     """Return the rows of source and mirror in one DataFrame.
 
-    `__row__` has the comparable values of a row. `__side__` is 1 for the source and 0 for the mirror. `__key__` has the
-    values of the columns `keys`. `__wanted__` is true in rows that match `where`.
+    `__row__` has all values of a row, converted with `comparable_columns`. `__side__` is 1 for the source and 0 for the
+    mirror. `__key__` has the values of the columns `keys`. `__wanted__` is true in rows that match `where`.
     """
     types = {field.name: field.dataType for field in actual.schema}
     columns = {field.name: comparable_columns(field, types[field.name]) for field in expected.schema}
@@ -159,11 +159,11 @@ def _row_field(name: str) -> Column:
 def _first_differences(
     table: DataFrame, keys: Sequence[str], columns: Sequence[str], shown: int
 ) -> tuple[Difference, ...]:
-    """Return the differences of the first `shown` keys in `table` that differ.
+    """Return the differences for the first `shown` rows of `table` in which `__differs__` is true.
 
-    If source and mirror have one row each with the key, returns a difference for each of `columns` whose values differ.
-    Otherwise, returns one difference for the key: how many rows have the key in the source and in the mirror. For a
-    table without keys, `keys` are all columns, and `columns` is empty.
+    `table` is the result of `_compare_by_key`. If a key has one row in the source and one in the mirror, returns a
+    difference for each of `columns` whose values differ. Otherwise, returns one difference with the number of rows on
+    each side. If `table` is the result of `_compare_by_row`, `keys` are all columns, and `columns` is empty.
     """
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
@@ -185,7 +185,7 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a struct of the value as valid UTF-8 text (nested values as JSON), and the bytes of the original text."""
+    """Return a struct of two fields: `value` as valid UTF-8 text (JSON if nested), and bytes of the unchanged text."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
     text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
     return F.struct(text, value.cast("string").cast("binary"))
@@ -204,7 +204,7 @@ def _distinct_texts(
 
 
 def _with_bytes(text: str | None, data: bytes, index: int) -> str:
-    """Return a text, followed by the bytes around the position `index` in `data` in hexadecimal."""
+    """Return `text`, followed by bytes as hexadecimal digits: the bytes around position `index` in `data`."""
     start, end = max(0, index - _BYTES_AROUND), index + _BYTES_AROUND
     part = data[start:end].hex().upper()
     return f"{text} (bytes {'…' if start else ''}{part}{'…' if end < len(data) else ''})"

@@ -64,7 +64,7 @@ def needs_no_spark(table: Table) -> bool:
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
     """Return the `ChangeSource` of a table: a full comparison for `changes: compare`, otherwise the change data feed.
-    Raises `LedgerRequired` for `changes: compare` if no ledger is configured. The row hashes are next to the ledger."""
+    For a full comparison, raises `LedgerRequired` without a ledger: the row hashes are stored next to the ledger."""
     if table.changes == "compare":
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 

@@ -115,8 +115,8 @@ class DeltaFeed:
         )
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
-        """Stage the rows that differ between the start and the end version of a range, without its change data feed.
-        `cause` is the error that made the feed unreadable. It is raised again if a version is unreadable too."""
+        """Compare the snapshots at the start and the end of a range, and stage the rows that differ.
+        `cause` is the error that made the change data feed unreadable. Raises `cause` if a snapshot is gone too."""
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
 
         try:

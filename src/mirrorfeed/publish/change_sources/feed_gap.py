@@ -34,7 +34,7 @@ from mirrorfeed.source.versions import only_adds_columns
 @dataclass(frozen=True)
 class SnapshotDiff(DeltaFeed):
     """Implementation of `ChangeSource` that finds changes with a comparison of two snapshots.
-    Compares the published version with the newest version, and publishes all rows that differ as one range."""
+    Compares the published version with the newest version. All unpublished versions become one range."""
 
     gap: Gap = field(kw_only=True)
 

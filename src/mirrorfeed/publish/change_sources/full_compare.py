@@ -3,7 +3,7 @@
 A Delta table, the table of row hashes, stores a hash for each key. A comparison writes the rows that differ and their
 new hashes to the table of row hashes in one commit. The publication is created from this commit, and the log record of
 the publication contains the version of the commit. After a crash, the next comparison uses the hashes at the version in
-the newest record. If nothing differs and the last commit was published, there is no new commit.
+the newest record. If no row differs, a commit is made only for a first publication or after an unpublished commit.
 """
 
 from __future__ import annotations

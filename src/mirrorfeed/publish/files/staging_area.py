@@ -100,7 +100,7 @@ class StagingArea:
         raise errors.StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
-        """Delete a folder of the staging area. Ignores storage errors: later publications of the table try again."""
+        """Delete the folder of a publication. Ignores storage errors: later publications of this table try again."""
         root, below = self._below(folder)
         with suppress(MirrorfeedError):
             # Deleting a folder starts with a rename, which the mount of a volume does not support.
@@ -119,7 +119,7 @@ class StagingArea:
         return VolumeStore(root, self.workspace)
 
     def clear(self, job: StagingJob, *, may_request: bool = True) -> None:
-        """Delete the folders of the job's table. Keeps only folders for later records of the job's log.
+        """Delete the folders of the job's table, except folders with the job's log id and a higher record number.
         If `may_request` is False and deleting requires requests to a workspace, nothing is deleted."""
         if may_request or self.is_visible():
             for folder, log_id, number in self._folders(job.table):
@@ -133,7 +133,8 @@ class StagingArea:
             self.remove(folder)
 
     def _folders(self, address: str) -> Iterator[tuple[str, str, int]]:
-        """Yield the path, log id and record number of each folder of a table. Yields nothing if listing fails."""
+        """Yield the folder of each publication of the table at `address`: its path, log id and record number.
+        Yields nothing if the folders cannot be listed."""
         root, below = self._below(self.root)
         names: list[str] = []
         with suppress(MirrorfeedError):

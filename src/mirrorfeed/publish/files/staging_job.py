@@ -143,7 +143,7 @@ class StagingJob:
 
     def new_path(self) -> str:
         """Return the path of a new staged file, with a random name.
-        A path is never reused, because a repeated task or a delayed request may still create the file."""
+        Each attempt to write a file needs a new path, because a failed attempt can still create its file later."""
         return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.extension)}"
 
     @property

@@ -1,6 +1,6 @@
 """The log of a table's publications: create it, read it, and add a record, which commits a publication.
 
-After every write, the log is read again: HTTP clients repeat requests, so a successful write may be reported as failed.
+After every write, the log is read again: an HTTP client can repeat a write that succeeded, and the repetition fails.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class TableLog:
     def check(self, view: View) -> errors.LastFileMissing | None:
         """Check that the log records and the files in `view` match. Returns None if they match.
 
-        `view` must be a result of `confirm` or `read_view`, because one listing can be wrong. Returns the warning
-        `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises `FilesLost` if Fabric
-        cannot have consumed the missing files. Raises another error for any other mismatch.
+        `view` must come from `confirm` or `read_view`. They compare two listings, because one can be wrong. Returns the
+        warning `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises `FilesLost`
+        if Fabric cannot have consumed the missing files. Raises another error for any other mismatch.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)
@@ -124,7 +124,7 @@ class TableLog:
         """Return an error if published files are missing in `view`, or None if no file is missing.
 
         Returns `FilesLost` if Fabric cannot have consumed the missing files, and `LastFileMissing` if Fabric may have
-        consumed them. `view` must be a result of `confirm` or `read_view`, because one listing can be wrong.
+        consumed them. `view` must come from `confirm` or `read_view`. They compare two listings: one can be wrong.
         """
         if not missing_files(view.last_renamed, view.numbers):
             return None

@@ -63,7 +63,7 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
 
 def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
     """Write `_partnerEvents.json` from the setting `partner`, if any. Returns whether the file was written.
-    Raises `ForeignPartnerEvents` if the file has other content. If `force` is True, replaces the file instead."""
+    Raises `ForeignPartnerEvents` if an existing file differs from the setting. With `force`, replaces this file."""
     partner = config.partner
     if partner is None:
         return False
