@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import changed
 from fixtures.memory import MemoryStore
+from fixtures.onelake import OneLake
+from fixtures.onelake.authority import SECRET
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
@@ -30,9 +32,10 @@ from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.runtime.errors import CredentialRefused
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
@@ -414,6 +417,23 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(
     assert sessions == [spark]
     assert [bool(outcome.error) for outcome in seen] == [True, False]
     assert (newest.published_version, newest.error) == (1, None)
+
+
+def test_new_client_secret_is_read_after_a_refused_login(onelake: OneLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    zone = onelake.store()
+    onelake.authority.expired = True
+    with pytest.raises(CredentialRefused) as refused:
+        zone.list("")
+    onelake.authority.expired, onelake.authority.secret = False, "new"
+    monkeypatch.setenv(SECRET, "new")
+    monkeypatch.setattr(table_task, "renew_session", lambda session: session)
+    run = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), store=zone)
+    run.reconnect(NotThere(address="a"))
+    run.store = zone
+    with pytest.raises(CredentialRefused):
+        zone.list("")
+    run.reconnect(refused.value)
+    assert zone.list("") == []
 
 
 def test_unreadable_source_is_left_to_the_run(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ class _Run:
         if result:
             self.add([result])
         if result and result.error and context.follows:
-            context.reconnect()
+            context.reconnect(result.error)
         is_left = name in self.current if context.follows else task.state.remaining
         return task.queued() if is_left else None
 

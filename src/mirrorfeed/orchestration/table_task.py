@@ -26,11 +26,12 @@ from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
+from mirrorfeed.runtime.errors import CredentialRefused
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.source.versions import pending_commits
-from mirrorfeed.storage import Store
+from mirrorfeed.storage import Store, forget
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -96,12 +97,15 @@ class RunContext:
         """Databricks client that all tables share. Raises `ValueError` if no workspace is configured."""
         return default_workspace()
 
-    def reconnect(self) -> None:
+    def reconnect(self, error: MirrorfeedError) -> None:
         """Replace the Spark session if it has expired. The next use of `zone` opens the landing zone again.
 
-        Raises `SessionLost` if the session has expired and cannot be replaced.
+        If `error` is a refused login, a client secret is also read again. Raises `SessionLost` if the session has
+        expired and cannot be replaced.
         """
         with self._lock:
+            if isinstance(error, CredentialRefused) and self.store:
+                forget(self.store)
             self.store = None
             self.spark = renew_session(self.session)
 

@@ -177,11 +177,19 @@ T = TypeVar("T")
 
 def per_process(key: Hashable, create: Callable[[], T]) -> T:
     """Return the value that this process caches under `key`. If there is none, cache the result of `create`."""
-    # Not a global of this module: if the code is sent with each task, globals are pickled and new in every task.
-    name = "_mirrorfeed_process"
-    values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
-    process_key = (os.getpid(), key)
+    values, process_key = _process_cache(), (os.getpid(), key)
     if process_key not in values:
         # If two threads create a value at the same time, both use the first one.
         values.setdefault(process_key, create())
     return cast(T, values[process_key])
+
+
+def forget(key: object) -> None:
+    """Remove the value that this process caches under `key`, so that `per_process` creates a new one."""
+    _process_cache().pop((os.getpid(), key), None)
+
+
+def _process_cache() -> dict[Any, Any]:
+    # Not a global of this module: if the code is sent with each task, globals are pickled and new in every task.
+    name = "_mirrorfeed_process"
+    return sys.modules.setdefault(name, ModuleType(name)).__dict__
