@@ -125,8 +125,8 @@ class ArchiveAwareTable(GuardedTable):
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
         """Continue an increase of the archive interval that `change_interval` started. Call this method daily.
 
-        The interval increases only as far as is safe today: every file that the lifecycle rule could have archived
-        still counts as archived. Without a started increase, the interval stays unchanged.
+        After each call, every file that the lifecycle rule may have archived still counts as archived. If no increase
+        was started, the interval stays unchanged.
 
         Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
         `ledger`, the name or path of a table. If the ledger cannot be written, the result has a note. `prices` is
@@ -169,7 +169,7 @@ class ArchiveAwareTable(GuardedTable):
         return compare_rules(self._spark, self.source, exported)
 
     def share(self) -> Share:
-        """Return how many files and bytes of the newest version are archived, and how many of these are restored."""
+        """Return numbers and bytes of files in the newest version: all, archived, and restored archived files."""
         return archive_report.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:

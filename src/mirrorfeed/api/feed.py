@@ -159,12 +159,12 @@ class Feed:
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
     ) -> Result[results.Status]:
-        """Return how far each table is published, consumed and mirrored, most urgent tables first. Publishes nothing.
+        """Return published version, lag and number of unconsumed files for each table, most urgent first.
 
         With `behind`, only tables that fail, have unpublished changes, were never published or are paused are returned.
         With `fabric`, each row also has the status of its table in Fabric, and the SQL endpoint is refreshed. The
-        refresh consumes computing time of the Fabric capacity. With `mirror`, the folder of the replicated tables, each
-        row also has the time of the last update of its replica.
+        refresh consumes computing time of the Fabric capacity. With `mirror`, the folder of the mirrored tables, each
+        row also has the time of the last update of its mirror. Publishes nothing.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -174,7 +174,7 @@ class Feed:
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
-        `mirror` is the folder of the replicated tables. The default in a notebook is the folder that the widget
+        `mirror` is the folder of the mirrored tables. The default in a notebook is the folder that the widget
         `mirror` or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. A row
         contains up to `shown` differences.
 
@@ -251,9 +251,9 @@ class Feed:
     def log(self, table: str) -> Result[results.LogRecord]:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
-        Reads the files of the newest publication completely. If a file is missing or differs from the record, the first
-        row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` if the table is neither
-        published nor configured. If the configuration has patterns, the result for this table is empty instead.
+        Reads the files of the newest publication completely. If a file is missing or differs from its log record, the
+        first row has an `error`. Changes nothing, and needs no Spark. If the configuration has no patterns, raises
+        `MirrorfeedError` for a table that is neither published nor configured.
         """
         from mirrorfeed.publish.table_log.audit import audit_log
 
@@ -337,8 +337,8 @@ class Feed:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
 
         Returns a row for each current problem and for each problem that is now resolved. A row is not `ok` if the
-        problem is new or due for a reminder. A channel that cannot be notified has a row with an `error`. With
-        `mirror`, the folder of the replicated tables, the check includes when each replica was last updated.
+        problem is new or due for a reminder. A channel that cannot be notified has a row with an `error`. The time of
+        the last update of each mirror is read in the folder `mirror` or, by default, in OneLake.
         """
         from mirrorfeed.monitor.alerts import check_alerts
 
@@ -589,8 +589,8 @@ class Feed:
 
         `plan` is a plan or the path of its file. The method checks the files every `poll_seconds` or, with
         `wait=False`, does not wait. When all files are restored, the query of the plan runs if `into` or `rows` is set.
-        `into` is a new table that receives all rows of the query. If `into` is not set, `rows` is the maximum number of
-        rows to return. You can stop the method at any time and call it again: pending files are not requested twice.
+        `into` is a new table that receives all rows of the query. Without `into`, the result also has the first `rows`
+        rows of the query. You can stop the method and call it again: pending files are not requested twice.
 
         `tier` is the tier to restore to (S3 supports only `hot`), and `keep_days` is the number of days that restored
         copies stay (only S3). `on_step` is called with text: the costs, if there are prices, and the progress after

@@ -23,11 +23,11 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
     """Return the `Feed` of a configuration file, with the settings of this notebook's deployment.
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
-    deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and tables with an
-    archive. A widget that is not empty overrides the setting with the same name, such as `landing_zone` or `mirror`
-    (folder of the mirrored tables). The widget `table` sets the default table of `Feed.archive`. Prints the version,
-    the path of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the configuration and their
-    lines.
+    deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and default table
+    of `Feed.archive`. A widget that is not empty overrides the setting with the same name, such as `landing_zone` or
+    `mirror` (folder of the mirrored tables). The widget `table` overrides the default table of `Feed.archive`. Prints
+    the version, the path of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the
+    configuration and their lines.
     """
 
     def field(name: str) -> str:

@@ -71,7 +71,7 @@ class Result(Sequence[R], Generic[R]):
 
     @property
     def ok(self) -> bool:
-        """True if all rows are `ok`."""
+        """True if `ok` is True for each entry of `rows`."""
         return all(row.ok for row in self.rows)
 
     def check(self) -> None:

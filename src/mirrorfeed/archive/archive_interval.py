@@ -32,10 +32,10 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Limit of the archive interval: the age of the youngest file that the cloud may have archived.
+    """Upper limit of the archive interval. Every file that the cloud has archived is at least as old as the limit.
 
-    With an interval above this limit, archived files would count as active. The age is `days` days at the time `since`.
-    The age grows by a day each day until it is `rule` days. The lifecycle rule archives files after `rule` days.
+    With an interval above the limit, archived files would count as active. The limit is `days` days at the time
+    `since`, and grows by a day each day until it is `rule` days. The lifecycle rule archives files after `rule` days.
     """
 
     days: int
@@ -43,12 +43,12 @@ class Frontier:
     rule: int
 
     def age(self, now: datetime) -> int:
-        """Return the age of the youngest file that the cloud may have archived at `now`, in whole days."""
+        """Return the limit in whole days at `now`. Every file that the cloud has archived is at least this old."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the `Frontier` that applies after the lifecycle rule of the cloud changes to `rule` days at `now`."""
+        """Return the new limit of the archive interval if the lifecycle rule changes to `rule` days at `now`."""
         age = self.age(now)
         # While the age grows, keep `since`, and so the part of a day.
         return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
@@ -63,10 +63,7 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Archive interval of a table, and the progress of the last change of the interval.
-
-    Both are saved in the table properties.
-    """
+    """Archive interval of a table, and the limit up to which it can increase. Both are saved as table properties."""
 
     days: int
     frontier: Frontier | None = None

@@ -40,7 +40,7 @@ _MAX_STATEMENTS = 1000
 
 @row
 class Share(Row):
-    """Numbers, bytes and monthly costs of the files of a table, and of its archived files."""
+    """Number and bytes of all files of a table and of its archived files, and the monthly costs of the table."""
 
     table: str = shown("table")
     files: int = shown("files", default=0)
@@ -84,7 +84,7 @@ class Share(Row):
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of restored copies whose originals are still in the archive tier. 0 if the storage makes no copies."""
+        """Bytes of restored copies whose originals are still in the archive tier. 0 if a restore creates no copies."""
         return (self.restored_bytes or 0) if self.copies else 0
 
     @property
@@ -113,9 +113,9 @@ def share(
     tiers: TierStore | None = None,
     table: TableInfo | None = None,
 ) -> Share:
-    """Return the numbers and bytes of all files of a table, and of those that count as archived because of their age.
+    """Return the number and bytes of all files of a table, and of the files that count as archived at `now`.
 
-    If `tiers` is None, restored files are not counted, and on Databricks the bytes of archived files are unknown.
+    Without `tiers`, the fields for restored files are None. On Databricks, the size of archived files is then unknown.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -240,7 +240,7 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """Return a `Simulation` for each number of days in `intervals`, and a note for each query that cannot be planned.
+    """Return the effect of each archive interval in days on a table, and a note for each query that cannot be planned.
 
     Raises `CannotSimulate` if the Delta log is unreadable, or if Spark shows no query plans. Spark Connect shows none.
     """

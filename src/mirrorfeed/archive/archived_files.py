@@ -117,7 +117,7 @@ class TableMetadata:
 
     @property
     def names(self) -> dict[str, str]:
-        """Names of the columns, by the name in data files. The two names differ only with column mapping."""
+        """Mapping from column names in data files to names in the table. The names differ only with column mapping."""
         fields = json.loads(self.schema)["fields"]
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 

@@ -123,7 +123,7 @@ _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=":
 def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[Comparison]:
     """Return the comparisons in a SQL condition on the table `name`, with types and constants as Spark resolves them.
 
-    Raises `Doubt` if the condition is invalid, or contains anything but comparisons joined by AND.
+    Raises `Doubt` for an invalid condition, and for every condition except supported comparisons joined by AND.
     """
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(table.schema)  # type: ignore[union-attr]
@@ -205,8 +205,8 @@ def _leaves(type_: Any) -> int:
 def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> Any:
     """Return one Boolean per file: False if no row can match all comparisons.
 
-    `stats` has the statistics of each file, as JSON text. `partition` takes the physical name of a partition column,
-    and returns its value in each file as text. Raises `Doubt` for ambiguous partition values or unreadable statistics.
+    `stats` has the statistics of each file as JSON text. `partition` takes the physical name of a column, and returns
+    the value in each file as text. Raises `Doubt` for the value "", which can mean NULL, or for unreadable statistics.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:

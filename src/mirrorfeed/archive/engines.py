@@ -60,8 +60,7 @@ class Engine:
     def query(self, statement: str) -> DataFrame:
         """Return a query as a DataFrame that Spark has analyzed but not run.
 
-        Raises `NoQuery` for a command, and `BadStatement` for an invalid query. On Databricks, always raises
-        `TableByTable`, because a restore plan there is for a table and a condition, not for a query.
+        Raises `NoQuery` for a command, `BadStatement` for an invalid query, and always `TableByTable` on Databricks.
         """
         raise TableByTable()
 
@@ -245,7 +244,7 @@ class ClassicEngine(Engine):
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version, by URI. The default version is the newest.
 
-        Raises `CommitsElsewhere` if the Delta log may lack the newest commits.
+        Raises `CommitsElsewhere` if the newest commits can be outside the Delta log, for example in a catalog.
         """
         table = table or read_table_info(self.spark, source)
         delta_log_reader.require_own_commits(str(source), table.features)

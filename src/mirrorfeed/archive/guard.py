@@ -1,6 +1,6 @@
 """Check ranges of the change data feed, snapshots and queries for archived files, before anything is read.
 
-A range is read from `_change_data` files, added files and removed files. Databricks itself checks for archived files.
+On Databricks, this module checks nothing, because Databricks itself checks for archived files.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def check(
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:
     """Return all files that Delta reads for `what`: a range of the change data feed, or the version of a snapshot.
 
-    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if the Delta log may lack new commits.
+    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if commits can be outside the Delta log.
     """
     engine = ClassicEngine(spark)
     if isinstance(what, int):
@@ -162,8 +162,8 @@ def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: R
 def changed_files(spark: SparkSession, location: str, what: Range, before: Mapping[str, DataFile]) -> list[DataFile]:
     """Return the files that Delta reads for the change data feed of a range.
 
-    For each commit, these are its `_change_data` files or, if there are none, the files that it added and removed.
-    `before` has the table's files before the range. If it lacks a removed file, the age of the file can be unknown.
+    For a commit, Delta reads its `_change_data` files. If there are none, Delta reads the added and removed files.
+    `before` has the table's files before the range. The age of a removed file that is not in `before` can be unknown.
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}

@@ -307,7 +307,7 @@ def _literal(value: Any) -> str | None:
 def _closed(condition: str) -> str:
     """Return a condition in two pairs of parentheses, with a line break after the condition.
 
-    The condition can end with a comment. The line break ends this comment. One pair of parentheses is not enough: Spark
-    parses `WHERE (flag)` after a table name as an alias WHERE with a column.
+    The line break ends a comment at the end of the condition. One pair of parentheses is not enough: Spark would parse
+    `orders WHERE (flag)` as the table `orders` with the alias `WHERE` and the column alias `flag`.
     """
     return f"(({condition}\n))"

@@ -282,7 +282,7 @@ def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: s
 
 
 def _fingerprint(plan: Plan) -> str:
-    """Return a hash of the tables, versions, query and time zone of a plan. Equal hashes mean equal rows."""
+    """Return a hash of a plan's tables, versions, query and time zone. Plans with equal hashes read the same rows."""
     tables = [(each.table, each.table_id, each.version) for each in plan.tables]
     return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
 

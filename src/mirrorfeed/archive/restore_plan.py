@@ -234,8 +234,8 @@ def cost_of_restore(
 ) -> dict[str, float | None]:
     """Return the costs to restore the archived files among `files`, and then to store the restored files.
 
-    The keys describe the costs. A cost without a configured price is None. `copies` is True if the storage makes
-    copies.
+    The keys describe the costs. A cost without a configured price is None. If `copies` is True, a restore creates
+    temporary copies. Otherwise, a restore moves files out of the archive tier.
     """
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)

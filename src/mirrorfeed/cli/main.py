@@ -217,7 +217,7 @@ def feed_of(config: Config) -> Feed:
 def feed_or_empty(**settings: Any) -> Feed:
     """Return the `Feed` of the configuration file or, if the default file is missing, a `Feed` without tables.
 
-    A `Feed` without tables has the ledger in --ledger, if set. `settings` override those of the configuration.
+    A `Feed` without tables has the ledger in --ledger, if set. `settings` are fields of `Config` to override.
     """
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source

@@ -52,9 +52,9 @@ class Interruption:
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
-        """Context manager in which the first signal ends the command immediately, even after `defer`.
+        """Context manager in which `defer` has no effect: the first signal ends the command immediately.
 
-        If `requested` is already True when the context is entered, the command ends immediately.
+        If a signal has already asked the command to stop (`requested` is True), entering the context ends the command.
         """
         deferred, self._deferred = self._deferred, False
         if self.requested:

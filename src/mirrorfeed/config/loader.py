@@ -77,16 +77,16 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the landing zone of this run in its field `landing_zone`.
+    """Return the configuration with the landing zone of this run in `Config.landing_zone`.
 
-    If no entry of `tables` sets a landing zone, the configuration is returned unchanged. Otherwise:
+    If no entry of `tables` sets a landing zone, the configuration is returned unchanged. Otherwise, each entry without
+    a landing zone inherits the landing zone at the top level of the file. If the file has none, the entry inherits the
+    landing zone of this run. In each entry with the landing zone of this run, `landing_zone` becomes None. In other
+    entries, `landing_zone` becomes the landing zone of the entry.
 
-    - If `is_overridden` is True, the caller of `load` chose the landing zone of this run. At least one entry must have
-      this landing zone.
-    - If `is_overridden` is False, all entries must have the same landing zone.
-
-    An entry also has a field `landing_zone`. If the entry has the landing zone of this run, this field becomes None.
-    Otherwise, the field becomes the landing zone that the entry sets or inherits.
+    If `is_overridden` is True, the caller of `load` chose the landing zone of this run. Raises `OptionInvalid` if no
+    entry has the chosen landing zone. If `is_overridden` is False, raises `SeveralLandingZones` if entries have
+    different landing zones.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config

@@ -80,7 +80,7 @@ class ArchiveOptions(validators.ConfigModel):
 
 
 class Config(Options):
-    """Content of a configuration file. Its options are the defaults of its entries."""
+    """Content of a configuration file. An option at the top level is the default for all entries of `tables`."""
 
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)]
     endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
@@ -118,7 +118,8 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Return the entries. Entries that do not set `history` get a location from the top-level `history`, if any."""
+        """Return the entries. A pattern without the field `history` inherits the top-level `history`. A table without
+        the field gets a location inside the schema or folder of the top-level `history`."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:

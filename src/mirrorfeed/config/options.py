@@ -157,7 +157,7 @@ def _parse_casts(value: object) -> Pairs:
 
 
 class Entry(Options):
-    """Options of a table or pattern. Column names are those of the source, except the new names in `rename`."""
+    """Options of a table or pattern, with the column names of the source. `rename` maps these names to new names."""
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     """Columns to publish. None means all columns."""

@@ -128,7 +128,7 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 
 
 def _select(entry: Sources, found: FoundTable) -> Candidate:
-    """Return a found table with the options of its pattern, or with `table=None` if its target would be invalid."""
+    """Return the candidate for a table that matches a pattern. Its field `table` is None if the target is invalid."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:

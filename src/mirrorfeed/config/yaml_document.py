@@ -107,7 +107,7 @@ class Document:
         self.unusable.add(place)
 
     def read_value(self, node: Node, place: Place) -> Any:
-        """Return the value of a YAML node, and record its line. An invalid value extends `mistakes` and becomes None.
+        """Return the value of a YAML node, and save its line. For an invalid value, add a mistake and return None.
 
         Raises `ConfigUnreadable` if aliases expand to themselves or to too many values.
         """

@@ -1,4 +1,4 @@
-"""Progress of a command on standard error: the newest message, with a spinner on a terminal or as a line elsewhere."""
+"""Show progress messages of a command on standard error, with a spinner if standard error is a terminal."""
 
 from __future__ import annotations
 

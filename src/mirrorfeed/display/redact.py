@@ -119,7 +119,8 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts to hide: the secret itself or, for a URL, its path and query and parts of both, not its host."""
+    """Yield the texts to hide: the secret itself, unless it is a URL. For a URL, yield the path with the query, and
+    each part of this text that can be a secret. The host of a URL is not hidden."""
     if "://" not in secret:
         yield secret
         return
@@ -188,7 +189,7 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def printable_block(text: str) -> str:
-    """Indent third-party lines, such as a traceback, so that none looks like a line of mirrorfeed."""
+    """Escape and indent third-party text, such as a traceback, so that no line looks like a message of mirrorfeed."""
     return "\n".join(f"  {printable(line)}" for line in text.splitlines())
 
 

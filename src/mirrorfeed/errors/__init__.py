@@ -6,8 +6,8 @@ the class computes as a property. Each annotated attribute of the class is also 
 the attribute has a value.
 
 `what` and `fix` can also be mappings from keys to alternative templates. Then the property `case` returns the key of
-the template to use. Some keys of `fix` describe when to use the fix. These keys contain a space or are in capitals. The
-list of error codes shows these keys before the fix.
+the template to use. The list of error codes shows each fix. If the key of a fix contains a space or is in capitals, the
+list shows the key before the fix, because the key describes when to use the fix.
 
 A field of a template can have a format specification of Python, or one of these format specifications:
 
@@ -132,7 +132,7 @@ class MirrorfeedError(Exception):
     def case(self) -> Any:
         """Key of the template to use for the message of the error.
 
-        Only a class with several templates, in a mapping `what` (problem) or `fix` (solution), defines this property.
+        A class must define this property if its `what` (problem) or `fix` (solution) has several templates.
         """
         raise NotImplementedError
 

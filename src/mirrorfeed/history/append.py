@@ -99,10 +99,10 @@ def append_versions(
 ) -> AppendProgress:
     """Append new versions of a table to its history, up to the newest version at the start of the call.
 
-    If new versions cannot be appended, raises `HistoryInterrupted`. But if `reseed` is True or the configuration of the
-    table says `reseed`, the history continues with a snapshot instead, and lacks these versions. An empty history also
-    starts with a snapshot. If a snapshot is not possible, raises a `Finding` with the problem. The function updates
-    `progress` after each append, and returns `progress`.
+    If new versions cannot be appended, raises `HistoryInterrupted`. But if `reseed` is True, or the table has
+    `on_gap: reseed` (for gaps) or `on_schema_change: reseed` (for all other errors), the history continues with a
+    snapshot and lacks these versions. An empty history also starts with a snapshot. If no snapshot is possible, raises
+    another error, a subclass of `Finding`. Updates `progress` after each append, and returns `progress`.
 
     Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
     process changed the history, and `AppendConflict` after repeated conflicts with other runs."""
@@ -175,9 +175,9 @@ class _Append:
 
         `finding` is the error that prevents an append. Raises `finding` if the history is empty. Raises
         `SourceReplaced` if the source was replaced or restored to an older version. In all other cases, a snapshot is
-        allowed if `self.reseed` is True or the configuration of the table says `reseed`. Raises `HistoryInterrupted`
-        if a snapshot is not allowed, and `finding` if a snapshot is allowed, but not possible.
-        """
+        allowed if `self.reseed` is True, or the table has `on_gap: reseed` (for gaps) or `on_schema_change: reseed`
+        (for all other errors). Raises `HistoryInterrupted` if a snapshot is not allowed, and `finding` if a snapshot is
+        allowed, but not possible."""
         if view is None or view.newest is None:
             raise finding
         version, history = view.newest.to_version_inclusive, str(self.history.table)

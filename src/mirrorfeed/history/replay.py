@@ -130,8 +130,8 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 def _groupable(value: Column, type_: object) -> Column:
     """Return an expression to group rows by the column `value`. `type_` is the parsed JSON of the column's Spark type.
 
-    Returns the JSON text of the value if the type contains a variant. Returns the value with its JSON text if the type
-    contains floating-point numbers and no map. Otherwise returns `value`.
+    Returns the JSON text of the value if the type contains a variant. Returns a struct with the value and its JSON text
+    if the type contains floating-point numbers and no map. Otherwise returns `value`.
     """
     kinds = {each["type"] if isinstance(each, dict) else each for each in types_in(type_)}
     text = F.to_json(F.struct(value), EXACT_JSON)

@@ -164,8 +164,8 @@ def possible_positions(
 
     - `newest_first`: the records of the log.
     - `in_place`: numbers of the files in the table's folder.
-    - `by_time`: Fabric orders files by modification time. Then the files of one record have no known order. If the file
-      with the lowest number is the only file of its record in the folder, this file counts as the last of the record.
+    - `by_time`: Fabric orders files by modification time. Then the files of one record have no known order. A record is
+      also a candidate if its only file in the folder is the file with the lowest number.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []

@@ -162,14 +162,14 @@ def record_name(number: int) -> str:
 
 
 def record_number(name: str) -> int | None:
-    """Return the number in the name of a record, or None for any other name."""
+    """Return the number in the file name of a log record, or None for any other name."""
     return data_number(name, "json")
 
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
     """Return the name of a data file in the folder of its log, before the file is published.
 
-    `record` is the number of the record that will publish the file, `batch` the id of the publication attempt, and
+    `record` is the number of the log record that will publish the file, `batch` the id of the publication attempt, and
     `part` an id of the file within the attempt.
     """
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
@@ -186,13 +186,13 @@ def is_start_marker(name: str) -> bool:
 
 
 def staged_record_number(name: str) -> int | None:
-    """Return the number of the record in the name of a staged file, or None for any other name."""
+    """Return the number of the log record in the name of a staged file, or None for any other name."""
     match = _STAGED.fullmatch(name)
     return int(match[1]) or None if match else None
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether a name is that of a file in a log's folder: a record, a staged file or a start marker."""
+    """Return whether a name belongs to a file in a log's folder: a log record, a staged file or a start marker."""
     return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
 
 

@@ -208,8 +208,8 @@ def unselected_columns(
     """Return the names of the published columns that are no longer selected.
 
     `before` is the published selection, and `now` the configured selection. None selects everything. `types` maps the
-    source columns to their types at the last publication. If it is None, the columns in `published` are used. Raises
-    `SelectionChanged` if `where`, a name or a cast changed, or if an excluded column is now selected.
+    source columns to their types at the last publication. If `types` is None, `published` has all source columns.
+    Raises `SelectionChanged` if `where`, a name or a cast changed, or if an excluded column is now selected.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:

@@ -1,7 +1,7 @@
 """Read the columns of Parquet and text files, count row markers and NULLs, and find invalid texts.
 
-Of a Parquet file, only the footer and the needed columns are read: keys, row markers, texts and columns that must not
-be NULL. A child process reads Parquet files, because their library can crash on a damaged file.
+Reads only the footer and the needed columns of a Parquet file: keys, row markers, texts and columns that must not be
+NULL. A child process reads Parquet files, because their library can crash on a damaged file.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _type_name(column: Any) -> str:
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
     """Return the names of the columns to read from a Parquet file. Leaves out names that occur more than once.
 
-    These are keys, row marker, text columns, and each column in `required` that can contain NULL according to `schema`.
+    The columns to read are keys, row marker, texts, and columns in `required` that can be NULL according to `schema`.
     """
     return [
         field.name

@@ -132,9 +132,9 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Convert texts to timestamps in UTC without a time zone. Raises `ValueError` if a text is not a time.
+    """Convert texts to timestamps in UTC. Raises `ValueError` if a text is not a time.
 
-    A time without a date gets the date 1970-01-01.
+    The Arrow type of the result has no time zone. A time without a date gets the date 1970-01-01.
     """
     texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")

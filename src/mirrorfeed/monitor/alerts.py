@@ -73,7 +73,7 @@ class Alert(Row):
 
     @property
     def ok(self) -> bool:
-        """False if `error` is set, or if the problem is current and the channel `output` received the alert."""
+        """False if `error` is set, or if the output of the command has the alert and the problem is not resolved."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -285,7 +285,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return the summary of an alert check. Empty if an alert was sent to the output of the command."""
+    """Return the summary of an alert check, or an empty string if the command prints an alert instead."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     lasting = sum(each.error is None for each in rows)

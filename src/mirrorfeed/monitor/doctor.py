@@ -89,7 +89,7 @@ class Check:
     def is_unknown(self, key: tuple[str, str]) -> bool:
         """Return whether the check could not find out if a problem exists. `key` is table and name of the problem.
 
-        Ask only for a problem that is not in `problems`.
+        Call this method only for a problem that is not in `problems`.
         """
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})

@@ -74,7 +74,9 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        """Return the facts about each table, in the order of `tables`. Errors are part of the facts, and not raised."""
+        """Return the facts about source, log and mirror of each table, in the order of `tables`.
+
+        Errors in reading a table are part of its facts, and not raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in collected:
@@ -138,7 +140,7 @@ class Collector:
         """Return facts about the source, and two commit times.
 
         The first time is the commit time of the newest version. The second time is the commit time of the oldest
-        unpublished version, or None if no version is known to be unpublished. Both times are None if each publication
+        unpublished version, or None if nothing or everything is published. Both times are None if each publication
         compares all rows (`changes: compare`).
 
         Raises an error if the source cannot be read. Also raises an error if the table must be rebuilt, because the
@@ -188,7 +190,7 @@ class Collector:
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
     ) -> None:
-        """Raise the error that would stop the next publication. If `is_log_read` is False, check only the source."""
+        """Raise an error that would stop the next publication. If not `is_log_read`, skip checks of the table's log."""
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
         ahead, decision = decide_next(feed, table, view)
         if isinstance(decision, Finding):
@@ -209,10 +211,10 @@ class Collector:
         committed: datetime | None,
         unpublished: datetime | None,
     ) -> Freshness:
-        """Return the freshness of a table: how far its changes are on the way to Fabric.
+        """Return when changes of a table last reached each step on the way to Fabric, and how long changes wait.
 
         `committed` is the commit time of the newest source version, or None if unknown. `unpublished` is the commit
-        time of the oldest unpublished source version, or None if no version is known to be unpublished.
+        time of the oldest unpublished source version, or None if unknown or if all versions are published.
         """
         lost, mirror = facts.log_facts.lost, NOT_READ
         if self.syncs is not None:

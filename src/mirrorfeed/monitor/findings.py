@@ -99,7 +99,7 @@ class TableFacts:
 
     @property
     def is_complete(self) -> bool:
-        """True if log and source were read, and no error is transient or unexpected."""
+        """True if the table's log and source were read, and `errors` has no `Transient` and no `Unexpected` error."""
         is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 

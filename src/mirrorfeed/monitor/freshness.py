@@ -94,11 +94,11 @@ def mirror_freshness(
     *,
     refresh_failed: bool = False,
 ) -> Freshness:
-    """Return the freshness of a mirror (last write at `mirrored`) and its SQL endpoint (last load at `queryable`).
+    """Return the freshness of a mirror that was last written at `mirrored`, and of its SQL endpoint.
 
-    A time is None if it is unknown. `unknown` maps a step to the reason why its time is unknown. Changes count as
-    waiting for the SQL endpoint only if its last refresh failed (`refresh_failed`).
-    """
+    `queryable` is the time of the last successful refresh of the SQL endpoint. Changes that the mirror received later
+    count as waiting only if the last refresh failed (`refresh_failed`). A time is None if it is unknown. `unknown` maps
+    a step to the reason why its time is unknown."""
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
     since = {Step.QUERYABLE: mirrored} if mirrored and is_waiting else {}

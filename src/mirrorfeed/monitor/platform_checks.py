@@ -70,7 +70,7 @@ def required_rights(config: Config) -> Rights:
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Yield a finding for each privilege in `rights`: whether the current user or a direct group of the user has it."""
+    """Check that the current user or a direct group of the user has each privilege in `rights`. Yield the results."""
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
@@ -157,7 +157,7 @@ def required_hosts(config: Config) -> Mapping[str, str]:
 
 
 def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
-    """Return a finding: whether the host responds with any HTTP status. The finding shows `purpose`."""
+    """Check whether the host responds with any HTTP status, and return the result. The result shows `purpose`."""
     check = f"response of {address}"
     try:
         check_proxy()
@@ -219,7 +219,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Yield findings: whether `observe` and `inputFiles` of Spark DataFrames work with files in the staging area."""
+    """Check `observe` and `inputFiles` of Spark DataFrames with files in the staging area, and yield the results."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:

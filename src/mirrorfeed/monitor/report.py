@@ -138,7 +138,7 @@ def body(report: Report) -> str:
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield title and HTML of each chart. Charts of archives are left out if no table has an archive."""
+    """Yield title and HTML of each chart. Leaves out charts of archived files if `figures["archive"]` is empty."""
     yield from publication_charts(figures)
     mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
     by_size = sorted(mib, key=lambda table: (-sum(mib[table].values()), table))
@@ -194,7 +194,7 @@ def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, s
 
 
 def _by_day(series: Series, unit: str) -> str:
-    """Return a bar chart with a bar for each day from the first to the last, including days without values."""
+    """Return the HTML of a chart with a bar for each day from the first to the last, including days without values."""
     days_with_values, columns = sorted({day for days in series.values() for day in days}), []
     for count in range((days_with_values[-1] - days_with_values[0]).days + 1 if days_with_values else 0):
         day = days_with_values[0] + timedelta(days=count)
@@ -204,7 +204,7 @@ def _by_day(series: Series, unit: str) -> str:
 
 
 def _line_chart(series: Series, unit: str) -> str:
-    """Return a line chart over time. Days start at midnight UTC."""
+    """Return the HTML of a line chart. The value of a day is drawn at the start of the day in UTC."""
 
     def start(time: date) -> datetime:
         return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)

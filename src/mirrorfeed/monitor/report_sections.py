@@ -160,7 +160,7 @@ _amount, _seconds = "{:,.2f}".format, "{:,.1f} s".format
 
 @row
 class Totals(Row):
-    """Totals of all tables. Publications, rows, MiB and retries are those of the last 24 hours."""
+    """Totals of all tables. Publications, rows, MiB and retries count only the last 24 hours."""
 
     tables: int = shown("Tables")
     stopped: int = shown("Stopped")

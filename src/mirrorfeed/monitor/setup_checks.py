@@ -76,7 +76,7 @@ def new_folder() -> str:
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """Yield the findings of `doctor --setup`. Errors become findings. Creates the ledger if it does not exist."""
+    """Make the checks of `doctor --setup`, and yield the result of each. Creates the ledger if it does not exist."""
     progress.info("Checking the setup")
     location = config.ledger
     yield from check_rights(workspace, required_rights(config))
@@ -111,7 +111,7 @@ def check_credential(config: Config) -> Finding:
 
 
 def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Yield findings: whether test files can be written.
+    """Check whether test files can be written, and yield the result for each writer.
 
     The driver writes a file to the landing zone. Spark writes files to the staging area, if the driver succeeded.
     Executors write a file to the landing zone, if `config.upload_from` is `executors`.
@@ -152,10 +152,10 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 
 
 def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tuple[Finding, StagingArea | None]:
-    """Return a finding: whether the driver can read files that Spark writes, and whether it must rewrite these files.
+    """Check whether the driver can read files that Spark writes, and return the result.
 
-    Also returns the staging area, or None if it is not configured or cannot be used.
-    """
+    The result also shows whether the driver must rewrite the files, because Spark writes them with another schema.
+    Also returns the staging area, or None if it is not configured or cannot be used."""
     check = "files, written by Spark and read by the driver"
     try:
         area = staging_area_for(spark, config.staging_path, store)
@@ -169,7 +169,7 @@ def check_staging_area(spark: SparkSession, config: Config, store: Store) -> tup
 
 
 def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
-    """Write a test file with Spark. Return how its schema differs from that of published files (empty: not at all)."""
+    """Write a test file with Spark. Return its difference from the schema of published files, or an empty string."""
     columns = Column("id", "long"), Column("price", "decimal(9,2)"), Column("at", "timestamp"), Column("text", "string")
     rows = spark.sql(
         "SELECT 1L AS id, CAST(1.5 AS decimal(9,2)) AS price, timestamp'0001-01-01 00:00:00Z' AS at,"
@@ -189,7 +189,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Return a finding: whether `count`, the bytes of changes in the last day, is within the limit for a database."""
+    """Check whether `count` changed bytes in a day are within the limit of a mirrored database. Return the result."""
     volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, volume, SPREAD)
@@ -197,7 +197,9 @@ def check_changes(count: int) -> Finding:
 
 
 def check_source(facts: TableFacts) -> Finding:
-    """Return a finding: whether changes of a source can be published. Ignores errors in reading the landing zone."""
+    """Check whether changes of a source can be published, and return the result.
+
+    If the table's log cannot be read, checks only whether the source can be read."""
     check, errors = f"changes of {facts.source_name}", facts.errors
     if not facts.source_facts.is_read or (errors and facts.log_facts.is_read):
         return failed_with(check, errors[-1])
@@ -205,7 +207,7 @@ def check_source(facts: TableFacts) -> Finding:
 
 
 def check_days(spark: SparkSession) -> Finding:
-    """Return a finding: whether change feeds return dates from 1582-10-05 to 1582-10-14 unchanged.
+    """Check whether change feeds return dates from 1582-10-05 to 1582-10-14 unchanged, and return the result.
 
     The calendar of older Spark versions does not have these days. Reads of snapshots always return them unchanged.
     """
@@ -223,7 +225,7 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_live(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Yield the findings of `doctor --live`, without names of tables, locations or people."""
+    """Check storage, Spark and network (`doctor --live`). No result contains names of tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_live(spark, config, store):
@@ -250,7 +252,7 @@ def _check_live(spark: SparkSession, config: Config, store: Store) -> Iterator[F
 
 
 def _anonymize(text: str, config: Config, store: Store) -> str:
-    """Return `text` with placeholders for mail addresses, the landing zone, the staging area and volumes of both."""
+    """Return `text` with placeholders for mail addresses, landing zone, staging area, and names of their volumes."""
     for path, placeholder in (
         (store.address(""), "<landing zone>"),
         (config.landing_zone, "<landing zone>"),

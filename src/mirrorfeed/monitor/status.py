@@ -1,4 +1,4 @@
-"""Status of each table: published version, lag, and how far Fabric has consumed and mirrored the table."""
+"""Status of each table: published version, lag, number of unconsumed files, and times of the last changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at
 
 @row
 class Status(Row):
-    """Published version and lag of a table, and how far Fabric has consumed and mirrored it."""
+    """Published version, lag and number of unconsumed files of a table, and times of the last changes."""
 
     QUIET = "{tables}: nothing to publish."
 
@@ -88,10 +88,9 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
-        """Return a text that says how long changes have waited to reach `step`.
+        """Return the time for which changes have waited to reach `step`, as text.
 
-        If no change waits, the text says how long ago the last change reached `step`. Returns None if the time is not
-        known.
+        If no change waits, returns the time since the last change reached `step`. Returns None if the time is unknown.
         """
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
@@ -168,10 +167,10 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note that counts unlisted tables for which nothing shows that Fabric has consumed a file.
+    """Return a note with the number of hidden tables for which it is unknown whether Fabric has consumed a file.
 
-    Tables are unlisted if many tables need no attention: one line then replaces the rows of these tables. Returns an
-    empty sequence if there is no table to count.
+    If many tables need no attention, these tables are hidden: one line replaces their rows. Returns an empty sequence
+    if there is no table to count.
     """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)

@@ -162,9 +162,9 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that starts a session. The function is called if a table needs Spark.
-    The call has no arguments if one of the tables that need Spark is published by comparing all rows
-    (`changes: compare`). Otherwise, the arguments are the sources of the tables that need Spark.
+    reached. `spark` is a session, or a function that starts a session. If tables need Spark, the function is called
+    with the sources of these tables. If one of these tables is published by comparing all rows (`changes: compare`),
+    the function is called without arguments.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext

@@ -250,10 +250,10 @@ def all_rows_query(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return what the ledger knows about each of `tables`.
+    """Return the newest publications of each of `tables` in the ledger, and whether an error stopped publishing.
 
-    The result has the newest `limit` publications of each table, all publications at or after the time `since`, and
-    whether an error stopped publishing. Tables without a row that has an outcome in `STATE_OUTCOMES` have no entry.
+    Returns the newest `limit` publications of each table, and all publications at or after the time `since`. A table
+    has no entry if the ledger has no row about publishing the table (outcomes in `STATE_OUTCOMES`).
     """
     query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())

@@ -88,7 +88,7 @@ class LedgerWriter:
         """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
 
         Also returns a row for each table that is up to date again after an error, although nothing was published.
-        `known` is what the ledger contains for each table. The returned publications are added to `known`.
+        `known` maps each table to its publications in the ledger. The returned publications are added to `known`.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results

@@ -57,10 +57,10 @@ def publish_new(
 ) -> Published:
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
-    A table that has not started by then has a result with `stopped`. A paused table has only a note. If a table fails,
-    its result has the error. `spark` is called to start a session if Spark is needed. The call has no arguments if the
-    configuration has a ledger, or if a selected table is published by comparing all rows (`changes: compare`).
-    Otherwise, the arguments are the sources of all selected tables.
+    A table that has not started by then has a result with `stopped`. A paused table has a note and no result. If a
+    table fails, its result has the error. If Spark is needed, `spark` is called with the sources of all selected tables
+    to start a session. If the configuration has a ledger, or if a selected table is published by comparing all rows
+    (`changes: compare`), `spark` is called without arguments.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -268,7 +268,7 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Keep each result as the newest of its table, and pass the result to `on_done`. None stands for no result.
+        """Keep each result as the newest of its table, and pass the result to `on_done`. Ignores None in `results`.
 
         The ledger receives the first result of each table. It receives a later result only if the table published
         something, or if the error of the table changed.

@@ -1,4 +1,4 @@
-"""`RunContext`, which all tables of a run share, and `TableTask`, which makes the attempts to publish one table."""
+"""Settings that all tables of a run share (`RunContext`), and the task that publishes one table (`TableTask`)."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ class RunContext:
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Expand the patterns of the configuration again. Return the tables `names` (if empty: all tables).
+        """Expand the patterns of the configuration again. Return all tables of the new configuration, or only `names`.
 
-        Returns an empty sequence if there are no patterns, or if they cannot be expanded. Calls the field `on_problem`
-        with the error, or with a warning about published tables that the patterns no longer select.
+        Returns no table if there are no patterns, or if the patterns cannot be expanded. `on_problem` receives the
+        error of the expansion, or a warning about published tables that the patterns no longer select.
         """
         if not (self.written and self.written.patterns):
             return ()
@@ -147,7 +147,7 @@ class RunContext:
 
 @dataclass
 class TableTask:
-    """Makes the attempts of a run to publish one table, and keeps their result."""
+    """Task that publishes one table in a run. Makes all attempts and keeps their result."""
 
     context: RunContext
     table: Table

@@ -267,9 +267,9 @@ def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
     """Return the comparison of source and mirror, and the keys to repair.
-    `candidates` are the log records that Fabric may have applied last, newest first. If `where` is None, the keys to
-    repair are the keys that differ. Otherwise nothing is compared: the comparison is None, and the keys to repair are
-    the keys of all rows in source or mirror that match the SQL filter `where`."""
+    If it is unknown which log record Fabric applied last, `candidates` has all possible log records, newest first. If
+    `where` is None, the keys to repair are the keys that differ. Otherwise nothing is compared: the comparison is None,
+    and the keys to repair are the keys of all rows in source or mirror that match the SQL filter `where`."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None

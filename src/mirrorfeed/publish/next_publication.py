@@ -78,8 +78,8 @@ def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
 def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
-    """Return the columns of the data files of the next publication, which ends at `version`. Raises an error if the
-    source's columns do not fit those of the newest record (if any), the selection, the keys or the format."""
+    """Return the columns of the data files for a publication that ends at `version`. Raises an error if the columns of
+    the source do not fit the selection, keys or format of `table`, or the columns of the log record `newest`."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
@@ -123,8 +123,8 @@ def deselected_columns(table: Table, newest: Record) -> list[str]:
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Return facts about the source, and the decision what to publish next. `view` is None if there is no log.
-    If a problem prevents a publication, the returned decision is a `Finding`. The `Finding` is not raised."""
+    """Return facts about the source, and the decision: a snapshot, ranges of versions, nothing new, or a problem.
+    `view` is the table's log, or None if the table has no log. A problem is returned as a `Finding`, and not raised."""
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = source.facts(published.version if published else None, table.max_versions_per_publication)
@@ -153,7 +153,7 @@ def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
 
 
 def last_version(what: Range | int | Repair) -> int:
-    """Return the last source version in `what`, which is a range, the version of a snapshot, or a repair."""
+    """Return the last version of a range, or the version of a snapshot or a repair (some rows published again)."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 

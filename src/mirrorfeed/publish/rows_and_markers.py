@@ -83,7 +83,7 @@ def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
     """Return the keys in `wanted` that exist in a snapshot, without duplicates. `columns` must include the key columns.
-    `wanted` and the result have the types of the data files."""
+    `wanted` and the result have the column types of the data files, not of the source."""
     by_name = {column.name: column for column in columns}
     key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
@@ -143,7 +143,7 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
     """Return up to `limit` rows of a snapshot whose text is not valid UTF-8, with `Problem.INVALID_TEXT` in `PROBLEM`.
     Searches all rows with one of `keys`, and possibly other rows. If `keys` has no columns or more than
-    `MAX_FILTER_KEYS` rows, searches all rows. The returned values have the types of the data files."""
+    `MAX_FILTER_KEYS` rows, searches all rows. The returned rows have the column types of the data files."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)

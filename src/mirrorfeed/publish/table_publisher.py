@@ -68,12 +68,12 @@ def publish(
     """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
 
     Returns `result`, or a new result if it is None. The result is updated during the run, and passed to `on_step`
-    before files are staged and after a record is added. If `stop` returns True, the run ends after the current
-    publication. Raises a `Finding` if the source cannot be published, and another `MirrorfeedError` for any other
-    failure.
+    before files are staged and after a log record is added. If `stop` returns True, the run ends after the current
+    publication. Raises a subclass of `Finding` if the source cannot be published, and another `MirrorfeedError` for any
+    other failure.
 
     `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A
-    repair adds a record at the published version, with the row that each key has in the source at that version.
+    repair reads the rows of these keys at the published version of the source, and adds one log record.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now), None, repair_keys is not None
@@ -132,7 +132,7 @@ class _Run:
     now: Callable[[], datetime]
 
     def commit(self, view: View, record: Record) -> View | None:
-        """Add a record to the log. Returns the log as it is after the write, or None if the log was deleted."""
+        """Add a log record to the table's log. Returns the log after the write, or None if the log was deleted."""
         started = time.monotonic()
         self.result.sent[record.batch] = view.log_id, record
         after = self.log.add_record(view, record)
@@ -141,7 +141,7 @@ class _Run:
 
     def finish(self, view: View | None) -> View | None:
         """Give all staged files of the newest record their final names. Then delete old records and unneeded files.
-        Updates `self.result`. Returns the log as it is after the renames, or None if there is no log."""
+        Updates `self.result`. Returns the log after the renames, or None if there is no log."""
         earlier, started, first_view = len(self.result.records), time.monotonic(), view
         if view:
             self._report_sent(view)
@@ -165,8 +165,8 @@ class _Run:
         return view
 
     def _report_sent(self, view: View) -> None:
-        """Update `self.result` with the records of this run that `view` shows in the log.
-        `view` must be read after the run tried to add these records to the log."""
+        """Add the log records in `self.result.sent` to `self.result.records` if the table's log contains them.
+        `view` is the state of the table's log after the run tried to add these log records."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
@@ -189,9 +189,9 @@ class _Run:
     ) -> tuple[View, Record] | NothingNew | None:
         """Stage the files of a publication, and build its log record. Returns the log and the record to add to the log.
 
-        If `view` is None, creates the log. The result `NothingNew` means that a table with `changes: compare` has no
-        changes. Returns None if another publisher has changed the log, or if another table has replaced the source.
-        """
+        `what` is a range, the version of a snapshot, or a repair of some keys. If `view` is None, creates the log.
+        Returns `NothingNew` if a table with `changes: compare` has no changes. Returns None if another publisher has
+        changed the log, or if another table has replaced the source."""
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.
         started, table, source, version = time.monotonic(), self.table, self.source, last_version(what)

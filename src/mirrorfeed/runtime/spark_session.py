@@ -89,7 +89,8 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def kind() -> Kind:
-    """Return the kind of Spark of this process. Raises `ConnectNotConfigured` if Databricks Connect has no compute."""
+    """Return how this process uses Spark: in a Databricks runtime, over Databricks Connect, on a Spark Connect server,
+    or on this machine. Raises `ConnectNotConfigured` if Databricks Connect has no compute."""
     if os.environ.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     has_connect = _is_connect_installed()

@@ -1,6 +1,6 @@
-"""Compute the version of mirrorfeed from the release number, the Git commit, and the content of the sources.
+"""Compute the version of mirrorfeed from the release number, the Git commit, and the content of the source code.
 
-Different sources have different versions. Imports nothing of mirrorfeed: the build backend loads only this file.
+The version changes if the source code changes. Imports nothing of mirrorfeed: the build backend loads only this file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGITS = 12
 
 @cache
 def this_build() -> str:
-    """Return the version of the installed wheel, or of the sources if they are run without a wheel."""
+    """Return the version of the source code if mirrorfeed runs from a project folder, else of the installed wheel."""
     sources = project()
     if (sources / "pyproject.toml").exists():
         return version_of_sources(sources)
@@ -33,7 +33,7 @@ def project() -> Path:
 
 
 def version_of_sources(project: Path) -> str:
-    """Return the version of a project's sources, such as `0.1.0` or `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`.
+    """Return the version of a project's source code, such as `0.1.0` or `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`.
 
     The version is only the release number if the checked-out commit has the tag of the release and no file has changed.
     Otherwise, one or two parts follow the release number. The part `g…` is the commit, and is missing if Git does not

@@ -295,7 +295,7 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 
 
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
-    """Return the ones of `versions` that change the table's metadata. Only they can change the schema or properties.
+    """Return the versions in `versions` that change the table's metadata. Metadata contains the schema and properties.
 
     `location` is the folder of the table. Returns None if Spark cannot read the table's log files as JSON.
     """
@@ -334,7 +334,7 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
 
 
 def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the table features that mirrorfeed does not know. These may change how rows must be read."""
+    """Return the table features that mirrorfeed does not know. Unknown features can change how rows must be read."""
     return tuple(sorted(name for name in features if _released_name(name) not in _KNOWN_FEATURES))
 
 

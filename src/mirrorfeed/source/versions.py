@@ -38,7 +38,7 @@ _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. With `after`, the result can be another version later than `after`.
+    """Return the newest version of a table. With `after`, the result can be version `after` + 1 if that version exists.
 
     With `after`, Spark usually runs no job. A table in a local folder needs no Spark.
     """
@@ -86,16 +86,16 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """Return the name of the table from which `source` was cloned, or None if its history contains no clone.
+    """Return the name of the table from which `source` was cloned, or None if DESCRIBE HISTORY shows no clone.
 
-    Returns "another table" if the history does not contain the name.
+    Returns "another table" if DESCRIBE HISTORY does not show the name.
     """
     parameters = _first_parameters(spark, source, "operation = 'CLONE'")
     return None if parameters is None else parameters.get("source") or "another table"
 
 
 def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
-    """Return the `operationParameters` of a version in the history, or an empty mapping if there are none."""
+    """Return the `operationParameters` of a version from DESCRIBE HISTORY, or an empty mapping if there are none."""
     return _first_parameters(spark, source, f"version = {version}") or {}
 
 

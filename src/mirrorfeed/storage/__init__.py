@@ -110,7 +110,7 @@ class Store(Protocol):
         """Return a seekable reader of a file of any size. Raises `NotThere` and `UnreadableFile`, as `read` does."""
 
     def create(self, path: str, data: bytes) -> str | None:
-        """Create a file completely or not at all. Return its ETag as in listings, or None if the ETag is unknown.
+        """Create a file completely or not at all. Return the same ETag as `list`, or None if the ETag is unknown.
 
         Raises `AlreadyThere` and changes nothing if the file exists.
         """
@@ -166,7 +166,8 @@ def open_folder(path: str) -> Store:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a path is valid: empty, or without backslash, null byte, and parts that are empty, `.` or `..`."""
+    """Return whether a path is valid. The empty path is valid. Any other path must have no backslash, no null byte, no
+    empty part, and no part `.` or `..`."""
     if not path:
         return True
     return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))

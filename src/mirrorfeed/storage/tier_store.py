@@ -86,7 +86,7 @@ def tiers_at(location: str) -> TierStore | None:
 
 @dataclass(frozen=True)
 class TiersOfTables(TierStore):
-    """Access tiers and restores of files in several containers or buckets."""
+    """`TierStore` for files in several containers or buckets. Passes each file to the `TierStore` of its container."""
 
     uris: tuple[str, ...]
     """URIs of all files. `restores_copies` is True if a restore creates a temporary copy of each of them."""

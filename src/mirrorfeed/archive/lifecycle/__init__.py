@@ -115,7 +115,7 @@ class Rules:
     apply_command: ClassVar[str]
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """Return instructions and a command to apply `policy`. The command keeps settings of the policy `exported`."""
+        """Return instructions to apply `policy`, with a command. The command includes `self.options(exported)`."""
         if not policy[self.key]:
             return (
                 f"{self.cloud} does not accept a policy without rules. Delete the existing one with"

@@ -1,9 +1,9 @@
 """Lifecycle rules of an Azure storage account: check an exported policy, or merge a table's rules into the policy.
 
 An account has one policy. A change replaces the whole policy. A policy can contain 100 rules with ten prefixes each, so
-tables with the same interval share rules. mirrorfeed recognizes its own rules by their names, and writes all of them
-again in each new policy. The Delta log must never be archived. Azure has no filter that excludes paths, so the rules
-contain prefixes of all other files.
+tables with the same archive interval share rules. mirrorfeed recognizes its own rules by their names, and writes all of
+them again in each new policy. The Delta log must never be archived. Azure has no filter that excludes paths, so the
+rules contain prefixes of all other files.
 """
 
 from __future__ import annotations

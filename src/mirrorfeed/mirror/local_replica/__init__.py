@@ -218,7 +218,7 @@ class Replica:
         """Apply the new files of all tables, and return a report for each table, sorted by table.
 
         Drops mirrored tables whose folder was deleted. If a table fails, its report has an error or a message, and the
-        other tables continue. Raises an error only if the landing zone or `target` cannot be listed.
+        other tables continue. Raises an error only if the landing zone cannot be listed.
         """
         mirrored_table.delete_dropped(self.target)
         folders = [

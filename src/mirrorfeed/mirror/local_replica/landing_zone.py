@@ -161,7 +161,7 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
 def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
     """Delete applied files from the subfolders of `folder`, seven days after this function first found them there.
 
-    Records in `mirror`, the folder of the Delta table, when each file was first found. `now` is the current time.
+    Writes a JSON file into `mirror`, the folder of the Delta table, with the time when each file was first found.
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()

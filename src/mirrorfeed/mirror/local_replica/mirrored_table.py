@@ -151,7 +151,7 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Move a table's folder `place` to `_dropped` in `target`, the folder of all tables. Try to delete it there."""
+    """Move the folder `place` of a mirrored table to `<target>/_dropped`, and try to delete the moved folder."""
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
@@ -225,10 +225,7 @@ class Mirror:
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return the given columns of all rows of the table.
-
-        The n-th value of `Change.remaining` says whether `apply` keeps the n-th of these rows.
-        """
+        """Return the given columns of all rows of the table. `Change.remaining` has the same order of rows."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])

@@ -73,10 +73,10 @@ class Comparison:
 def compare_rows(
     version: int, expected: DataFrame, actual: DataFrame, keys: Sequence[str], shown: int = SHOWN
 ) -> Comparison:
-    """Return the comparison of the `expected` rows, of a source at `version`, with the `actual` rows of its mirror.
+    """Compare the rows of a source (`expected`) with the rows of its mirror (`actual`), and return the comparison.
 
-    `actual` must have all columns of `expected`. Reports differences of at most `shown` keys or, without keys, rows.
-    """
+    `version` is the version of the source. `actual` must have all columns of `expected`. The comparison lists the
+    differences of at most `shown` keys or, if `keys` is empty, at most `shown` rows that differ."""
     names, rows = expected.columns, _both_sides(expected, actual)
     table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
     # A second pass is needed only if there are differences to show.
@@ -92,9 +92,9 @@ def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], 
     """Return each key whose rows differ between source (`expected`) and mirror (`actual`).
 
     With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
-    Key columns of the result have the types that mirror columns get from Parquet files. If the table is published as
-    delimited text, key columns of `actual` can be text. Text that cannot be parsed becomes NULL. The columns
-    `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of `expected`.
+    Key columns of the result have the types that mirror columns get from Parquet files. If `actual` has other types,
+    such as text, the keys are converted. A value that cannot be converted becomes NULL. The columns `IN_SOURCE` and
+    `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of `expected`.
     """
     rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))

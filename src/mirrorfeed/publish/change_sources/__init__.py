@@ -34,7 +34,7 @@ class ChangeSource(Protocol):
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        """Raise an error if `what` cannot be read: a range of versions, or the snapshot of one version (an int).
+        """Raise an error if `what` cannot be read. `what` is a range of versions, or the version of a snapshot.
         Reads no rows, so it does not find every problem."""
         ...
 

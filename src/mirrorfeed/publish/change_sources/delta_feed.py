@@ -190,8 +190,8 @@ class DeltaFeed:
     def _existing_rows(
         self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
     ) -> DataFrame | None:
-        """Return the rows to publish for keys in `deleted` that exist in the source at a version. None if no key does.
-        Reads the newest version instead if the files of `version` are gone."""
+        """Search the source at `version` for the keys in `deleted`. Return the rows to publish for the keys that exist.
+        Returns None if the source has none of the keys. Reads the newest version if the files of `version` are gone."""
         # The changes up to the newest version are published later, so the mirror becomes the same.
         try:
             with reader.read_errors(str(self.source), version):
@@ -207,7 +207,7 @@ class DeltaFeed:
         return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Return the keys in `deleted` that a version has. Raises `LookUpNeedsArchive` if archived files are needed."""
+        """Return `deleted` keys that exist at `version`. Raises `LookUpNeedsArchive` if archived files are needed."""
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         if not archive.has_interval(facts.properties):
             return keys

@@ -92,8 +92,8 @@ def write_with_spark(
     """Context manager that writes rows with Spark to a folder of the staging area, and yields the files.
 
     The folder is deleted at the end. `part` is a suffix for the name of the folder, so that one job can have two
-    folders. Raises `BadRows` if rows cannot be published. Raises `StagingFilesLost` if only this write fails, if the
-    disk is full, or if the written files cannot be read. Raises `StagingUnusable` if Spark cannot write any file.
+    folders. Raises `BadRows` if rows cannot be published. Raises `StagingFilesLost` if the disk is full, if the written
+    files cannot be read, or if the write fails but a test write succeeds. Raises `StagingUnusable` if both writes fail.
     """
     folder, observation = area.folder(job) + part, Observation()
     finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))

@@ -148,11 +148,11 @@ class TableLog:
         return error(address=self._address(), numbers=missing)
 
     def add_record(self, view: View, new: Record) -> View | None:
-        """Add the record `new` to the log, which commits the publication. Returns the log as it is after the write.
+        """Commit a publication: add the log record `new` to the table's log. Returns the log after the write.
 
-        The result was checked with a second listing. Returns None if the log was deleted. Another publisher may have
-        added a record first, so call `contains` to check that the log has `new`. Raises an error if the log has no
-        record with the number of `new` afterwards, or if the log and the files do not match.
+        The log was listed twice, and both listings showed the same log records. Returns None if the log was deleted.
+        Another publisher may have added a record first, so call `contains` to check that the log has `new`. Raises an
+        error if the log has no record with the number of `new` afterwards, or if the log and the files do not match.
         """
         content = new.to_json()
         if len(content) > READ_LIMIT:
@@ -207,8 +207,8 @@ class TableLog:
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
         """Check that the files in `staged` are newer than all published files. Raises `EqualFileTimes` if they are not.
 
-        `corrections` has the names of those files in `staged` that replace rows of the others. They must be newer than
-        all other files in `staged`. Use this check only if Fabric reads the files in the order of modification time.
+        `corrections` is the part of `staged` that replaces rows of the rest. The files in `corrections` must also be
+        newer than the rest. Use this check only if Fabric reads the files in the order of modification time.
         """
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)

@@ -1,4 +1,4 @@
-"""Compare files of a table's newest publication with its record, and find records that Fabric may have applied last."""
+"""Check the files of a table's newest publication, and find the candidates for the last publication in the mirror."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mirrorfeed.storage.errors import NotThere
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
-    """Return three values for each table: the table, its log, and its log records that Fabric may have applied last.
+    """Return three values for each table: the table, its log, and candidates for the last publication in the mirror.
 
-    The log is None if the table has none. The log records are ordered from new to old. Several log records mean that it
-    is not known which of them Fabric applied last. There are none if Fabric has certainly applied no record completely.
+    The log is None if the table has no log. The candidates are log records, newest first. If there are two candidates,
+    either can be the last publication. There are none if each log record has files that Fabric has not applied.
     `names` are targets. If `names` is empty, returns all configured tables.
     """
     store, positions = zone_of(config), []
