@@ -61,6 +61,12 @@ def test_any_file_of_a_publication_may_remain_in_time_order(in_place: list[int],
     assert [found.to_version_inclusive for found in possible_positions(ALL, in_place, by_time=True)] == versions
 
 
+@pytest.mark.parametrize("file", [4, 5, 6])
+def test_range_without_rows_after_the_remaining_file_is_the_newest_position(file: int) -> None:
+    records = [record(7, next_file=7), *ALL]
+    assert [found.to_version_inclusive for found in possible_positions(records, [file], by_time=True)] == [7, 5]
+
+
 @pytest.mark.parametrize(("in_place", "versions"), [([4, 7], [6, 5]), ([4, 5, 7], [5]), ([7], [7, 6])])
 def test_any_file_of_a_publication_may_remain_while_a_later_file_waits(
     in_place: list[int], versions: list[int]

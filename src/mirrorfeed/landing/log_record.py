@@ -169,6 +169,7 @@ def possible_positions(
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
+    newest_without_files: Record | None = None
     for record in newest_first:
         last = record.next_file_number - 1
         if by_time and [file.number for file in record.files if file.number in in_place] == [oldest_file]:
@@ -176,7 +177,8 @@ def possible_positions(
         if oldest_file is None or last < oldest_file:
             return (*possible, record)
         if last == oldest_file and not possible:
-            possible.append(record)
+            possible.append(newest_without_files or record)
+        newest_without_files = None if record.files else newest_without_files or record
     return tuple(possible)
 
 
