@@ -152,6 +152,7 @@ def test_source_error_is_reported_and_landing_zone_error_only_once() -> None:
     assert check_source(replace(known, log_facts=LogFacts(is_read=False), errors=(missing,))) == passed(
         "changes of a", "on"
     )
-    for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(missing, masked))):
+    unread = replace(known, log_facts=LogFacts(is_read=False), errors=(missing, masked))
+    for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(missing, masked)), unread):
         found = check_source(facts)
         assert (found.severity, found.code) == (Severity.WRONG, "MF2201")
