@@ -49,7 +49,7 @@ def print_table(out: Console, grid: Grid) -> None:
 
     header, *lines = [tuple(map(printable, cells)) for cells in (grid.header, *grid.lines)]
     columns = list(zip(header, *lines, strict=True))
-    widths = fit_columns([_widths(cells, keep_words_whole=not at) for at, cells in enumerate(columns)], out.width)
+    widths = fit_columns([_widths(cells, wraps=at > 0) for at, cells in enumerate(columns)], out.width)
     if widths is None:
         for name, *cells in lines:
             out.print(text(*fold_name(name, out.width).split("\n"), style="bold"))
@@ -82,16 +82,16 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
     return widths[::-1]
 
 
-def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
+def _widths(cells: Sequence[str], *, wraps: bool) -> tuple[int, int]:
     """Return the minimum and the maximum width of a column.
 
-    The maximum fits the longest cell. If `keep_words_whole` is True, the minimum is the same, so that cells do not
-    wrap. Otherwise, the minimum fits the longest word, so that cells wrap only between words.
+    The maximum fits the longest cell. If `wraps` is True, the minimum fits the longest word, so that cells wrap only
+    between words. Otherwise, the minimum is the maximum, so that cells do not wrap.
     """
     from rich.cells import cell_len
 
     maximum = max(map(cell_len, cells))
-    if keep_words_whole:
+    if not wraps:
         return maximum, maximum
     words = (word for cell in cells for word in ([cell] if re.fullmatch(_TIME, cell) else cell.split()))
     return max(map(cell_len, words), default=0), maximum

@@ -112,15 +112,15 @@ def run_queue(
 
 
 def is_due(
-    limits: FollowLimits, pending: PendingCommits | None, since_publication: float | None, since_read: float
+    limits: FollowLimits, pending: PendingCommits | None, since_publication: float | None, since_attempt: float
 ) -> bool:
     """Return whether continuous publishing starts an attempt to publish a table now, according to the option `follow`.
 
     `pending` is the size of the unpublished commits. If `pending` is None, the commits cannot be read, and the attempt
-    reports the error. `since_read` is the seconds since the last attempt, even if the attempt published nothing.
+    reports the error. `since_attempt` is the seconds since the last attempt, even if the attempt published nothing.
     `since_publication` is the seconds since the last attempt that published something, or None before the first.
     """
-    if pending is None or since_read >= FULL_READ_INTERVAL:
+    if pending is None or since_attempt >= FULL_READ_INTERVAL:
         return True
     if pending.versions == 0:
         return False
