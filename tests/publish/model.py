@@ -11,9 +11,9 @@ Each record has one file, and each version has one record."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Thing = tuple[object, ...]
 World = frozenset[Thing]
@@ -96,16 +96,23 @@ def explore(rules: Rules, most: int | None = None) -> int:
     first = State(frozenset(), tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills, 0, 0)
     first = first._replace(duplicates=rules.duplicates, taken=rules.taken)
     predecessors: dict[State, tuple[State, str] | None] = {first: None}
-    left = deque([first])
+    left, parts = deque([first]), dict[Hashable, Any]()
     while left and (most is None or len(predecessors) < most):
         state = left.popleft()
         for step, after in _steps(rules, state):
             if after not in predecessors:
+                after = _with_shared_parts(after, parts)
                 predecessors[after] = state, step
                 if what := _lost(rules, after.world):
                     raise Loss("\n".join([*_path(predecessors, after), what]))
                 left.append(after)
     return len(predecessors)
+
+
+def _with_shared_parts(state: State, parts: dict[Hashable, Any]) -> State:
+    """Return an equal state whose parts are objects in `parts`, so that millions of states fit into memory."""
+    publishers = tuple(parts.setdefault(each, each) for each in state.publishers)
+    return State(*(parts.setdefault(each, each) for each in state._replace(publishers=publishers)))
 
 
 def _path(predecessors: dict[State, tuple[State, str] | None], state: State) -> list[str]:
