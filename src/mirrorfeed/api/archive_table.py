@@ -39,10 +39,10 @@ class ArchiveAwareTable(GuardedTable):
     """Delta table whose old files are in an archive tier. `name` is the name or the path of the table.
 
     If a query needs archived files that are not restored, the query raises `MirrorfeedError` and reads no data file.
-    The error names the files and the command that restores them. Only `recent` leaves out the rows in these files.
+    The error names the files and the command that restores them. To leave out the rows in these files, use `recent`.
 
-    A file older than the archive interval counts as archived, even if it is restored. Queries can read a restored file
-    only if the storage has access tiers: the tier shows that the file is restored.
+    A file older than the archive interval counts as archived. If the file's access tier shows that it is restored,
+    queries can read the file. In a storage without access tiers, queries cannot read files that count as archived.
 
     `prices` and `ledger` are the defaults for the methods that have parameters with these names.
     """
@@ -101,9 +101,9 @@ class ArchiveAwareTable(GuardedTable):
         """Shorten the archive interval immediately, or start to increase it. Return the interval that applies now.
 
         To increase the interval, first change the lifecycle rule, and confirm the change with `rule_changed`. Then call
-        `step` daily. With `exact`, `step` increases the interval by one day each day. Without `exact`, `step` waits
-        until no archived file is younger than the new interval, and then sets the new interval. While `step` waits,
-        some files count as archived, although they are not archived.
+        `step` daily. With `exact`, the interval increases by one day each day. Without `exact`, the interval stays the
+        same until no archived file is younger than the new interval. Then a call of `step` sets the new interval.
+        During an increase without `exact`, some files count as archived before the lifecycle rule archives them.
 
         Raises `MirrorfeedError` if the table has no interval. Also raises `MirrorfeedError` if `interval` needs a
         longer lifecycle rule, but `rule_changed` is not set.
@@ -123,10 +123,10 @@ class ArchiveAwareTable(GuardedTable):
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
-        """Continue an increase of the archive interval that `change_interval` started. Call this method daily.
+        """Continue to increase the archive interval. After `change_interval` starts an increase, call `step` daily.
 
-        After each call, every file that the lifecycle rule may have archived still counts as archived. If no increase
-        was started, the interval stays unchanged.
+        Each call increases the interval only so far that every archived file still counts as archived. Without an
+        unfinished increase, the interval stays unchanged.
 
         Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
         `ledger`, the name or path of a table. If the ledger cannot be written, the result has a note. `prices` is
@@ -169,7 +169,7 @@ class ArchiveAwareTable(GuardedTable):
         return compare_rules(self._spark, self.source, exported)
 
     def share(self) -> Share:
-        """Return numbers and bytes of files in the newest version: all, archived, and restored archived files."""
+        """Return number and bytes of all files in the newest version, of archived files, and of restored files."""
         return archive_report.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:

@@ -67,7 +67,7 @@ class Result(Sequence[R], Generic[R]):
     summary: str = ""
     """Sentence about the whole result, or the reason why there are no rows. Can be empty."""
     every: bool = field(default=False, repr=False)
-    """True to show all rows. If False and more than 20 rows need no attention, a line replaces all of them."""
+    """True to show all rows. If False and more than 20 rows need no attention, a line of text replaces these rows."""
 
     @property
     def ok(self) -> bool:

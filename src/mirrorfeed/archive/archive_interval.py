@@ -32,10 +32,10 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Upper limit of the archive interval. Every file that the cloud has archived is at least as old as the limit.
+    """Longest safe archive interval of a table: every file that the cloud has archived is at least this old.
 
-    With an interval above the limit, archived files would count as active. The limit is `days` days at the time
-    `since`, and grows by a day each day until it is `rule` days. The lifecycle rule archives files after `rule` days.
+    With a longer interval, archived files would count as active. A lifecycle rule archives files after `rule` days. The
+    longest safe interval is `days` days at the time `since`. Each later day adds one day, up to `rule` days.
     """
 
     days: int
@@ -43,31 +43,29 @@ class Frontier:
     rule: int
 
     def age(self, now: datetime) -> int:
-        """Return the limit in whole days at `now`. Every file that the cloud has archived is at least this old."""
+        """Return the longest safe archive interval at `now` in days. No file that the cloud has archived is younger."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """Return the new limit of the archive interval if the lifecycle rule changes to `rule` days at `now`."""
+        """Return the longest safe archive interval after a change of the lifecycle rule to `rule` days at `now`."""
         age = self.age(now)
         # While the age grows, keep `since`, and so the part of a day.
         return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
-        """Return the time at which an increase of the archive interval to `self.rule` days is complete.
-
-        From this time on, no file that the cloud has archived is younger than `self.rule` days.
-        """
+        """Return the first time at which an archive interval of `self.rule` days is safe. From this time on, every file
+        that the cloud has archived is at least `self.rule` days old."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Archive interval of a table, and the limit up to which it can increase. Both are saved as table properties."""
+    """Archive interval of a table, and the longest safe interval. Both are saved as table properties."""
 
     days: int
     frontier: Frontier | None = None
-    """Limit up to which the interval can increase. None if the interval was never changed."""
+    """Longest safe interval, up to which `days` can increase. None if the interval was never changed."""
     exact: bool = False
     """True to increase the interval by one day each day. False to wait, and then increase the interval in one step."""
 
@@ -102,8 +100,8 @@ class Interval(Row):
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
         """Return an `Interval` with the values of `policy`, for the table `source`.
 
-        `moved` is False if the user must still set the lifecycle rule to `policy.rule` days. Then the notes of the
-        `Interval` tell the user to set the rule.
+        If `moved` is False, the lifecycle rule of the cloud still has another number of days. Then the field `notes`
+        contains the instruction to set the rule to `policy.rule` days.
         """
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
@@ -132,9 +130,9 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the new archive interval of a table whose lifecycle rule changes to `rule` days at the time `now`.
 
-    The interval also changes to `rule` days. A decrease applies immediately. An increase takes days. If `exact` is
-    True, the interval increases by one day each day. If `exact` is False, the interval stays the same until no archived
-    file is younger than `rule` days. Then the interval increases in one step.
+    The interval also changes to `rule` days. A decrease applies immediately. `exact` selects how the interval
+    increases. If `exact` is True, the interval increases by one day each day. If `exact` is False, the interval
+    increases in one step when all files that the cloud has archived are at least `rule` days old.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
@@ -143,7 +141,8 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
 def advance(policy: Policy, now: datetime) -> Policy:
     """Return the policy with the archive interval that applies at `now`.
 
-    During an increase, the interval grows by one day each day if `policy.exact` is True, else in one step at the end.
+    An interval below `policy.rule` days increases to this value. If `policy.exact` is True, the interval increases by
+    one day each day. If `policy.exact` is False, it increases in one step at the time `policy.frontier.done_at()`.
     """
     if policy.frontier is None:
         return policy
@@ -219,9 +218,9 @@ def change_interval(
     """Shorten the archive interval to `days` immediately, or start to increase it to `days`, and return the new state.
 
     To continue an increase, call `step` daily. If `exact` is True, the interval increases by one day each day. If
-    `exact` is False, the interval stays the same until no archived file is younger than `days` days. Then the interval
-    increases in one step. For an increase, first set the lifecycle rule of the cloud to `days` days, and confirm the
-    change with `rule_changed`. For a decrease, set the rule after the call.
+    `exact` is False, the interval increases in one step when all files that the cloud has archived are at least `days`
+    days old. For an increase, first set the lifecycle rule of the cloud to `days` days, and confirm the change with
+    `rule_changed`. For a decrease, set the rule after the call.
 
     Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `days` needs a longer lifecycle rule,
     but `rule_changed` is False.
@@ -260,7 +259,7 @@ def _unset(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
 
 
 def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
-    # One statement sets all properties. With two statements, a crash between them could lose the limit of an increase.
+    # One statement sets all properties. With two statements, a crash between them could lose the longest safe interval.
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in to_properties(policy).items())
     with any_property(spark):
         spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({listed})")

@@ -240,9 +240,9 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """Return the effect of each archive interval in days on a table, and a note for each query that cannot be planned.
+    """Return the effect of archive intervals (in days) on a table, and a note for each query that cannot be planned.
 
-    Raises `CannotSimulate` if the Delta log is unreadable, or if Spark shows no query plans. Spark Connect shows none.
+    Raises `CannotSimulate` if the Delta log or the query plans cannot be read, and `NoPlan` with Spark Connect.
     """
     version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
     try:

@@ -83,7 +83,7 @@ def describe_files(files: Sequence[DataFile]) -> str:
 
 
 def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the file that an `add`, `remove` or `cdc` action in the Delta log of the table in `location` describes.
+    """Return the file of an `add`, `remove` or `cdc` action in a Delta log. `location` is the folder of the table.
 
     With column mapping, `names` maps the physical names of columns to their names in the table.
     """

@@ -206,7 +206,7 @@ def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.A
     """Return one Boolean per file: False if no row can match all comparisons.
 
     `stats` has the statistics of each file as JSON text. `partition` takes the physical name of a column, and returns
-    the value in each file as text. Raises `Doubt` for the value "", which can mean NULL, or for unreadable statistics.
+    the value in each file as text. Raises `Doubt` if a partition value is "" (possibly NULL), or `stats` is unreadable.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:

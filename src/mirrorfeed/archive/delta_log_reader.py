@@ -130,10 +130,10 @@ class ColumnarLog:
     def files(
         self, comparisons: Sequence[Comparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files in which a row may match all comparisons, and these files.
+        """Return the number of files in which a row may match all comparisons, and the files created up to `until`.
 
-        Files created after `until`, in milliseconds since the epoch, are counted but not returned. Raises `Doubt` if
-        Delta might select other files.
+        The number also counts files created after `until`, in milliseconds since the epoch. If `until` is None, all
+        counted files are returned. Raises `Doubt` if Delta might select other files.
         """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
@@ -150,10 +150,10 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield pairs: an Arrow table of files that a log file adds, and the keys of all files in newer log files.
+        """Yield Arrow tables of the files that each log file adds, each with a list. Starts with the newest log file.
 
-        Starts with the newest log file. The key of a file is its path and deletion vector. A file in the Arrow table is
-        outdated if a newer log file contains its key.
+        The list identifies all files in newer log files by texts from `_keys`. An added file is outdated if the list
+        contains its text.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -251,7 +251,7 @@ def _to_table(actions: pa.ChunkedArray) -> pa.Table:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """Return the keys of files, as texts. A key combines the path and the deletion vector of a file."""
+    """Return one text for each file, with the path and the deletion vector, if any. The text identifies the file."""
     path, vector = to_array(files["path"]), to_array(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
@@ -264,7 +264,7 @@ def _keys(files: pa.Table) -> pa.Array:
 
 
 def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
-    """Return the files whose keys (path and deletion vector) are not in `later`."""
+    """Return the files that are not in `later`. `later` identifies files by texts from `_keys`."""
     keys = _keys(files)
     # Filter `later` first, because `is_in` builds a hash table of its second argument, and `later` can be much larger.
     both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []

@@ -115,7 +115,7 @@ class Engine:
         return sorted(texts, key=str)
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows outside the files `left_out`, given by URI. On Databricks, raises `ActiveRowsUnavailable`."""
+        """Return the rows of files whose URI is not in `left_out`. On Databricks, raises `ActiveRowsUnavailable`."""
         raise ActiveRowsUnavailable(table=str(source))
 
 

@@ -90,7 +90,7 @@ class Guarded:
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of a DataFrame, after checking that its files are restored. Errors show `statement`."""
+        """Return the rows of `frame` after checking that its files are restored. Error messages contain `statement`."""
         return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
 
     def needed(self, statement: str) -> list[NeededFiles]:

@@ -67,7 +67,7 @@ _COPY_OF = "mirrorfeed.archive.copyOf"
 
 @row
 class Restoring(Row):
-    """Progress of a restore plan. The numbers of files are None if `into` already contains the rows of the query."""
+    """Progress of a restore plan. The numbers of files are None if an earlier run already copied the query's rows."""
 
     table: str = shown("table")
     ready: int | None = shown("restored")

@@ -41,7 +41,7 @@ _ONLY_RETRIEVAL = "The estimate contains only the retrieval, because the tiers o
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan to restore archived files, as saved in its file."""
+    """Plan to restore archived files. A saved plan is a JSON file with these fields."""
 
     __pydantic_config__: ClassVar = CONFIG
     tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the archived files whose size is known. It is unknown for deletion vectors and on Databricks."""
+        """Bytes of archived files. Files of unknown size count as 0: deletion vectors, and all files on Databricks."""
         return sum(file.bytes or 0 for file in self.archived)
 
     @property
@@ -202,7 +202,7 @@ DEFAULT_TERMS = Terms()
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
     """Return a plan with its estimated costs. Files that can be read now do not count as archived.
 
-    Without the prices `rates`, there are no costs. If `tiers` is None or fails, the access tiers are unknown: then all
+    If `rates` is None, the field `cost` is None. If `tiers` is None or fails, the access tiers are unknown: then all
     files count as archived, and the costs include only retrieval and requests.
     """
     try:

@@ -161,7 +161,7 @@ class Scan:
         return [to_data_file(self.location, action, names) for action in actions.toArrow().to_pylist()]
 
     def rows_without(self, left_out: Collection[str]) -> DataFrame:
-        """Return the rows of the version except the rows in the files `left_out`, given by URI."""
+        """Return the rows of the version in files whose URI is not in `left_out`."""
         entries, java = self._all_entries(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
         removed = self._spark.createDataFrame(
@@ -324,7 +324,7 @@ def has_subqueries(spark: SparkSession, statement: str) -> bool:
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running the statement.
 
-    Only conditions in the text of the statement exclude files. Conditions that Spark derives exclude no files. Raises
+    Leaves out a file only if the conditions in the statement itself show that no row of the file matches. Raises
     `UnknownFiles` for other kinds of statements.
     """
     session = spark._jsparkSession

@@ -171,7 +171,7 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 
 
 def _feed_of_zone(landing_zone: str) -> Feed:
-    """Return a `Feed` for a folder, or for a OneLake address with the credential of the configuration file, if any.
+    """Return a `Feed` for a folder or a OneLake address. For an address, the configuration file can set the credential.
 
     Raises `BadAddress` for an invalid address, and `NoLandingZone` for a folder that does not exist.
     """

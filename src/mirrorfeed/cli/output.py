@@ -31,9 +31,9 @@ _CLEAR_LINE = b"\r\x1b[K"
 
 
 class Interruption:
-    """Handler of Ctrl-C and SIGTERM. Calling the object returns True if a signal has asked the command to stop.
+    """Handler of Ctrl-C and SIGTERM. Calling the object returns True if a signal has requested a stop.
 
-    By default, the first signal ends the command immediately. A command that can stop between two steps calls `defer`.
+    By default, the first signal ends the command immediately. After `defer`, the first signal only requests a stop.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -54,7 +54,7 @@ class Interruption:
     def without_deferral(self) -> Iterator[None]:
         """Context manager in which `defer` has no effect: the first signal ends the command immediately.
 
-        If a signal has already asked the command to stop (`requested` is True), entering the context ends the command.
+        If a signal has already requested a stop (`requested` is True), entering the context ends the command.
         """
         deferred, self._deferred = self._deferred, False
         if self.requested:

@@ -79,14 +79,13 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
     """Return the configuration with the landing zone of this run in `Config.landing_zone`.
 
-    If no entry of `tables` sets a landing zone, the configuration is returned unchanged. Otherwise, each entry without
-    a landing zone inherits the landing zone at the top level of the file. If the file has none, the entry inherits the
-    landing zone of this run. In each entry with the landing zone of this run, `landing_zone` becomes None. In other
-    entries, `landing_zone` becomes the landing zone of the entry.
+    If `is_overridden` is True, the caller of `load` chose the landing zone of this run. An entry of `tables` without a
+    landing zone gets the landing zone at the top level of the file. If the top level has none, the entry gets the
+    landing zone of this run. In the result, `landing_zone` is None in each entry for the landing zone of this run. In
+    other entries, `landing_zone` is set. If no entry sets a landing zone, the configuration is returned unchanged.
 
-    If `is_overridden` is True, the caller of `load` chose the landing zone of this run. Raises `OptionInvalid` if no
-    entry has the chosen landing zone. If `is_overridden` is False, raises `SeveralLandingZones` if entries have
-    different landing zones.
+    Raises `OptionInvalid` if no entry has the chosen landing zone. Raises `SeveralLandingZones` if entries have
+    different landing zones and `is_overridden` is False.
     """
     if not any(entry.landing_zone for entry in config.entries):
         return config

@@ -118,8 +118,8 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Return the entries. A pattern without the field `history` inherits the top-level `history`. A table without
-        the field gets a location inside the schema or folder of the top-level `history`."""
+        """Return the entries, with the top-level `history` as the default of their field `history`. For a pattern, the
+        default is the same schema or folder. For a table, the default is a location inside this schema or folder."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:

@@ -157,7 +157,7 @@ def _parse_casts(value: object) -> Pairs:
 
 
 class Entry(Options):
-    """Options of a table or pattern, with the column names of the source. `rename` maps these names to new names."""
+    """Options of a table or pattern. Except for the new names in `rename`, all column names are names in the source."""
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     """Columns to publish. None means all columns."""

@@ -140,7 +140,7 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the pattern's keys if the table has all of them, else None, which means the key in Unity Catalog."""
+    """Return the pattern's keys, or None if the table lacks a key column. None means the key in Unity Catalog."""
     if entry.keys is None:
         return None
     columns = {fold(name): name for name in found.columns}

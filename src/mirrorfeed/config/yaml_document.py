@@ -77,7 +77,7 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return where the file sets a field of an entry of `tables`, for example at ("tables", 0, "keys").
+        """Convert a field's path inside an entry of `tables` to its path in the file, such as ("tables", 0, "keys").
 
         `number` is the position of the entry. `loc` is the path of the field inside the entry. If the entry inherits
         the field from the top level of the file, the result is the path of the top-level field.
@@ -107,7 +107,7 @@ class Document:
         self.unusable.add(place)
 
     def read_value(self, node: Node, place: Place) -> Any:
-        """Return the value of a YAML node, and save its line. For an invalid value, add a mistake and return None.
+        """Return a node's value and save its line. If the value is invalid, record a `Mistake` and return None.
 
         Raises `ConfigUnreadable` if aliases expand to themselves or to too many values.
         """

@@ -1,7 +1,7 @@
 """HTML tables, and line and bar charts as SVG: fragments for notebooks, or pages in a single file.
 
-The styles do not affect other content in a notebook. Each series of a chart has a CSS class: `c0` to `c7` with a
-separate color, or `rest` with the shared color of all others.
+The styles do not affect other content in a notebook. In a chart, the first eight series have the CSS classes `c0` to
+`c7`, each with a separate color. All other series have the class `rest` and share one color.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def bars(
 ) -> str:
     """Return the HTML of a stacked bar chart.
 
-    A bar consists of parts, and each part has a kind. `columns` has the label of each bar, and the size of the part of
-    each kind. `kinds` lists the kinds from bottom to top.
+    `columns` lists the bars from left to right: the label of each bar, and a mapping from the names of its parts to
+    their sizes. `kinds` lists the names of the parts from bottom to top.
     """
     if not columns:
         return _NO_DATA
@@ -285,7 +285,7 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
 
-    If more than 20 rows need no attention, a line of text replaces all of them, unless `every` is True.
+    If more than 20 rows are `quiet` (need no attention), a line of text replaces these rows, unless `every` is True.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

@@ -74,7 +74,7 @@ def remember(*secrets: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with "(not shown)" in place of likely tokens, and of remembered secrets in any usual encoding."""
+    """Return the text with "(not shown)" in place of likely tokens and of the secrets passed to `remember`."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())

@@ -42,7 +42,7 @@ def shown(
     default_factory: Any = MISSING,
     init: bool = True,
 ) -> Any:
-    """Return a dataclass field that is also a column when rows are shown as a table. `right` aligns the column right.
+    """Return a dataclass field that has a column in the table, with the given heading. `right` aligns the column right.
 
     `form` converts a value to its text in the table, and is not called for None. Other parameters are those of
     `dataclasses.field`.
@@ -63,8 +63,8 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """If more than 20 rows need no attention, this text replaces all of them. {tables} or {rows} in the text becomes
-    their number. If the text is empty, all rows are listed."""
+    """If more than 20 rows are `quiet`, this text replaces these rows. {tables} or {rows} in the text becomes their
+    number. If the text is empty, all rows are listed."""
 
     @property
     def ok(self) -> bool:
@@ -77,7 +77,7 @@ class Row:
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the names and the JSON values of the fields. An error has `code`, `what`, `next` and `facts`."""
+        """Return the fields as JSON values. An error becomes an object with `code`, `what`, `next` and `facts`."""
         return {each.name: as_json(getattr(self, each.name)) for each in fields(self) if each.repr}  # type: ignore[arg-type]
 
     def cells(self) -> Mapping[str, Cell]:
@@ -91,9 +91,9 @@ class Row:
         return cells
 
     def remarks(self) -> Sequence[str]:
-        """Return the lines to show below the table. The default is one line with the error of the row.
+        """Return the lines to show below the table.
 
-        The default is no line if the row has no error, or if the table has a column for errors.
+        By default, the only line is the error of the row, if there is one and if the table has no column for errors.
         """
         error = getattr(self, "error", None)
         if error is None or any(each.name == "error" and each.metadata for each in fields(self)):  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
 
 
 _MAX_QUIET = 20
-"""If more rows than this number need no attention, a text replaces all of them."""
+"""If more rows than this number are `quiet`, a text replaces these rows."""
 
 
 class Grid(NamedTuple):
@@ -191,7 +191,7 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
     """Return the rows to list, the rows to leave out, and a text that replaces the rows to leave out.
 
-    If more than 20 rows need no attention, all of these rows are left out, and the text comes from their `QUIET`. If
+    If more than 20 rows are `quiet`, these rows are left out, and the text is the attribute `QUIET` of their class. If
     `QUIET` is empty or `every` is True, no row is left out. If no row is left out, the text is empty.
     """
     quiet = [row for row in rows if row.QUIET and row.quiet]

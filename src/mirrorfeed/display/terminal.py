@@ -134,8 +134,8 @@ def draw(
 ) -> None:
     """Print the summary, the table of the rows, their remarks and the notes.
 
-    If more than 20 rows need no attention, a line of text replaces all of them, unless `every` is True. Lines outside
-    the table do not wrap, so that paths and commands can be copied.
+    If more than 20 rows are `quiet` (need no attention), a line of text replaces these rows, unless `every` is True.
+    Lines outside the table do not wrap, so that paths and commands can be copied.
     """
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)

@@ -6,8 +6,8 @@ the class computes as a property. Each annotated attribute of the class is also 
 the attribute has a value.
 
 `what` and `fix` can also be mappings from keys to alternative templates. Then the property `case` returns the key of
-the template to use. The list of error codes shows each fix. If the key of a fix contains a space or is in capitals, the
-list shows the key before the fix, because the key describes when to use the fix.
+the template to use. The list of error codes shows all fixes. If a key describes when to use its fix, the key contains a
+space or is in capitals. The list shows this key before the fix.
 
 A field of a template can have a format specification of Python, or one of these format specifications:
 

@@ -99,13 +99,14 @@ def append_versions(
 ) -> AppendProgress:
     """Append new versions of a table to its history, up to the newest version at the start of the call.
 
-    If new versions cannot be appended, raises `HistoryInterrupted`. But if `reseed` is True, or the table has
-    `on_gap: reseed` (for gaps) or `on_schema_change: reseed` (for all other errors), the history continues with a
-    snapshot and lacks these versions. An empty history also starts with a snapshot. If no snapshot is possible, raises
-    another error, a subclass of `Finding`. Updates `progress` after each append, and returns `progress`.
+    An empty history starts with a snapshot. If later versions cannot be appended, the history can continue with another
+    snapshot, and then lacks these versions. `reseed` allows this snapshot. The table's option `on_gap: reseed` allows a
+    snapshot after a gap, and `on_schema_change: reseed` after all other errors. Updates `progress` after each append,
+    and returns `progress`.
 
-    Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another
-    process changed the history, and `AppendConflict` after repeated conflicts with other runs."""
+    Raises `HistoryInterrupted` if no snapshot is allowed, and another `Finding` if no snapshot is possible. Raises
+    `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another process
+    changed the history, and `AppendConflict` after repeated conflicts with other runs."""
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
     progress = progress or AppendProgress()
@@ -171,13 +172,12 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """Return a step that continues the history with a snapshot, or raise an error.
+        """Return a step that continues the history with a snapshot after the error `finding` prevented an append.
 
-        `finding` is the error that prevents an append. Raises `finding` if the history is empty. Raises
-        `SourceReplaced` if the source was replaced or restored to an older version. In all other cases, a snapshot is
-        allowed if `self.reseed` is True, or the table has `on_gap: reseed` (for gaps) or `on_schema_change: reseed`
-        (for all other errors). Raises `HistoryInterrupted` if a snapshot is not allowed, and `finding` if a snapshot is
-        allowed, but not possible."""
+        Raises `SourceReplaced` if the source was replaced or restored to an older version. After all other errors,
+        `self.reseed` allows a snapshot. The table's option `on_gap: reseed` also allows a snapshot after a gap, and the
+        option `on_schema_change: reseed` after an error that is not a gap. Raises `HistoryInterrupted` if no option
+        allows a snapshot. Raises `finding` itself if the history is empty or no snapshot is possible."""
         if view is None or view.newest is None:
             raise finding
         version, history = view.newest.to_version_inclusive, str(self.history.table)
@@ -221,11 +221,11 @@ class _Append:
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Try to append a record and the rows of `step`. The caller must read the history again to see the result.
+        """Try to append the rows of `step` and a history record. Callers must read the history again to see the result.
 
-        Returns None and False, and appends nothing, if the source was replaced or its partition columns changed after
-        `step` was created. Otherwise, returns the record, and False if Delta reported a conflict. True means that Delta
-        reported no conflict, and does not prove that the history has the record.
+        Returns the record and True if Delta reported no conflict. True does not prove that the history has the record.
+        Returns the record and False if Delta reported a conflict. Returns None and False, and appends nothing, if the
+        source was replaced or its partition columns changed after `step` was created.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()

@@ -122,11 +122,11 @@ def parse_record(text: str, history: str) -> HistoryRecord:
 
 
 Segment = Sequence[HistoryRecord]
-"""Record of a snapshot, and the records of the ranges that follow without a gap, in ascending order."""
+"""Record of a snapshot, and the records of the ranges that follow without a gap, oldest first."""
 
 
 def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
-    """Return the segments of a history, in ascending order. `records` are all records of the history in this order.
+    """Split all records of a history into segments. Both the records and the segments are ordered oldest first.
 
     The record of a snapshot starts a new segment. All other records continue the segment.
     """

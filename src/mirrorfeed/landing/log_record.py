@@ -156,16 +156,15 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the candidates for the last record that Fabric has consumed completely, newest first.
+    """Return the candidates for the last log record that Fabric has consumed completely, newest first.
 
-    There can be two candidates, because nothing shows whether Fabric has already consumed the file with the lowest
-    number in the table's folder. Fabric has consumed all files with lower numbers and, without `by_time`, no file with
-    a higher number. The result is empty if Fabric cannot have consumed any record completely.
+    Fabric has consumed all published files that are no longer in the table's folder. Nothing shows whether Fabric has
+    also consumed the file with the lowest number in the folder. So there can be two candidates if this file is the only
+    file of its record in the folder. The result is empty if each record has files that Fabric cannot have consumed.
 
-    - `newest_first`: the records of the log.
+    - `newest_first`: the log records of the table.
     - `in_place`: numbers of the files in the table's folder.
-    - `by_time`: Fabric orders files by modification time. Then the files of one record have no known order. A record is
-      also a candidate if its only file in the folder is the file with the lowest number.
+    - `by_time`: Fabric orders files by modification time. Then it can consume the files of one record in any order.
     """
     oldest_file = min(in_place, default=None)
     possible: list[Record] = []
@@ -190,14 +189,14 @@ def missing_files(
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> tuple[int, ...]:
-    """Return the numbers of published files that are missing in the table's folder and not known to be consumed.
+    """Return the numbers of published files that are missing in the table's folder. Omits files known to be consumed.
 
-    If `in_place` is empty, it is possible that Fabric consumed these files. Otherwise, Fabric did not consume them.
+    If `in_place` is empty, Fabric may have consumed the returned files. Otherwise, Fabric has consumed none of them.
 
     - `published`: highest number of a published file.
     - `in_place`: numbers of the files in the table's folder. Fabric leaves the last consumed file there.
     - `processed`: numbers of the consumed files that Fabric moved to a subfolder.
-    - `newest_first`: the records of the log, used only with `by_time`.
+    - `newest_first`: the log records of the table, used only with `by_time`.
     - `by_time`: Fabric orders files by modification time. Then the files of one publication have no known order.
     """
     last_moved = max(processed, default=0)

@@ -1,4 +1,4 @@
-"""Selection of source columns and rows: names, types, and compatibility with published columns. Pure functions."""
+"""Describe the selected columns and rows of a source, and check them against the source and the published columns."""
 
 from __future__ import annotations
 

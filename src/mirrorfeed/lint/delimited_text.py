@@ -179,7 +179,7 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
-    """Yield the values of each row, the header first. None means NULL. The header has only texts.
+    """Yield the values of each row, with None for NULL. The first row is the header. Its values are never None.
 
     A value without quotes can contain line breaks other than the row separator if `allow_line_breaks` is set or the
     dialect has no quote character. Raises `Unsplittable` at a row that cannot be split.
@@ -199,16 +199,13 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
         elif fault := splitter.fault(text, at, end, number, ended):
             raise fault
         else:
+            # The row is read again from its start, so its text at least doubles each time.
             more = _read_more(source, len(text) - at)
             ended, text, at = not more, text[at:] + more, 0
 
 
 def _read_more(source: Iterator[str], count: int) -> str:
-    """Return more than `count` characters of `source`, or all that remain.
-
-    `split` passes the length of its unfinished row as `count`. With less new text, `split` would read the start of a
-    long row again and again.
-    """
+    """Return more than `count` characters of `source`, or all that remain. Returns "" if none remain."""
     parts: list[str] = []
     length = 0
     while length <= count and (piece := next(source, "")):
@@ -239,8 +236,8 @@ class _Splitter:
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
         """Read the row that starts at index `at` of `text`. Return its values, the index after the row, and True.
 
-        If a value has no end in `text`, returns the values before it, the index where it starts, and False. `ended` is
-        True if `text` is the end of the file: then the last row needs no row separator.
+        If a value cannot be read up to its separator, returns the values before it, the index where it starts, and
+        False. `ended` is True if `text` is the end of the file: then the last row needs no row separator.
         """
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []
@@ -260,8 +257,8 @@ class _Splitter:
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> Unsplittable | None:
         """Return an error if a row cannot be split, or None if the caller must read more text of the file.
 
-        `text` is the part of the file in memory. The row with the number `number` starts at index `row`. The value at
-        index `at` has no end in `text`. `ended` is True if `text` is the end of the file.
+        `text` is the part of the file in memory. `row` is the index where the row starts, and `number` is its number.
+        The value at index `at` cannot be read up to its separator. `ended` is True if `text` is the end of the file.
         """
         if len(text) - row > MAX_ROW_LENGTH:
             return Unsplittable(QUOTE, number, f"it has more than {MAX_ROW_LENGTH:,} characters")

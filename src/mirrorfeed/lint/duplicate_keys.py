@@ -73,7 +73,7 @@ class KeyIndex(ExitStack):
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
-        """Add rows of the file that the caller is reading to this index. `rows` is a result of `key_rows`.
+        """Add rows of a file to this index. `rows` is a result of `key_rows`. The next call of `end` names the file.
 
         Leaves out rows with NULL in the key, because they are never duplicates.
         """

@@ -136,7 +136,7 @@ class IsolatedParquetReader:
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
         """Send `data` to the child and return the next line of its output.
 
-        If the time limit ends first, kills the child. The line is empty or incomplete if the child ended.
+        Kills the child if the line does not arrive in time. After a kill or a crash, the line is empty or incomplete.
         """
         assert child.stdin
         assert child.stdout

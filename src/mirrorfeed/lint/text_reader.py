@@ -73,7 +73,7 @@ class TextReader:
                 return
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield row number and values of each row below the header. Reports rows of the wrong length instead."""
+        """Yield the number and values of each row below the header. Skips and reports rows of the wrong length."""
         dialect = self.settings.dialect
         text = decode(decompress(self.file, self.path), dialect.encoding)
         try:

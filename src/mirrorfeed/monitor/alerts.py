@@ -5,9 +5,9 @@ channel receives the alert again after each interval (`alerts.remind_after_hours
 
 A JSON file, the alert file, records which alerts were sent and when. By default, the alert file is in the landing zone.
 Everybody who can write to the landing zone can change the file. To keep false texts out of alerts, the file contains
-only names and times. If somebody adds a false record of a sent alert, a run sends the alert after the interval. A file
-that is damaged or has times in the future is reported and replaced. A run writes the file after it sends the alerts. So
-after a failure, the next run can send an alert twice, but no alert is lost.
+only names and times. If the file falsely says that an alert was sent, the alert is late, but not lost: a run sends the
+alert when the interval has passed. A file that is damaged or has times in the future is reported and replaced. A run
+writes the file after it sends the alerts. So after a failure, the next run can send an alert twice, but not lose it.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Alert(Row):
     resolved_at: datetime | None = None
     """Time of the first check that did not find the problem again. None for a current problem."""
     sent_to: tuple[str, ...] = ()
-    """Names of the channels that received the alert. The channel `output` is the output of the command."""
+    """Names of the channels that received the alert. The channel `output` is the output of `check-alerts`."""
     error: MirrorfeedError | None = None
     """Reason why a channel was not notified, or why the alert file cannot be read or written."""
 
     @property
     def ok(self) -> bool:
-        """False if `error` is set, or if the output of the command has the alert and the problem is not resolved."""
+        """False if `error` is set, or if an alert about a current problem was sent to the channel `output`."""
         return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -175,8 +175,8 @@ def update_alerts(
 
     Updates the entries `alerts` with the result `check`, and adds an entry for each new problem. `notified` has a pair
     of channel name and `SentAlert.key` for each alert that was sent at `now`. Removes channels that are not in
-    `channels` from all entries. If the check could not find out whether a problem exists, the problem stays current or
-    stays resolved. Removes a resolved problem when each channel that received the problem was also notified of the end.
+    `channels` from all entries. If the check could not find out whether a problem exists, `resolved_at` of its entry
+    does not change. Removes the entry of a resolved problem if no channel must still be notified of the end.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]
@@ -199,10 +199,11 @@ def update_alerts(
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
-    """Return the names of the channels to notify now of a problem or of its end.
+    """Return the names of the channels that must now receive an alert about a problem or about its end.
 
-    A lasting problem is sent again after `alerts.remind_after_hours`. Its end is sent only to channels that received
-    the problem. A problem that may end by itself is sent if it lasts for `alerts.max_lag_minutes.published`.
+    While a problem lasts, its alert is due again after `alerts.remind_after_hours`. The first alert about a problem
+    with `Finding.is_temporary` is due after `alerts.max_lag_minutes.published`. Only channels that received an alert
+    about the problem receive an alert about its end.
     """
     problem, last = check.problems.get(alert.key), alert.notified
     if alert.resolved_at is not None:
@@ -285,7 +286,7 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return the summary of an alert check, or an empty string if the command prints an alert instead."""
+    """Return the summary of an alert check, or an empty string if an alert was sent to the channel `output`."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     lasting = sum(each.error is None for each in rows)

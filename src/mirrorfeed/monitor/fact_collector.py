@@ -97,8 +97,8 @@ class Collector:
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
         """Return the facts about a table, including the errors that occurred while facts were read.
 
-        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, the facts include
-        only errors in reading the log, and other errors are raised.
+        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, the errors are
+        raised, except errors in reading the table's log.
         """
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
@@ -190,7 +190,7 @@ class Collector:
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
     ) -> None:
-        """Raise an error that would stop the next publication. If not `is_log_read`, skip checks of the table's log."""
+        """Raise an error if publishing would fail. If not `is_log_read`, skip checks that need the table's log."""
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
         ahead, decision = decide_next(feed, table, view)
         if isinstance(decision, Finding):
@@ -279,7 +279,7 @@ def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetim
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
-    """Return the name of the column with the longest text in the source, and the bytes of this text in UTF-8.
+    """Return the name of the column with the longest text in the source, and the length of the text in UTF-8 bytes.
 
     Ignores columns that are not selected. Measures nested values as JSON. Returns None if there is no text.
     """
@@ -303,7 +303,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Return, without Spark, the name of the column with the longest text, and the bytes of this text in UTF-8.
+    """Return, without Spark, the name of the column with the longest text, and the length of the text in UTF-8 bytes.
 
     Returns None if there is no text, or if the data is larger than 64 MiB. Raises an error if a column is nested.
     """

@@ -66,7 +66,7 @@ class SourceFacts:
     """
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
-    """Column with the longest text, and the bytes of this text. None if no text was measured."""
+    """Column with the longest text, and the length of the text in UTF-8 bytes. None if no text was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Return a passed check with the text that `action` returns, or a failed check with the error of `action`."""
+    """Return a finding: passed, with the text that `action` returns, or failed, with the error that `action` raises."""
     try:
         return passed(check, action() or "")
     except Exception as error:

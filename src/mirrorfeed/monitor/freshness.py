@@ -48,9 +48,9 @@ class Freshness:
     """Time of the last change at each step: newest commit, newest publication, newest publication that Fabric has
     consumed, last write to the mirror, and last load by the SQL endpoint."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """Time when the wait for a step began. The key is the step. A step is missing if no change waits for this step."""
+    """Time when changes began to wait for a step. The key is the step. A step is missing if no change waits for it."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Reason why the time or the wait of a step is unknown. The key is the step."""
+    """Reason why the time of a step in `times` or `since` is unknown. The key is the step."""
 
     def __str__(self) -> str:
         def shown(step: Step) -> str:
@@ -73,9 +73,9 @@ class Freshness:
     def to_dict(self) -> dict[str, Any]:
         """Return the freshness as a dictionary of JSON values.
 
-        The key of each step has the time of the last change at this step, or None. The key `waiting_since` has a
-        dictionary: for each step after the commit, the time when the wait for the step began, or None if no change
-        waits. The key `unknown` has a dictionary: for each step whose time or wait is unknown, the reason.
+        Each step is a key. Its value is the time of the last change at this step, or None. The inner dictionary
+        `waiting_since` has, for each step after the commit, the time when changes began to wait for this step, or None
+        if no change waits. The inner dictionary `unknown` has, for each step with an unknown time, the reason.
         """
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
@@ -96,9 +96,9 @@ def mirror_freshness(
 ) -> Freshness:
     """Return the freshness of a mirror that was last written at `mirrored`, and of its SQL endpoint.
 
-    `queryable` is the time of the last successful refresh of the SQL endpoint. Changes that the mirror received later
-    count as waiting only if the last refresh failed (`refresh_failed`). A time is None if it is unknown. `unknown` maps
-    a step to the reason why its time is unknown."""
+    `queryable` is the time of the last successful refresh of the SQL endpoint. Changes wait for the SQL endpoint only
+    if the last refresh failed (`refresh_failed`) and the mirror was written after `queryable`. A time is None if it is
+    unknown. `unknown` maps a step to the reason why its time is unknown."""
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
     since = {Step.QUERYABLE: mirrored} if mirrored and is_waiting else {}

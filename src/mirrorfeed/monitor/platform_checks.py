@@ -219,7 +219,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Check `observe` and `inputFiles` of Spark DataFrames with files in the staging area, and yield the results."""
+    """Test Spark's `observe` and `inputFiles` with files in the staging area. Yield what each returns, or its error."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:

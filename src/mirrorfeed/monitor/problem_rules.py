@@ -1,7 +1,7 @@
 """Rules that find problems in the facts about tables and the mirrored database.
 
-An error that occurred while facts were read becomes a finding without a rule. Rules find the other problems. A rule
-returns no finding if its facts could not be read.
+`table_findings` and `database_findings` return the findings of the rules, and one finding for each error in the facts.
+A rule returns no finding if the facts that it tests could not be read.
 """
 
 from __future__ import annotations

@@ -209,8 +209,8 @@ class TableFreshness(Row):
 
     A change passes five steps from the source to Fabric: committed, published, consumed, mirrored, queryable.
     `<step>_minutes` are the minutes from the last change at this step (`Freshness.times`) to the time of the report.
-    `<step>_waits` are the minutes for which changes had waited to reach this step when the table was checked. 0 means
-    that no change waited. None means that a time is unknown.
+    `<step>_waits` is the lag of this step (`Freshness.lag`) in minutes, at the time of the check. 0 means that no
+    change waited. None means that a time is unknown.
     """
 
     QUIET = "{tables}: no changes are waiting."

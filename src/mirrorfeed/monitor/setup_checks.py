@@ -199,7 +199,7 @@ def check_changes(count: int) -> Finding:
 def check_source(facts: TableFacts) -> Finding:
     """Check whether changes of a source can be published, and return the result.
 
-    Ignores that the table's log cannot be read."""
+    Ignores an error in reading the table's log."""
     check = f"changes of {facts.source_name}"
     errors = facts.errors if facts.log_facts.is_read else facts.errors[1:]  # the first error is that of the log
     if errors or not facts.source_facts.is_read:

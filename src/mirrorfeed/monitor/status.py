@@ -167,10 +167,10 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note with the number of hidden tables for which it is unknown whether Fabric has consumed a file.
+    """Return a note with the number of hidden tables without any sign that Fabric has consumed a file.
 
     If many tables need no attention, these tables are hidden: one line replaces their rows. Returns an empty sequence
-    if there is no table to count.
+    if the number is 0.
     """
     _, not_listed, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)

@@ -162,9 +162,9 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that starts a session. If tables need Spark, the function is called
-    with the sources of these tables. If one of these tables is published by comparing all rows (`changes: compare`),
-    the function is called without arguments.
+    reached. `spark` is a session, or a function that starts a session. The function is called if tables need Spark. Its
+    arguments are the sources of these tables. It gets no arguments if at least one of these tables is published by
+    comparing all rows (`changes: compare`).
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext
@@ -181,7 +181,7 @@ def plan_next_steps(
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
-    """Return the next step if the table is paused or the step can be decided without Spark, otherwise None."""
+    """Return the pause of a paused table, or the next step. None if the step cannot be decided without Spark."""
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):

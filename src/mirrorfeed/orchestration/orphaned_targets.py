@@ -109,7 +109,7 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
 
 
 def _is_of_mirrorfeed(store: Store, target: Target, view: View) -> bool:
-    """Return whether mirrorfeed created the target's folder: the log has a record, or a first load was interrupted."""
+    """Return True if the table's log has a log record, or if the folder has only files of an unfinished first load."""
     return view.newest is not None or {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 

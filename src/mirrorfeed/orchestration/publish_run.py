@@ -57,10 +57,10 @@ def publish_new(
 ) -> Published:
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
-    A table that has not started by then has a result with `stopped`. A paused table has a note and no result. If a
-    table fails, its result has the error. If Spark is needed, `spark` is called with the sources of all selected tables
-    to start a session. If the configuration has a ledger, or if a selected table is published by comparing all rows
-    (`changes: compare`), `spark` is called without arguments.
+    After an early end, `stopped` is True in the result of each unfinished table. A paused table has a note and no
+    result. If a table fails, its result has the error. If Spark is needed, `spark` is called to start a session. Its
+    arguments are the sources of all selected tables. It gets no arguments if the configuration has a ledger, or if at
+    least one selected table is published by comparing all rows (`changes: compare`).
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -124,9 +124,9 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources of the tables, or an empty list if a table is published by comparing all rows.
-    Before a command starts Spark, it checks that one of the sources is a Delta table. An empty list means no check,
-    because the source of a table that is published by comparison can be a view or a folder with Parquet files."""
+    """Return the sources of the tables, or an empty list if at least one table is published by comparing all rows.
+    A command does not start Spark if all sources in the list are local folders without a Delta table. With an empty
+    list, a command always starts Spark, because a source that is compared can also be a folder with Parquet files."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 

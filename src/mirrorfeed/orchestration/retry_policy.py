@@ -1,4 +1,4 @@
-"""Retry policy: decide whether an attempt to publish a table is followed by another attempt, a reload, or the end."""
+"""Decide after each attempt to publish a table: try again, reload the table, or make no more attempts."""
 
 from __future__ import annotations
 

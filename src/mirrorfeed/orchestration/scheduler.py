@@ -116,8 +116,8 @@ def is_due(
 ) -> bool:
     """Return whether continuous publishing starts an attempt to publish a table now, according to the option `follow`.
 
-    `pending` is the size of the unpublished commits. If `pending` is None, the commits cannot be read, and the attempt
-    reports the error. `since_attempt` is the seconds since the last attempt, even if the attempt published nothing.
+    `pending` is the size of the unpublished commits, or None if they cannot be read. With None, returns True, and the
+    attempt reports the error. `since_attempt` is the seconds since the last attempt, even if it published nothing.
     `since_publication` is the seconds since the last attempt that published something, or None before the first.
     """
     if pending is None or since_attempt >= FULL_READ_INTERVAL:

@@ -178,14 +178,13 @@ def count_repairable(
 ) -> tuple[int, MirrorfeedError | None]:
     """Return the number of keys to publish again, and an error if some rows are not repaired, otherwise None.
 
-    `differing` is the number of keys whose rows differ between source and mirror. The mirror contains `duplicated` of
-    these keys more than once. `null_keys` is the number of differing rows with NULL in the key, which no delete or
-    upsert can change.
+    `differing` is the number of keys without NULL that need a repair. `duplicated` is the number of these keys that the
+    mirror contains more than once. `null_keys` is the number of unrepairable rows: their keys contain NULL.
 
-    With more than `max_keys` keys (None: no limit), no key is repaired. `by_time` means that Fabric reads files in the
-    order of modification time. Then duplicated keys are not repaired: they need a delete in one file and an upsert in
-    the next, and both files could have the same time.
+    With more than `max_keys` keys (None: no limit), no key is repaired. `by_time` is True if Fabric reads files in the
+    order of modification time. Then duplicated keys are not repaired.
     """
+    # A duplicated key needs a delete in one file and an upsert in the next. Both files could have the same time.
     skipped = duplicated if by_time else 0
     keys, reasons = differing - skipped, []
     if skipped:
@@ -205,13 +204,13 @@ def repair_table(
 ) -> Repair:
     """Repair a mirror: publish again the rows that differ between source and mirror.
 
-    With the SQL filter `where`, rows are not compared. Instead, all rows that match the filter are published again.
-    `mirrors` is the folder of the mirrored tables. If `mirrors` is None, the mirror is not read: all source rows that
-    match `where` (all rows if None) are published again, and rows that exist only in the mirror stay. The result has an
-    error if more than `max_keys` keys need a repair, if some rows cannot be repaired, or if the publication fails.
+    If the SQL filter `where` is set, publishes all matching rows, even if they do not differ. `mirrors` is the folder
+    of the mirrored tables. If `mirrors` is None, the mirror is not read. Then all source rows, or those that match
+    `where`, are published again, and rows that exist only in the mirror stay. The result has an error if more than
+    `max_keys` keys need a repair, if some rows cannot be repaired, or if the publication fails.
 
-    Raises `FeedRequired` if the table is published by comparing all rows (`changes: compare`), `NothingPublished` if
-    the table was never published, and `RebuildRequired` if the table has no keys, or other columns than the mirror.
+    Raises `FeedRequired` if the table is published by comparing all rows (`changes: compare`), `NothingPublished` if it
+    was never published, and `RebuildRequired` if it has no keys or if its columns do not match those of the mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":

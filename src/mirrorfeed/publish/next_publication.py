@@ -158,10 +158,10 @@ def last_version(what: Range | int | Repair) -> int:
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit or, if there is none or it is unknown, of the last publication.
+    """Return the time of the first unpublished commit of a table's source, or the time of the last publication.
 
-    The commit is known only for sources in a local folder. Returns None if the table was never published, or if its log
-    cannot be read.
+    Finds the commit only if the source is in a local folder. If no commit is found, returns the time of the last
+    publication. Returns None if the table was never published, or if its log cannot be read.
     """
     try:
         view = TableLog(store, table.target.folder).read_latest()

@@ -25,10 +25,10 @@ def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str])
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return each key once with its hash, without NULL keys, which a mirror never contains.
+    """Return one row with a hash for each key. Omits keys with NULL, because a mirror never contains them.
 
-    A key with several rows gets an empty hash, because the mirror may have any of them. An empty hash differs from the
-    hash of every row, so that the current row is published again.
+    If several rows in `hashes` have the same key, the mirror may have any of these rows. Then the returned hash is
+    empty: it differs from the hash of every row, so the key counts as changed.
     """
     return hashes.dropna(subset=list(key)).groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
 

@@ -122,11 +122,11 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Return `rows` with the results of a text check in the column `PROBLEM`. Problems in this column are kept.
+    """Check the texts of rows without a problem. Returns all rows, with new problems in the column `PROBLEM`.
 
-    A row without a problem gets `Problem.INVALID_TEXT` if one of its texts is not valid UTF-8. If `from_feed` is True,
-    a row whose text contains the replacement character gets `Problem.REPLACED_TEXT`. Open source Delta replaces invalid
-    bytes in its change data feed, so only the source shows whether the text was valid.
+    A row gets `Problem.INVALID_TEXT` if one of its texts is not valid UTF-8. If `from_feed` is True, a row whose text
+    contains the replacement character gets `Problem.REPLACED_TEXT`. Open source Delta replaces invalid bytes in its
+    change data feed, so only the source shows whether the text was valid.
     """
     # Delta allows any bytes in a STRING column, but readers of the data files do not.
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
@@ -141,9 +141,9 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """Return up to `limit` rows of a snapshot whose text is not valid UTF-8, with `Problem.INVALID_TEXT` in `PROBLEM`.
-    Searches all rows with one of `keys`, and possibly other rows. If `keys` has no columns or more than
-    `MAX_FILTER_KEYS` rows, searches all rows. The returned rows have the column types of the data files."""
+    """Return up to `limit` rows with invalid UTF-8 text. Their column `PROBLEM` contains `Problem.INVALID_TEXT`.
+    Searches at least the rows of `snapshot` whose key is in `keys`. Searches all rows if `keys` has no columns or more
+    than `MAX_FILTER_KEYS` rows. The returned rows have the column types of the data files."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
@@ -216,14 +216,14 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return a row for each key and each version that changed the key. Within a version, deletes come first.
+    """Return a row for each key and each version that changed the key's row. Within a version, deletes come first.
 
-    The rows are in the order of the versions. If a version of the source had several rows with the same key, or the
-    changes of a key contradict each other, the result has only the net change of this key over all versions in `feed`.
-    The row markers are "upsert" and "delete".
+    The rows are in the order of the versions. The row markers are "upsert" and "delete". If a version of the source had
+    several rows with the same key, or the changes of a key contradict each other, the result has only the net change of
+    this key over all versions in `feed`: one upsert or one delete.
 
     If `exact` is True, the row markers are "insert", "update" and "delete". A row that replaces another row in
-    the same version is an update. A net change that is not a delete is returned as two rows: a delete and an insert.
+    the same version is an update. A net change has a delete and an insert instead of an upsert.
     """
     key = key_positions(columns, keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))

@@ -10,8 +10,8 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
-    Each key of `names` is one of the other modules, without the prefix `mirrorfeed.`. Its value lists the names in that
-    module. A key can also be a module and one name, such as `other:Name`. Its value then lists other names for `Name`.
+    Each key of `names` is a module without the prefix `mirrorfeed.`, and the value lists names in this module. A key
+    can also name a class in a module, such as `lint.specification:Finding`. Then the value lists aliases of the class.
     """
     homes = {name: home for home in names for name in names[home]}
 

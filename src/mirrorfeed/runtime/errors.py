@@ -1,4 +1,4 @@
-"""Errors of Java and Spark on this machine, of logins, and of proxies."""
+"""Errors that are raised if Spark cannot start on this machine, or if a login, certificate or proxy is unusable."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Kind(Enum):
 
 
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the active Spark session, or start one. `options` are settings for Spark that starts on this machine.
+    """Return the active Spark session, or start one. The settings `options` apply only if Spark starts on this machine.
 
     Raises `SparkMissing` if PySpark is not installed, `ConnectNotConfigured` if Databricks Connect has no compute,
     `ConnectFailed` if Databricks Connect cannot start a session, and the errors of `start_local`.
@@ -196,7 +196,7 @@ _original_values: list[tuple[SparkSession, str, str]] = []
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
-    Raises `SettingFixed` if a required setting has a wrong value that the session does not allow changing. Can be
+    Raises `SettingFixed` if a required setting has a wrong value, and the session does not allow a change. Can be
     nested, and used by several threads: the last exit restores the original values.
     """
     global _active_contexts

@@ -109,9 +109,10 @@ def parse_bound(spark: SparkSession, text: str | int) -> Bound:
 def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
     """Return the range between two versions or times, both included. The range can be empty.
 
-    Times select the commits from `start` to `end`. Without `end`, the range ends at the newest version. `history` has
-    all commits in ascending order. Raises `BoundsCrossed` if `start` is after `end`, and `OutsideHistory` if `start` is
-    before the first commit, or, with `past_end="error"`, if `start` or `end` is after the last one.
+    Times select the commits from `start` to `end`. If `end` is None, the range ends at the newest version. `history`
+    has all commits in ascending order. Raises `BoundsCrossed` if `start` is after `end`. Raises `OutsideHistory` if
+    `start` is before the first commit, unless this commit is version 0. If `past_end` is "error", also raises
+    `OutsideHistory` if `start` or `end` is after the last commit.
     """
     first, last = history[0], history[-1]
 

@@ -188,7 +188,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
 
 
 def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
-    """Return an error if `table_id` is not the published id, or `latest` is below the published version, else None."""
+    """Return an error if `table_id` is not `published.table_id` or `latest` is below `published.version`, else None."""
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(

@@ -230,7 +230,8 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """Return a warning if a retention is below twice the publication delay `waited` in seconds, otherwise None."""
+    """Return a warning if a table keeps old files or its log for less than twice the time `waited`, otherwise None.
+    `waited` is the number of seconds from a commit to its publication."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
     if not too_short:
@@ -339,7 +340,7 @@ def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
 
 
 def external_commit_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the table features with which the newest commits can be outside the table's log folder."""
+    """Return the features in `features` that allow commits outside the table's log folder."""
     return tuple(sorted(name for name in features if _released_name(name) in _EXTERNAL_COMMITS))
 
 

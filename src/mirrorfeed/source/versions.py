@@ -38,10 +38,8 @@ _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. With `after`, the result can be version `after` + 1 if that version exists.
-
-    With `after`, Spark usually runs no job. A table in a local folder needs no Spark.
-    """
+    """Return the newest version of a table. If `after` is given, can return `after` + 1 even if newer versions exist.
+    With `after`, Spark usually runs no job. A table in a local folder needs no Spark."""
     if (table := open_local_table(source)) is not None:
         return table.version()
     if after is not None:
@@ -159,9 +157,9 @@ def find_schema_breaks(
 ) -> tuple[tuple[int, ...], dict[int, GapReason]]:
     """Find the versions that change the schema of a table, except versions that only add columns.
 
-    `schema` returns the schema at a version. `versions` lists the versions to check, in ascending order. The schema of
-    the first version is compared with the schema at `after`, and the schema of each later version with that of the
-    version before it in the list. If the schema at `after` cannot be read, the first version counts as a change.
+    `schema` returns the schema at a version. `versions` lists the versions to check, in ascending order. Each schema is
+    compared with the schema at the previous version in `versions`. The first schema is compared with the schema at
+    `after`. If the schema at `after` cannot be read, the first version counts as a change.
 
     The check ends at the first version whose schema cannot be read. Returns the versions found so far, and a mapping of
     the unreadable version to the reason. The mapping is empty if all schemas can be read.

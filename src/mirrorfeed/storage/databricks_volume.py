@@ -2,7 +2,7 @@
 
 Only one publisher at a time can use a volume, because the Files API cannot rename: `rename` copies the file and then
 deletes the original. The API creates a file completely or not at all, inside and outside Databricks. `VolumeStore` does
-not use the mount below `/Volumes`, because the mount cannot create a file on the condition that it does not exist yet.
+not use the mount below `/Volumes`, because creating a file through the mount can replace an existing file.
 """
 
 from __future__ import annotations

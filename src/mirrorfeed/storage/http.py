@@ -134,9 +134,9 @@ class HttpClient:
     ) -> HttpResponse:
         """Send a request and return the response, even if its status is an error. A `body` is sent as JSON.
 
-        The request is sent again if `is_retryable` returns True for the response. If there is no response, raises the
-        error that `unavailable` creates from the reason as text. Raises `CredentialRefused` if the login is refused,
-        and `LoginUnavailable` if the login fails temporarily.
+        The request is sent again if `is_retryable` returns True for the response. If there is no response, the method
+        passes the reason to `unavailable` and raises the error that `unavailable` returns. Raises `CredentialRefused`
+        if the login is refused, and `LoginUnavailable` if the login fails temporarily.
         """
         request = HttpRequest(method, address)
         if body is not None:

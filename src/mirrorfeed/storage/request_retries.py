@@ -1,4 +1,4 @@
-"""Retries of requests: limits, pauses, a counter, and writers of new files.
+"""Retry failed requests: limits and pauses, a counter of retries, and functions that retry the creation of a file.
 
 A failed request may still create its file later, so each attempt to create a file uses another name.
 """

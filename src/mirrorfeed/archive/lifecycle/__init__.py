@@ -115,7 +115,7 @@ class Rules:
     apply_command: ClassVar[str]
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """Return instructions to apply `policy`, with a command. The command includes `self.options(exported)`."""
+        """Return instructions and a command to apply `policy`. `exported` is the existing policy, None if unknown."""
         if not policy[self.key]:
             return (
                 f"{self.cloud} does not accept a policy without rules. Delete the existing one with"
@@ -129,17 +129,17 @@ class Rules:
     def options(self, exported: Any) -> str:
         """Return options for the command that applies a policy, or an empty text if no option is needed.
 
-        The cloud accepts some settings only as options. The options contain these settings from `exported`.
+        The cloud accepts some settings of `exported`, the existing policy, only as options, not inside a policy.
         """
         return ""
 
     def policy(self, days: int, state: RuleState = RuleState.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the exported policy, or a new one, with rules that archive this table's files after `days` days.
 
-        The new rules replace older rules of mirrorfeed for this table. If `take_over` is True, all other rules that are
-        only for this table are left out, too. The rest of `exported` is preserved. `state` can disable or omit the new
-        rules. Raises `TooManyRules` if the policy would have more than `self.limit` rules, and `InvalidPolicy` if
-        `exported` is invalid.
+        The new rules replace older rules of mirrorfeed for this table. If `take_over` is True, the new rules also
+        replace rules that mirrorfeed did not write and that are only for this table. The rest of `exported` is
+        preserved. `state` can disable or omit the new rules. Raises `TooManyRules` if the policy would have more than
+        `self.limit` rules, and `InvalidPolicy` if `exported` is invalid.
         """
         raise NotImplementedError
 
@@ -227,10 +227,10 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
 def merge_rules(
     spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """Return a policy with the rules of a table. Other rules come from the file `exported`, unless it is None.
+    """Return a policy with new rules for a table. The policy keeps other rules from the file `exported`, if any.
 
     If `days` is None, the number of days comes from the archive interval of the table. `state` can disable or remove
-    the rules of the table. If `take_over` is True, other rules that are only for this table are left out.
+    the new rules. If `take_over` is True, they also replace rules in `exported` that others wrote only for this table.
 
     Raises `InvalidPolicy` if the file `exported` is invalid, `NoTiers` outside Azure storage and S3, `TooManyRules` if
     the policy needs too many rules, and `NoInterval` if `days` is None and the table has no interval.

@@ -122,7 +122,7 @@ def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a policy without `null` fields, with field names that start in lowercase, and with 60 instead of 60.0."""
+    """Return a policy without `null` fields. Field names start in lowercase. Values such as 60.0 become integers."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):

@@ -218,12 +218,11 @@ class MirroredDatabase:
         return find_differences(content, options, self.is_stopped()), values
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings whose values in Fabric and in `options` differ. Return all settings that differed.
+        """Change settings in Fabric to their values in `options`. Return all settings whose values were different.
 
-        A returned setting with `Setting.changes` False was not changed: Fabric can change this setting only while
-        mirroring is stopped. Before the change, a single call of `confirm` receives all settings that differ: each
-        argument is the text of one setting. `confirm` can raise an error to prevent the change. Raises `NotApplied` if
-        Fabric still has old values after the change.
+        While mirroring is not stopped, `default_schema` is returned with `Setting.changes` False, but not changed.
+        Calls `confirm` before the change. Each argument is the text of one of the returned settings. `confirm` can
+        raise an error to prevent the change. Raises `NotApplied` if Fabric still has old values after the change.
         """
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)

@@ -166,8 +166,8 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
 def find_differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
     """Return the settings that have different values in `options` and in `definition`, the content of `mirroring.json`.
 
-    Ignores settings that `options` does not set. `stopped` is True if mirroring is stopped. Fabric cannot change
-    `default_schema` while mirroring runs. The result for `default_schema` then has `Setting.changes` False.
+    Ignores settings that `options` does not set. `Setting.changes` is True if Fabric can change the setting now. Fabric
+    can change `default_schema` only while mirroring is stopped (`stopped` is True), and other settings at any time.
     """
     target, settings = target_settings(definition), []
     for field, name in FIELDS.items():

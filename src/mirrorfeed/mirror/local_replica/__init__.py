@@ -185,10 +185,10 @@ class TableCycle:
 
 
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-    """Check that a file can be applied to a table with these `keys`. Raises `FileRefused` otherwise.
+    """Raise `FileRefused` if a file cannot be applied to a table with these `keys`.
 
-    The file must have all key columns. If it has updates, deletes or upserts, the table must have keys, and the type of
-    each key column must be known from this or an earlier file. A file of inserts needs one column of a known type.
+    The file must have all key columns. Updates, deletes and upserts need keys, and a type for each key column in the
+    file or in `mirror`. Inserts need a type for at least one column. A column with only NULL can lack a type.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:

@@ -111,10 +111,10 @@ def number_of(name: str) -> int:
 
 
 def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
-    """Divide all data files of a table into applied, ready and waiting files, in the order of their numbers.
+    """Divide the data files of a table into applied files and files to apply now, in the order of their numbers.
 
-    Ignores files without a number. `applied` is the number of the last applied file, or 0. Raises `FileRefused` if two
-    files have the same number. The error shows `folder`, the address of the table's folder.
+    Files after a missing number must wait: `Queue.waiting` describes them. Ignores files without a number. `applied` is
+    the last applied number, or 0. Raises `FileRefused` with the address `folder` if two files have the same number.
     """
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for file, next_file in pairwise(numbered):
@@ -132,7 +132,7 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Divide all data files of a table into applied and ready files, in the order of their modification times.
+    """Divide the data files of a table into applied files and files to apply now, in order of modification times.
 
     `processed` contains the names of the applied files.
     """

@@ -225,7 +225,7 @@ class Mirror:
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return the given columns of all rows of the table. `Change.remaining` has the same order of rows."""
+        """Return `columns` of all rows of the table. The values in `Change.remaining` have the order of these rows."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])

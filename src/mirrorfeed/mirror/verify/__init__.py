@@ -40,8 +40,8 @@ def version_gone_errors(
 ) -> Iterator[None]:
     """Context manager that raises `VersionGone` if `version` of the source can no longer be read.
 
-    If the source does not exist, raises an error that says so. Other errors, also errors about files of `mirror`, are
-    raised unchanged.
+    If the source does not exist, raises the error of `read_table_info`, such as `SourceMissing`. Raises any other error
+    unchanged, for example an error about a file of `mirror`.
     """
     try:
         yield

@@ -71,8 +71,8 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
 def column_faults(expected: T.StructType, mirror: T.StructType, *, as_text: bool) -> list[str]:
     """Return a message for each column of `expected` that is missing in `mirror` or has a wrong type there.
 
-    `expected` has the columns of the source. Set `as_text` if the published files are delimited text. Other types,
-    for example text, are then also correct in the mirror.
+    `expected` has the columns of the source. Set `as_text` if the published files are delimited text. With `as_text`,
+    a mirror column can also have one of the types from `_text_types`, for example text.
     """
     types, faults = {field.name: field.dataType for field in mirror}, []
     for field in expected:

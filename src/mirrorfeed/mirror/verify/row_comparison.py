@@ -185,7 +185,7 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a struct of two fields: `value` as valid UTF-8 text (JSON if nested), and bytes of the unchanged text."""
+    """Return a struct: `value` as text to show (valid UTF-8, JSON if nested), and the bytes of `value` cast to text."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
     text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
     return F.struct(text, value.cast("string").cast("binary"))

@@ -207,7 +207,8 @@ class DeltaFeed:
         return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Return `deleted` keys that exist at `version`. Raises `LookUpNeedsArchive` if archived files are needed."""
+        """Return the keys in `deleted` that exist at `version`.
+        Raises `LookUpNeedsArchive` if the search needs archived files."""
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         if not archive.has_interval(facts.properties):
             return keys

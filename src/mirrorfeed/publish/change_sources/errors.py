@@ -1,4 +1,4 @@
-"""Errors and warnings of reading changes from a history or a comparison instead of the change data feed."""
+"""Errors and warnings if a history or a comparison of rows is used instead of the change data feed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Publish a source without a change data feed: compare all rows with stored hashes of the published rows.
 
-A Delta table, the table of row hashes, stores a hash for each key. A comparison writes the rows that differ and their
-new hashes to the table of row hashes in one commit. The publication is created from this commit, and the log record of
-the publication contains the version of the commit. After a crash, the next comparison uses the hashes at the version in
-the newest record. If no row differs, a commit is made only for a first publication or after an unpublished commit.
+A Delta table, the table of row hashes, stores a hash for each key, and the values of changed rows. A comparison writes
+all rows that differ to this table in one commit. The publication has the rows of this commit, and its log record has
+the version of the commit. After a crash, the next comparison uses the hashes at the version in the newest log record.
+If no row differs, there is no commit, except in a first comparison, or if an earlier commit was not published.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
 
 @dataclass(frozen=True)
 class _Part:
-    """Two functions for rows that passed the checks: one returns the deleted keys, the other writes staged files."""
+    """Part of a publication: rows that passed the checks, and are staged in files of their own."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
     """Function that returns the keys that the rows delete, or None if there are none."""

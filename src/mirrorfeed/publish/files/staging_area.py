@@ -62,7 +62,7 @@ class StagingArea:
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-        `written` is the DataFrame that reads `folder`. Raises `StagingFilesLost` if it also reads other files."""
+        `written` reads `folder`. Raises `StagingFilesLost` if `folder` has a data file that Spark did not write."""
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():

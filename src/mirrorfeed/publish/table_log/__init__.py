@@ -51,8 +51,8 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """Check a view with a second listing of the log. Returns a copy of `view` that has `confirmed` set to True.
 
-        Returns None if the records or the log id have changed. If `data` is False, the published files are not listed.
-        In this case, returns None also if a staged file of the newest record is empty.
+        Returns None if the log records or the log id have changed. If `data` is True, also lists the published files.
+        If `data` is False, also returns None if a staged file has 0 bytes, but a larger size in the newest log record.
         """
         if data:
             view = replace(view, data=tuple(path for path, _ in self._files(processed=view.newest is None)))
@@ -98,7 +98,7 @@ class TableLog:
 
     def check_unclaimed(self) -> None:
         """Raise an error if the table's folder has files for Fabric, but no `log.json`.
-        Files that Fabric has already consumed count too."""
+        Consumed files also count if Fabric has moved them to a subfolder of the table's folder."""
         files = self._files(processed=True)
         # Another publisher that started in the meantime created its log before its files, so the log is found.
         if not files or self.current_id() is not None or self._files(processed=True) != files:
@@ -110,9 +110,9 @@ class TableLog:
     def check(self, view: View) -> errors.LastFileMissing | None:
         """Check that the log records and the files in `view` match. Returns None if they match.
 
-        `view` must come from `confirm` or `read_view`. They compare two listings, because one can be wrong. Returns the
-        warning `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises `FilesLost`
-        if Fabric cannot have consumed the missing files. Raises another error for any other mismatch.
+        `view` must come from `confirm` or `read_view`, because a single listing can be wrong. Returns the warning
+        `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises `FilesLost` if Fabric
+        cannot have consumed the missing files. Raises another error for any other mismatch.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)
@@ -124,7 +124,7 @@ class TableLog:
         """Return an error if published files are missing in `view`, or None if no file is missing.
 
         Returns `FilesLost` if Fabric cannot have consumed the missing files, and `LastFileMissing` if Fabric may have
-        consumed them. `view` must come from `confirm` or `read_view`. They compare two listings: one can be wrong.
+        consumed them. `view` must come from `confirm` or `read_view`, because a single listing can be wrong.
         """
         if not missing_files(view.last_renamed, view.numbers):
             return None
@@ -150,9 +150,9 @@ class TableLog:
     def add_record(self, view: View, new: Record) -> View | None:
         """Commit a publication: add the log record `new` to the table's log. Returns the log after the write.
 
-        The log was listed twice, and both listings showed the same log records. Returns None if the log was deleted.
-        Another publisher may have added a record first, so call `contains` to check that the log has `new`. Raises an
-        error if the log has no record with the number of `new` afterwards, or if the log and the files do not match.
+        Checks the returned log with a second listing, like `confirm`. Returns None if the log was deleted. Another
+        publisher may have added a record first, so call `contains` to check that the log has `new`. Raises an error if
+        the log has no record with the number of `new` afterwards, or if the log and the files do not match.
         """
         content = new.to_json()
         if len(content) > READ_LIMIT:
@@ -176,8 +176,8 @@ class TableLog:
         return after
 
     def create_start_marker(self, view: View) -> str:
-        """Create the start marker: an empty file, without which the first record of a log is not valid.
-        Returns the batch id in the name of the start marker. The first record must have the same batch id."""
+        """Create the start marker of a log, an empty file. The first log record is valid only if this file exists.
+        Returns the batch id in the name of the start marker. The first log record must have the same batch id."""
         # After the table's folder was deleted, a repeated request can create `log.json` again. Then the start marker is
         # missing, so a first record in the deleted log is not valid.
         folder = f"{self.folder}/{names.log_folder(view.log_id)}"
@@ -207,8 +207,8 @@ class TableLog:
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
         """Check that the files in `staged` are newer than all published files. Raises `EqualFileTimes` if they are not.
 
-        `corrections` is the part of `staged` that replaces rows of the rest. The files in `corrections` must also be
-        newer than the rest. Use this check only if Fabric reads the files in the order of modification time.
+        The files in `corrections` are also in `staged`. They must be newer than the other files in `staged`, because
+        their rows must be applied last. Use this check only if Fabric reads files in the order of modification time.
         """
         # A rename keeps the modification time or makes it later.
         entries = self.store.list(self.folder)

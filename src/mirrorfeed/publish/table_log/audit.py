@@ -1,4 +1,4 @@
-"""Check the files of a table's newest publication, and find the candidates for the last publication in the mirror."""
+"""Check the files of a table's newest publication. Find out which publication is the newest one in the mirror."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mirrorfeed.storage.errors import NotThere
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
-    """Return three values for each table: the table, its log, and candidates for the last publication in the mirror.
+    """Return each table with its log, and with the log record of the newest publication that its mirror contains.
 
-    The log is None if the table has no log. The candidates are log records, newest first. If there are two candidates,
-    either can be the last publication. There are none if each log record has files that Fabric has not applied.
-    `names` are targets. If `names` is empty, returns all configured tables.
+    The log is None if the table has no log. If two publications can be the newest one in the mirror, returns both log
+    records, newest first. Returns no log record if each log record has files that Fabric has not applied. `names` are
+    targets. If `names` is empty, returns all configured tables.
     """
     store, positions = zone_of(config), []
     for table in config.select(names):
@@ -90,9 +90,9 @@ def describe_publication(record: Record) -> str:
 def audit_log(store: Store, target: Target) -> tuple[tuple[LogRecord, ...], tuple[str, ...]] | None:
     """Return the publications of a table, newest first, and notes for display. Returns None if there is no log.
 
-    The first note has the address of the log. Each other note is about one file of the newest publication: it has the
-    address of the file, and says that the file matches the record or that Fabric consumed the file. Problems are not in
-    the notes, but in `LogRecord.error`. Reads these files completely to compare their checksums.
+    Reads all files of the newest publication completely to compare their checksums with the log record. The first note
+    has the address of the log. Each other note has the address of a file that matches the log record, or that Fabric
+    has consumed. Problems with files are in `LogRecord.error` of the newest publication.
     """
     log = TableLog(store, target.folder)
     view = log.read_view()
