@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.archive_interval import PROPERTY, Frontier, Policy, parse_policy, to_properties
+from mirrorfeed.archive.archive_interval import PROPERTY, Policy, SafeInterval, parse_policy, to_properties
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
 from mirrorfeed.source.table_info import parse_days, read_table_info
 from tests.delta import DeltaTable
@@ -44,11 +44,11 @@ BROKEN = [
     {PROPERTY: "2 months"},
     {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
     {
-        **to_properties(Policy(60, Frontier(60, START, 90), True)),
+        **to_properties(Policy(60, SafeInterval(60, START, 90), True)),
         "mirrorfeed.archive.movedFromSince": "2026-01-01T00:00:00",  # in an unknown time zone
     },
     {
-        **to_properties(Policy(60, Frontier(60, START, 90), True)),
+        **to_properties(Policy(60, SafeInterval(60, START, 90), True)),
         "mirrorfeed.archive.movedFromSince": "yesterday",
     },
 ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.archive.archive_interval import Frontier, Policy, advance
+from mirrorfeed.archive.archive_interval import Policy, SafeInterval, advance
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -32,25 +32,25 @@ def test_file_counts_as_archived_exactly_at_the_interval() -> None:
     ],
 )
 def test_property_from_60_to_90_days_grows_daily_or_at_the_end(passed: float, exact: bool, days: int) -> None:
-    frontier = Frontier(60, START, 60).under(90, START)
-    assert advance(Policy(60, frontier, exact), START + passed * DAY).days == days
-    assert frontier.done_at() == START + 30 * DAY
+    safe_interval = SafeInterval(60, START, 60).under(90, START)
+    assert advance(Policy(60, safe_interval, exact), START + passed * DAY).days == days
+    assert safe_interval.done_at() == START + 30 * DAY
 
 
 @pytest.mark.parametrize(("shorter", "days"), [(30, 30), (60, 60), (65, 65), (70, 70)])
 def test_shorter_interval_takes_effect_at_once(shorter: int, days: int) -> None:
     now = START + 10 * DAY
-    assert advance(Policy(60, Frontier(60, START, 90).under(shorter, now), exact=True), now).days == days
+    assert advance(Policy(60, SafeInterval(60, START, 90).under(shorter, now), exact=True), now).days == days
 
 
 def test_shorter_target_during_growth_is_reached_on_the_way() -> None:
-    frontier = Frontier(60, START, 90).under(80, START + 10.5 * DAY)
-    assert frontier.age(START + 19.9 * DAY) == 79  # not even a part of a day was lost
-    assert frontier.age(START + 20 * DAY) == frontier.age(START + 99 * DAY) == 80
+    safe_interval = SafeInterval(60, START, 90).under(80, START + 10.5 * DAY)
+    assert safe_interval.days_at(START + 19.9 * DAY) == 79  # not even a part of a day was lost
+    assert safe_interval.days_at(START + 20 * DAY) == safe_interval.days_at(START + 99 * DAY) == 80
 
 
 def test_clock_going_back_makes_no_file_active() -> None:
-    assert Frontier(60, START, 90).age(START - 5 * DAY) == 60
+    assert SafeInterval(60, START, 90).days_at(START - 5 * DAY) == 60
 
 
 @dataclass
@@ -61,7 +61,7 @@ class World:
     Times are in hours."""
 
     rule: int
-    frontier: Frontier
+    safe_interval: SafeInterval
     days: int
     exact: bool
     hour: int = 0
@@ -81,12 +81,12 @@ class World:
             self.check()
 
     def change(self, days: int) -> None:
-        self.frontier = self.frontier.under(days, self.now)
+        self.safe_interval = self.safe_interval.under(days, self.now)
         self.rule = days
         self.step()
 
     def step(self) -> None:
-        self.days = advance(Policy(self.days, self.frontier, self.exact), self.now).days
+        self.days = advance(Policy(self.days, self.safe_interval, self.exact), self.now).days
         self.check()
 
     def check(self) -> None:
@@ -108,14 +108,14 @@ ACTIONS = st.lists(
 def test_file_moved_by_the_cloud_never_counts_as_active(
     first: int, exact: bool, actions: list[tuple[str, int]]
 ) -> None:
-    world = World(first, Frontier(first, START, first), first, exact)
+    world = World(first, SafeInterval(first, START, first), first, exact)
     for action, number in actions:
         {"wait": world.wait, "change": world.change, "step": lambda _: world.step()}[action](number)
 
 
 @given(first=st.integers(1, 6), then=st.lists(st.integers(1, 8), min_size=1, max_size=4), exact=st.booleans())
 def test_property_finally_equals_the_rule(first: int, then: list[int], exact: bool) -> None:
-    world = World(first, Frontier(first, START, first), first, exact)
+    world = World(first, SafeInterval(first, START, first), first, exact)
     for days in then:
         world.change(days)
         world.wait(30)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mirrorfeed.archive.archive_interval import (
     PROPERTY,
-    Frontier,
     Policy,
+    SafeInterval,
     advance,
     change_rule,
     parse_policy,
@@ -26,8 +26,8 @@ DAY = timedelta(days=1)
     "given_",
     [
         Policy(60),
-        Policy(60, Frontier(60, START, 90), exact=False),
-        Policy(67, Frontier(60, START + timedelta(microseconds=5), 90), exact=True),
+        Policy(60, SafeInterval(60, START, 90), exact=False),
+        Policy(67, SafeInterval(60, START + timedelta(microseconds=5), 90), exact=True),
     ],
 )
 def test_policy_round_trips_through_its_properties(given_: Policy) -> None:
@@ -74,5 +74,5 @@ def test_longer_interval_after_a_shorter_one_grows_from_there() -> None:
 @given(days=st.integers(1, 100), by_hand=st.integers(1, 200), after=st.integers(0, 100))
 def test_manually_raised_value_is_corrected_by_the_next_step(days: int, by_hand: int, after: int) -> None:
     found = change_rule(Policy(days), days + 50, True, START)
-    raised = Policy(by_hand, found.frontier, found.exact)
+    raised = Policy(by_hand, found.safe_interval, found.exact)
     assert advance(raised, START + after * DAY).days == min(days + 50, days + after)

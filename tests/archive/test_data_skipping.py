@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.archive.archived_files import TableMetadata
-from mirrorfeed.archive.data_skipping import Doubt, may_match, to_comparison
+from mirrorfeed.archive.data_skipping import UncertainFiles, may_match, to_comparison
 
 FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "id": ("integer", {}),
@@ -108,18 +108,18 @@ def test_file_with_null_partition_matches_no_comparison() -> None:
     ],
 )
 def test_unsupported_columns_are_left_to_delta(column: str, properties: dict[str, str]) -> None:
-    with pytest.raises(Doubt):
+    with pytest.raises(UncertainFiles):
         to_comparison(table(properties=properties), column, "IS NOT NULL")
 
 
 @pytest.mark.parametrize("spelled", ["", "x"])
 def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
-    with pytest.raises((Doubt, pa.ArrowInvalid)):
+    with pytest.raises((UncertainFiles, pa.ArrowInvalid)):
         may_match([to_comparison(table(), "day", "IS NOT NULL")], lambda _: pa.array([spelled]), pa.array([None]))
 
 
 @pytest.mark.parametrize("statistics", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
 def test_invalid_statistics_are_left_to_delta(statistics: str) -> None:
     found = [to_comparison(table([], {}), "id", "=", 5)]
-    with pytest.raises((Doubt, pa.ArrowInvalid)):
+    with pytest.raises((UncertainFiles, pa.ArrowInvalid)):
         may_match(found, lambda _: pa.array([None]), pa.array([statistics]))

@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.archive import delta_log_reader
 from mirrorfeed.archive.archived_files import TableMetadata
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, to_comparison
+from mirrorfeed.archive.data_skipping import Comparison, UncertainFiles, to_comparison
 from mirrorfeed.archive.delta_log_reader import ColumnarLog
 
 SCHEMA = json.dumps(
@@ -172,8 +172,8 @@ def test_log_is_read_in_batches_of_any_size(tmp_path: Path, monkeypatch: pytest.
 def test_unknown_features_are_left_to_delta(tmp_path: Path) -> None:
     for features in ({"readerFeatures": ["catalogManaged"]}, {"writerFeatures": ["coordinatedCommits-preview"]}):
         commit(tmp_path, 0, {"protocol": {"minReaderVersion": 3, **features}}, OPENING[1])
-        with pytest.raises(Doubt, match="newer"):
+        with pytest.raises(UncertainFiles, match="newer"):
             _ = log(tmp_path, 0).metadata
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1, stats=None)], stats_parsed=pa.int64())
-    with pytest.raises(Doubt, match="statistics"):
+    with pytest.raises(UncertainFiles, match="statistics"):
         found(log(tmp_path, 5))

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import delta_log_reader, restore_planner
-from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.source.identifier import Source
@@ -55,13 +55,13 @@ def test_comparisons_without_delta_give_the_same_files(
 )
 def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
     engine = ClassicEngine(spark)
-    with pytest.raises(Doubt):
+    with pytest.raises(UncertainFiles):
         engine.find_in_log(orders.source, where, NOW)
 
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
 def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
-    with pytest.raises(Doubt), delta_log_reader.open_log(spark, Source.parse(name)):
+    with pytest.raises(UncertainFiles), delta_log_reader.open_log(spark, Source.parse(name)):
         pass
 
 
@@ -71,5 +71,5 @@ def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orde
         remote = replace(columns, local_path=lambda name: delta_log_reader.copy_log_file(spark, folder, tmp_path, name))
         assert remote.metadata == columns.metadata
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
-    with pytest.raises(Doubt, match="gone"):
+    with pytest.raises(UncertainFiles, match="gone"):
         delta_log_reader.copy_log_file(spark, folder, tmp_path, "_sidecars/gone.parquet")

@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
-from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import LogFiles, require_own_commits, select_log_files
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
@@ -102,7 +102,7 @@ def test_version_is_read_from_newest_complete_checkpoint_and_commits(
     [((), 0), (commit(1, 2), 2), (commit(0, 2), 2), (commit(0, 1), 2), ((*commit(3), checkpoint(1)), 3)],
 )
 def test_log_with_a_missing_commit_is_refused(names: tuple[str, ...], version: int) -> None:
-    with pytest.raises(Doubt, match="incomplete"):
+    with pytest.raises(UncertainFiles, match="incomplete"):
         select_log_files(names, version)
 
 

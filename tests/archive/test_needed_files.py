@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles
-from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -196,7 +196,7 @@ def _check_condition(
     engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
     arguments = (source, where or None, NOW, version)
     compare(question, lambda: _needed(tables, [engine.find_in_plan(*arguments)]))
-    with suppress(Doubt):
+    with suppress(UncertainFiles):
         found = engine.find_in_log(*arguments)
         compare(question, lambda: _needed(tables, [found]))
 

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import normalize_uri, select_archived
-from mirrorfeed.archive.data_skipping import Doubt, apply_condition
+from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition
 from mirrorfeed.archive.engines import ClassicEngine, files_of
 from mirrorfeed.source.identifier import Source
 
@@ -242,7 +242,7 @@ def test_no_file_with_a_matching_row_is_missing(
             holds = {normalize_uri(unquote(uri)) for uri in found[i]}
             answer = set(files_of(apply_condition(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
-            with suppress(Doubt):
+            with suppress(UncertainFiles):
                 compared = engine.find_in_log(table, each, LATER)
                 decided += 1
                 assert ({file.uri for file in compared.files}, compared.active) == (answer, 0), f"{each}, seed {seed}"

@@ -31,7 +31,7 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 
 @dataclass(frozen=True, slots=True)
-class Frontier:
+class SafeInterval:
     """Longest safe archive interval of a table: every file that the cloud has archived is at least this old.
 
     With a longer interval, archived files would count as active. A lifecycle rule archives files after `rule` days. The
@@ -42,16 +42,16 @@ class Frontier:
     since: datetime
     rule: int
 
-    def age(self, now: datetime) -> int:
+    def days_at(self, now: datetime) -> int:
         """Return the longest safe archive interval at `now` in days. No file that the cloud has archived is younger."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
-    def under(self, rule: int, now: datetime) -> Frontier:
+    def under(self, rule: int, now: datetime) -> SafeInterval:
         """Return the longest safe archive interval after a change of the lifecycle rule to `rule` days at `now`."""
-        age = self.age(now)
-        # While the age grows, keep `since`, and so the part of a day.
-        return Frontier(age, now, rule) if rule > age == self.rule else replace(self, rule=rule)
+        days = self.days_at(now)
+        # While the safe interval grows, keep `since`, and so the part of a day.
+        return SafeInterval(days, now, rule) if rule > days == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
         """Return the first time at which an archive interval of `self.rule` days is safe. From this time on, every file
@@ -64,7 +64,7 @@ class Policy:
     """Archive interval of a table, and the longest safe interval. Both are saved as table properties."""
 
     days: int
-    frontier: Frontier | None = None
+    safe_interval: SafeInterval | None = None
     """Longest safe interval, up to which `days` can increase. None if the interval was never changed."""
     exact: bool = False
     """True to increase the interval by one day each day. False to wait, and then increase the interval in one step."""
@@ -72,7 +72,7 @@ class Policy:
     @property
     def rule(self) -> int:
         """Number of days after which the lifecycle rule must archive files."""
-        return self.frontier.rule if self.frontier else self.days
+        return self.safe_interval.rule if self.safe_interval else self.days
 
     def counts_as_archived(self, created: datetime | None, now: datetime) -> bool:
         """Return whether a file that was created at `created` (None: unknown) counts as archived at `now`."""
@@ -104,8 +104,8 @@ class Interval(Row):
         contains the instruction to set the rule to `policy.rule` days.
         """
         table, notes = str(source), []
-        frontier = policy.frontier if policy.days < policy.rule else None
-        if frontier:
+        safe_interval = policy.safe_interval if policy.days < policy.rule else None
+        if safe_interval:
             command = f"mirrorfeed archive step {shell_argument(table)}"
             time = "every day" if policy.exact else "when the new value is safe"
             notes.append(f"The interval increases {time}. Until then, run `{command}` daily.")
@@ -115,7 +115,7 @@ class Interval(Row):
                 f"This moved no files. Also set the lifecycle rule to {days} after creation. To print the rule, run"
                 f" `mirrorfeed archive rule {shell_argument(table)}`."
             )
-        until, exact = (frontier.done_at(), policy.exact) if frontier else (None, None)
+        until, exact = (safe_interval.done_at(), policy.exact) if safe_interval else (None, None)
         return cls(table, policy.days, policy.rule, until, exact, notes=tuple(notes))
 
     def remarks(self) -> Sequence[str]:
@@ -134,29 +134,29 @@ def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy
     increases. If `exact` is True, the interval increases by one day each day. If `exact` is False, the interval
     increases in one step when all files that the cloud has archived are at least `rule` days old.
     """
-    frontier = policy.frontier or Frontier(policy.days, now, policy.days)
-    return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
+    safe_interval = policy.safe_interval or SafeInterval(policy.days, now, policy.days)
+    return advance(Policy(policy.days, safe_interval.under(rule, now), exact), now)
 
 
 def advance(policy: Policy, now: datetime) -> Policy:
     """Return the policy with the archive interval that applies at `now`.
 
     An interval below `policy.rule` days increases to this value. If `policy.exact` is True, the interval increases by
-    one day each day. If `policy.exact` is False, it increases in one step at the time `policy.frontier.done_at()`.
+    one day each day. If `policy.exact` is False, it increases in one step at the time `policy.safe_interval.done_at()`.
     """
-    if policy.frontier is None:
+    if policy.safe_interval is None:
         return policy
-    safe = policy.frontier.age(now)
+    safe = policy.safe_interval.days_at(now)
     return replace(policy, days=safe if policy.exact or safe == policy.rule else min(policy.days, safe))
 
 
 def to_properties(policy: Policy) -> dict[str, str]:
     listed = {PROPERTY: f"{policy.days} days"}
-    if frontier := policy.frontier:
+    if safe_interval := policy.safe_interval:
         listed |= {
-            _MOVED: f"{frontier.days} days",
-            _SINCE: frontier.since.isoformat(),
-            _RULE: f"{frontier.rule} days",
+            _MOVED: f"{safe_interval.days} days",
+            _SINCE: safe_interval.since.isoformat(),
+            _RULE: f"{safe_interval.rule} days",
             _MODE: "exact" if policy.exact else "keep",
         }
     return listed
@@ -176,8 +176,8 @@ def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
         since = datetime.fromisoformat(properties[_SINCE])
         if since.tzinfo is None:
             raise ValueError(since)
-        frontier = Frontier(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
-        return Policy(days, frontier, properties[_MODE] == "exact")
+        safe_interval = SafeInterval(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
+        return Policy(days, safe_interval, properties[_MODE] == "exact")
     except (BadInterval, KeyError, ValueError) as error:
         own_properties = {name: properties[name] for name in _ALL if name in properties}
         raise InvalidInterval(table=table, properties=own_properties) from error

@@ -1,7 +1,7 @@
 """Validate SQL conditions, and use partition values and statistics to select the files that may have matching rows.
 
 Files are selected only for comparisons of integer, date and text columns with constants, joined by AND. Other
-conditions raise `Doubt`. As in Delta, a file is selected if the statistics for a comparison are missing.
+conditions raise `UncertainFiles`. As in Delta, a file is selected if the statistics for a comparison are missing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Comparison:
         return pa.scalar(self.value, self.type)
 
 
-class Doubt(Exception):
+class UncertainFiles(Exception):
     """Raised if mirrorfeed cannot be sure to select the same files as Delta. The caller then uses Delta."""
 
 
@@ -123,18 +123,18 @@ _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=":
 def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[Comparison]:
     """Return the comparisons in a SQL condition on the table `name`, with types and constants as Spark resolves them.
 
-    Raises `Doubt` for an invalid condition, and for every condition except supported comparisons joined by AND.
+    Raises `UncertainFiles` if the condition is invalid or is not a list of supported comparisons joined by AND.
     """
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(table.schema)  # type: ignore[union-attr]
         none = spark._jsparkSession.createDataFrame(spark.sparkContext._jsc.emptyRDD(), types)
         plan = optimize(spark, apply_condition(DataFrame(none, spark), name, where))
     except (BadPredicate, Py4JError, PySparkException) as error:
-        raise Doubt("a condition that only Delta may accept") from error
+        raise UncertainFiles("a condition that only Delta may accept") from error
     if kind_of(plan) == "LogicalRDD":
         return []
     if kind_of(plan) != "Filter" or kind_of(plan.child()) != "LogicalRDD":
-        raise Doubt("a condition that is not on rows alone")
+        raise UncertainFiles("a condition that is not on rows alone")
     return [_comparison(part, table) for part in _conjuncts(plan.condition())]
 
 
@@ -155,7 +155,7 @@ def _comparison(condition: Any, table: TableMetadata) -> Comparison:
     if sign is not None and kinds == ["Literal", "AttributeReference"]:
         sign, sides = _SWAPPED[sign], sides[::-1]
     elif sign is None or kinds != ["AttributeReference", "Literal"]:
-        raise Doubt(f"a condition of another kind, {kind_of(condition)}")
+        raise UncertainFiles(f"a condition of another kind, {kind_of(condition)}")
     column, literal = sides
     return to_comparison(table, str(column.name()), sign, _value(literal))
 
@@ -163,34 +163,34 @@ def _comparison(condition: Any, table: TableMetadata) -> Comparison:
 def _value(literal: Any) -> int | str | date:
     type_, value = str(literal.dataType().typeName()), literal.value()
     if value is None:
-        raise Doubt("NULL")
+        raise UncertainFiles("NULL")
     if type_ in ("byte", "short", "integer", "long"):
         return int(value)
     if type_ == "date" and abs(int(value)) < 700_000:  # days since 1970, within the years that Python supports
         return date(1970, 1, 1) + timedelta(days=int(value))
     if type_ == "string":
         return str(value.toString())
-    raise Doubt(f"a value of type {type_}")
+    raise UncertainFiles(f"a value of type {type_}")
 
 
 def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
     """Return a comparison of a column with the constant `value`. If `sign` is "IS NOT NULL", `value` is None.
 
-    Upper and lower case in `column` make no difference. Raises `Doubt` if the column does not exist, has an unsupported
-    type, or may have no statistics.
+    Upper and lower case in `column` make no difference. Raises `UncertainFiles` if the column does not exist, has an
+    unsupported type, or may have no statistics.
     """
     fields = json.loads(table.schema)["fields"]
     place = next((place for place, field in enumerate(fields) if field["name"].lower() == column.lower()), None)
     if place is None:
-        raise Doubt(column)
+        raise UncertainFiles(column)
     field = fields[place]
     type_ = TYPES.get(field["type"]) if isinstance(field["type"], str) else None
     if type_ is None or not set(field["metadata"]) <= _HARMLESS_METADATA:
-        raise Doubt(column)
+        raise UncertainFiles(column)
     is_partition = column.lower() in {name.lower() for name in table.partitions}
     has_statistics = sum(_leaves(other["type"]) for other in fields[:place]) < _INDEXED
     if not is_partition and (not has_statistics or any(name in table.properties for name in _INDEX_PROPERTIES)):
-        raise Doubt(column)
+        raise UncertainFiles(column)
     name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
     return Comparison(name, type_, is_partition, sign, value)
 
@@ -206,14 +206,15 @@ def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.A
     """Return one Boolean per file: False if no row can match all comparisons.
 
     `stats` has the statistics of each file as JSON text. `partition` takes the physical name of a column, and returns
-    the value in each file as text. Raises `Doubt` if a partition value is "" (possibly NULL), or `stats` is unreadable.
+    the value in each file as text. Raises `UncertainFiles` if a partition value is "" (possibly NULL), or if `stats` is
+    unreadable.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:
         if each.is_partition:
             texts = partition(each.column)
             if pc.any(pc.equal(texts, "")).as_py():
-                raise Doubt(f"{each.column} is '' or NULL")
+                raise UncertainFiles(f"{each.column} is '' or NULL")
             values = texts.cast(each.type)
             holds = pc.is_valid(values) if each.sign == "IS NOT NULL" else _COMPARE[each.sign](values, each.scalar)
             results.append(pc.fill_null(holds, False))
@@ -255,19 +256,19 @@ def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array)
 def _parse_statistics(types: Mapping[str, pa.DataType], stats: pa.Array) -> pa.Table:
     """Return the statistics of the columns in `types`, with one row per file, and dates as text.
 
-    Raises `Doubt` if an element of `stats` is not a JSON object in one line.
+    Raises `UncertainFiles` if an element of `stats` is not a JSON object in one line.
     """
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
     schema = pa.schema({"numRecords": pa.int64(), "nullCount": counts, "minValues": ends, "maxValues": ends})
     texts = pc.fill_null(stats, "{}").cast(pa.string())
     if pc.any(pc.or_(pc.match_substring(texts, "\n"), pc.invert(pc.starts_with(texts, "{")))).as_py():
-        raise Doubt("statistics that are not one line each")
+        raise UncertainFiles("statistics that are not one line each")
     lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0]
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     table = pj.read_json(pa.BufferReader(lines.as_buffer()), parse_options=options)
     if len(table) != len(stats):
-        raise Doubt("statistics that are not one object each")
+        raise UncertainFiles("statistics that are not one object each")
     return table
 
 

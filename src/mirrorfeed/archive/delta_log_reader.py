@@ -1,6 +1,6 @@
 """List the data files of a table from its Delta log, with Hadoop and Arrow.
 
-This is faster than Spark, which first builds a snapshot. Functions raise `Doubt` if Delta might list other files.
+This is faster than Spark, which first builds a snapshot. If Delta might list other files, `UncertainFiles` is raised.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mirrorfeed.archive.archived_files import (
     normalize_uri,
     to_data_file,
 )
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, may_match, to_array
+from mirrorfeed.archive.data_skipping import Comparison, UncertainFiles, may_match, to_array
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
@@ -60,7 +60,7 @@ class LogFiles(NamedTuple):
 
 
 def select_log_files(names: Iterable[str], version: int) -> LogFiles:
-    """Return the log files in `names` that describe a version of the table. Raises `Doubt` if commits are missing."""
+    """Return the log files in `names` that describe `version`. Raises `UncertainFiles` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints = defaultdict[tuple[int, int], list[str]](list)
     """Names of checkpoint files by version and number of parts."""
@@ -77,7 +77,7 @@ def select_log_files(names: Iterable[str], version: int) -> LogFiles:
     start, checkpoint = max(complete, default=(-1, []))
     needed = range(start + 1, version + 1)
     if not all(number in commits for number in needed):
-        raise Doubt("an incomplete log")
+        raise UncertainFiles("an incomplete log")
     return LogFiles(tuple(checkpoint), tuple(commits[number] for number in needed))
 
 
@@ -100,9 +100,12 @@ class ColumnarLog:
     """Function that returns the local path of a log file by name. A remote file is copied first."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """Return the log at `version`, or this object if `version` is None. Raises `Doubt` if `version` is missing."""
+        """Return the log at `version`. If `version` is None, return this object.
+
+        Raises `UncertainFiles` if the log does not contain `version`.
+        """
         if version is not None and commit_name(version) not in self.names:
-            raise Doubt("a version that is not there")
+            raise UncertainFiles("a version that is not there")
         return self if version is None else replace(self, version=version)
 
     @cached_property
@@ -111,7 +114,7 @@ class ColumnarLog:
 
     @cached_property
     def metadata(self) -> TableMetadata:
-        """Metadata of the table. Raises `Doubt` if the log has none, or if the table has unsupported features."""
+        """Metadata of the table. Raises `UncertainFiles` without metadata, or if the table has unsupported features."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.log_files.commits), *self.log_files.checkpoint):
@@ -121,10 +124,10 @@ class ColumnarLog:
             if metadata and protocol:
                 break
         else:
-            raise Doubt("a log that does not describe its table")
+            raise UncertainFiles("a log that does not describe its table")
         reading, writing = (protocol.get(f"{who}Features") or () for who in ("reader", "writer"))
         if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or external_commit_features(writing):
-            raise Doubt("a table of a newer kind")
+            raise UncertainFiles("a table of a newer kind")
         return TableMetadata.of(metadata)
 
     def files(
@@ -133,7 +136,7 @@ class ColumnarLog:
         """Return the number of files in which a row may match all comparisons, and the files created up to `until`.
 
         The number also counts files created after `until`, in milliseconds since the epoch. If `until` is None, all
-        counted files are returned. Raises `Doubt` if Delta might select other files.
+        counted files are returned. Raises `UncertainFiles` if Delta might select other files.
         """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
@@ -142,7 +145,7 @@ class ColumnarLog:
             matches = may_match(comparisons, partial(_partition, added), added["stats"].chunk(0))
             files = _without(added.filter(matches).combine_chunks(), later)
             if len(files) and pc.any(pc.match_substring_regex(files["path"], ABSOLUTE_PATH)).as_py():
-                raise Doubt("files that may lie in another table's folder")
+                raise UncertainFiles("files that may lie in another table's folder")
             count += len(files)
             if until is not None:
                 files = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
@@ -183,7 +186,7 @@ class ColumnarLog:
                     sidecars = pc.struct_field(column, "path").drop_null().to_pylist()
         for sidecar in sidecars:
             if "/" in sidecar:
-                raise Doubt("a checkpoint with parts in another folder")
+                raise UncertainFiles("a checkpoint with parts in another folder")
             with _open_parquet(self.local_path(f"_sidecars/{sidecar}")) as file:
                 yield from _added_in(file)
 
@@ -224,19 +227,22 @@ def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """Yield tables of the added files in a Parquet checkpoint or sidecar. Raises `Doubt` if columns are missing."""
+    """Yield the added files that a Parquet checkpoint or sidecar lists, as Arrow tables.
+
+    Raises `UncertainFiles` if columns are missing.
+    """
     if "add" not in file.schema_arrow.names:
         return
     fields = {field.name for field in file.schema_arrow.field("add").type}
     needed = {"path", "size", "modificationTime", "stats", "partitionValues"}
     if not needed <= fields:
-        raise Doubt("a checkpoint without texts of statistics")
+        raise UncertainFiles("a checkpoint without texts of statistics")
     columns = [f"add.{name}" for name in needed]
     columns += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in fields else []
     for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
         files = _to_table(pa.chunked_array([batch["add"]]))
         if "stats_parsed" in fields and files["stats"].null_count:
-            raise Doubt("statistics that are not texts")
+            raise UncertainFiles("statistics that are not texts")
         yield files
 
 
@@ -283,7 +289,7 @@ _LISTED_NAME = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """Context manager that yields a table's Delta log at the newest version. Raises `Doubt` if it is unreadable."""
+    """Context manager that yields the newest version of a Delta log. Raises `UncertainFiles` if it is unreadable."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
@@ -291,13 +297,13 @@ def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
         arrays = spark._jvm.org.apache.commons.lang3.ArrayUtils  # type: ignore[union-attr]
         names = _LISTED_NAME.findall(str(arrays.toString(system.listStatus(hadoop_path(spark, folder, "_delta_log")))))
     except (Py4JJavaError, PySparkException) as error:
-        raise Doubt("a log that cannot be listed") from error
+        raise UncertainFiles("a log that cannot be listed") from error
     newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
     try:
         with local_log_files(spark, folder) as local_path:
             yield ColumnarLog(normalize_uri(folder), names, newest, local_path)
     except (pa.ArrowException, OSError) as error:
-        raise Doubt("a log in an unknown form") from error
+        raise UncertainFiles("a log in an unknown form") from error
 
 
 @contextmanager
@@ -320,16 +326,19 @@ def _folder(spark: SparkSession, source: Source) -> Any:
     catalogs = spark._jsparkSession.sessionState().catalogManager()
     *schema, table = source.parts
     if str(catalogs.currentCatalog().name()) != "spark_catalog" or len(schema) > 1:
-        raise Doubt("a table of another catalog")
+        raise UncertainFiles("a table of another catalog")
     identifier = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(source.sql)
     catalog = spark._jsparkSession.sessionState().catalog()
     if not schema and catalog.getTempView(table).isDefined():
-        raise Doubt("a view")
+        raise UncertainFiles("a view")
     return hadoop_path(spark, catalog.getTableMetadata(identifier).location())
 
 
 def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
-    """Copy the log file `name` to `folder`, unless it is there, and return its path. Raises `Doubt` on failure."""
+    """Copy the log file `name` to `folder`, unless `folder` has it, and return the path of the copy.
+
+    Raises `UncertainFiles` if the file cannot be copied.
+    """
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
@@ -337,5 +346,5 @@ def copy_log_file(spark: SparkSession, log: Any, folder: Path, name: str) -> Pat
         try:
             file_system(spark, log).copyToLocalFile(False, source, destination, True)
         except (Py4JJavaError, PySparkException) as error:
-            raise Doubt("a file of the log that is gone") from error
+            raise UncertainFiles("a file of the log that is gone") from error
     return target

@@ -22,7 +22,7 @@ from mirrorfeed.archive.archived_files import (
     normalize_uri,
     select_archived,
 )
-from mirrorfeed.archive.data_skipping import Doubt, apply_condition, find_comparisons
+from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition, find_comparisons
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
     BadStatement,
@@ -186,13 +186,13 @@ class ClassicEngine(Engine):
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:
             return self.find_in_log(source, where, now, version)
-        except Doubt:
+        except UncertainFiles:
             return self.find_in_plan(source, where, now, version)
 
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Return the archived files in which rows may match `where`, from the Delta log alone.
 
-        Raises `Doubt` if Delta might find other files. Then use `find_in_plan`.
+        Raises `UncertainFiles` if Delta might find other files. Then use `find_in_plan`.
         """
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
@@ -251,7 +251,7 @@ class ClassicEngine(Engine):
         try:
             with delta_log_reader.open_log(self.spark, source) as log:
                 files: Sequence[DataFile] = log.at(version).files()[1]
-        except Doubt:
+        except UncertainFiles:
             files = self.scan_all(source, version).files()
         return {file.uri: file for file in files}
 

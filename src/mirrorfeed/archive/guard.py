@@ -24,7 +24,7 @@ from mirrorfeed.archive.archived_files import (
     require_readable,
     to_data_file,
 )
-from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
@@ -154,7 +154,7 @@ def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: R
         before = {}
     try:
         return changed_files(spark, table.location, what, before)
-    except (OSError, json.JSONDecodeError, Doubt) as error:
+    except (OSError, json.JSONDecodeError, UncertainFiles) as error:
         after = what.from_version_exclusive
         raise Gap(table=str(source), published=after, where=what, reason=GapReason.LOG_HOLE) from error
 
