@@ -1,8 +1,8 @@
 """Read and change the archive interval of a table: the age from which its files count as archived.
 
 The interval is the table property `delta.timeUntilArchived`. Only this module changes the property. A lifecycle rule of
-the cloud archives the files. All archived files must be at least as old as the interval, because younger files count as
-active. So a decrease applies immediately, but an increase waits until the archived files are old enough.
+the cloud moves files to the archive tier. Every file in this tier must be at least as old as the interval, because
+younger files count as active. So a decrease applies immediately. An increase waits until these files are old enough.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def validate(
 ) -> _M | None:
     """Return `data` as a value of `model`, or None if the data is invalid.
 
-    Adds a message to `faults` for each invalid field. The key of the message is the path of the field in the file.
-    `place` converts a path in `data` to a path in the file. Relative paths in values start at the folder of `file`.
+    Adds a message to `faults` for each invalid field. The key of the message is the field's position in the file.
+    `place` converts a position in `data` to a position in the file. Relative file paths start at the folder of `file`.
     `secret_scope` is the Databricks secret scope of all secrets that have a `key` but no `scope`.
     """
     try:

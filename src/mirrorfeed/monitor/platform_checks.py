@@ -46,7 +46,7 @@ _OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
 
 def required_rights(config: Config) -> Rights:
-    """Return the privileges in Unity Catalog that a configuration needs. Catalogs come before their contents."""
+    """Return the privileges that a configuration needs in Unity Catalog. A catalog is listed before its schemas."""
     rights: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:

@@ -187,8 +187,8 @@ class TableCycle:
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
     """Raise `FileRefused` if a file cannot be applied to a table with these `keys`.
 
-    The file must have all key columns. Updates, deletes and upserts need keys, and a type for each key column in the
-    file or in `mirror`. Inserts need a type for at least one column. A column with only NULL can lack a type.
+    The file must have all key columns. A column that has only NULL in the file can have no type there, but have one in
+    `mirror`. For updates, deletes and upserts, each key column needs a type. For inserts, one column needs a type.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:

@@ -120,7 +120,7 @@ def verify_at(
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
     """Call `compare_at` for `records` until source and mirror are equal. Return the comparison with fewest differences.
 
-    Records with the same version and keys are compared once. Raises `MirrorColumns` if every comparison raises it.
+    Compares records with the same version and keys only one time. Raises `MirrorColumns` if each comparison raises it.
     """
     comparisons: list[Comparison] = []
     column_error: errors.MirrorColumns | None = None
