@@ -135,8 +135,8 @@ class ColumnarLog:
     ) -> tuple[int, tuple[DataFile, ...]]:
         """Return the number of files in which a row may match all comparisons, and the files created up to `until`.
 
-        The number also counts files created after `until`, in milliseconds since the epoch. If `until` is None, all
-        counted files are returned. Raises `UncertainFiles` if Delta might select other files.
+        `until` is in milliseconds since the epoch. The number also counts the files created later. If `until` is None,
+        all counted files are returned. Raises `UncertainFiles` if Delta might read other files.
         """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]

@@ -109,7 +109,7 @@ def check_target_template(template: str) -> str:
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
-    """Return the target that a template gives with the names in `parts`. Raises `BadTarget` if it is invalid."""
+    """Replace each placeholder in `template` by its value in `parts`, and return the target. Raises `BadTarget`."""
     names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
@@ -177,7 +177,10 @@ def _parse_onelake(value: str) -> str:
 
 
 def parse_onelake_address(text: str) -> str:
-    """Return a OneLake address in the form onelake://<workspace id>/<database id>. Raises `BadAddress`."""
+    """Convert a OneLake address to the form onelake://<workspace id>/<database id>.
+
+    Raises `BadAddress` if `text` is not an address of a mirrored database.
+    """
     try:
         return _parse_onelake(text)
     except ValueError as error:

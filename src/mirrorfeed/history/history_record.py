@@ -275,7 +275,7 @@ in which the source did not have the column.
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return each column of the source at `version`, with the columns of the history that contain its values."""
+    """Return each column of the source at `version`, and for each the columns of the history that store its values."""
     last = find_record(segment, version)
     columns = []
     for column in last.columns:

@@ -1,1 +1,1 @@
-"""The landing-zone format: names, columns, selections, records. Pure: no Spark, storage or network."""
+"""The format of the landing zone: names, columns, rows and log records. Uses no Spark, storage or network."""

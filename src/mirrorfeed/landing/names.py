@@ -192,7 +192,7 @@ def staged_record_number(name: str) -> int | None:
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether a name belongs to a file in a log's folder: a log record, a staged file or a start marker."""
+    """Return whether a name belongs to a file in a log's folder: a log record, a staged file or a `.begun` file."""
     return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
 
 

@@ -75,7 +75,7 @@ NULL = error(
 
 
 class Unsplittable(Exception):
-    """A row, and so the text after it, cannot be split into values. `row` is its number. Row 1 is the header."""
+    """Error for a row that cannot be split into values. `row` is the number of the row. Row 1 is the header."""
 
     def __init__(self, rule: Rule, row: int, detail: str) -> None:
         super().__init__(detail)

@@ -1,7 +1,7 @@
 """Facts, rules and findings, which `status`, `doctor` and alerts share.
 
-Facts are values that were read about a table or the mirrored database, and errors in reading. A rule finds one kind of
-problem in facts. A finding describes an error, the result of a setup check, or a problem that a rule found.
+Facts are the state of a table or of the mirrored database, and errors that occurred while it was read. A rule finds one
+kind of problem in facts. A finding describes an error, the result of a setup check, or a problem that a rule found.
 """
 
 from __future__ import annotations

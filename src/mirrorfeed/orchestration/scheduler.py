@@ -70,7 +70,7 @@ class Scheduler:
             self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
-        """Return the seconds until a waiting table can start or a running table reaches `limit`. Infinite if never."""
+        """Return the seconds until a waiting table can start or a running table reaches its time limit, or infinity."""
         times = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((time - now for time in times if time > now), default=math.inf)
 

@@ -122,7 +122,7 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """Check the texts of rows without a problem. Returns all rows, with new problems in the column `PROBLEM`.
+    """Check the texts of all rows whose column `PROBLEM` is empty. Returns all rows, with new problems in this column.
 
     A row gets `Problem.INVALID_TEXT` if one of its texts is not valid UTF-8. If `from_feed` is True, a row whose text
     contains the replacement character gets `Problem.REPLACED_TEXT`. Open source Delta replaces invalid bytes in its

@@ -62,7 +62,7 @@ class StagingArea:
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-        `written` reads `folder`. Raises `StagingFilesLost` if `folder` has a data file that Spark did not write."""
+        `written` is a DataFrame of these files. Raises `StagingFilesLost` if `folder` has data files of others."""
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
@@ -155,10 +155,10 @@ class StagingArea:
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Return the error to raise after Spark failed with `error` to write to `folder`.
+        """Return the error to raise after a Spark write to `folder` failed with `error`.
 
-        Deletes the folder, and lets Spark write a test file. Returns `StagingUnusable` if the test write fails for
-        another reason than a full disk. Returns `StagingFilesLost` if the test write succeeds or the disk is full.
+        Deletes the folder, and lets Spark write a test file. Returns `StagingFilesLost` if the test write succeeds or
+        the disk is full, and otherwise `StagingUnusable`.
         """
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"

@@ -65,7 +65,7 @@ class View:
 
     @property
     def reference(self) -> PreviousRecord | None:
-        """Reference to the newest record, to store in the next record."""
+        """Reference to the newest record, to store in the next record. None if the log has no record."""
         newest = self.newest
         return PreviousRecord(newest.number, newest.batch, self.records[newest.number]) if newest else None
 
