@@ -102,11 +102,9 @@ def test_commits_wait_until_their_files_are_renamed(
     assert waits(found) == expected
 
 
-@pytest.mark.parametrize(("unfinished", "lag"), [(False, None), (True, 600)])
-def test_wait_for_publication_is_unknown_without_commits(unfinished: bool, lag: float | None) -> None:
-    found = freshness_of(RECORDS, [3], None, None, reads_commits=False, unfinished=unfinished)
-    assert found.lag(Step.PUBLISHED, NOW) == lag
-    assert found.unknown[Step.COMMITTED] == NO_COMMITS
+def test_commit_time_is_unknown_if_publications_compare_all_rows() -> None:
+    found = freshness_of(RECORDS, [3], None, None, reads_commits=False)
+    assert (found.unknown[Step.COMMITTED], found.times[Step.PUBLISHED]) == (NO_COMMITS, ago(10))
 
 
 @pytest.mark.parametrize(

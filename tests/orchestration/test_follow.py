@@ -429,9 +429,9 @@ def test_new_client_secret_is_read_after_a_refused_login(onelake: OneLake, monke
     monkeypatch.setattr(table_task, "renew_session", lambda session: session)
     run = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), store=zone)
     run.reconnect(NotThere(address="a"))
-    run.store = zone
     with pytest.raises(CredentialRefused):
         zone.list("")
+    monkeypatch.setattr(table_task, "zone_of", lambda _: onelake.store())
     run.reconnect(refused.value)
     assert zone.list("") == []
 

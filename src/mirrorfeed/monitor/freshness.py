@@ -158,8 +158,6 @@ def freshness_of(
         if Step.CONSUMED not in since:
             reason = "the first file still exists, and Fabric does not remove the last file that it consumed"
             unknown |= {Step.CONSUMED: reason}
-    if not reads_commits and Step.PUBLISHED not in since:
-        unknown |= {Step.PUBLISHED: NO_COMMITS}
     times = {Step.COMMITTED: committed, Step.PUBLISHED: published, Step.CONSUMED: consumed, **mirror.times}
     return Freshness({step: at for step, at in times.items() if at}, {**since, **mirror.since}, unknown)
 

@@ -104,8 +104,8 @@ class RunContext:
         expired and cannot be replaced.
         """
         with self._lock:
-            if isinstance(error, CredentialRefused) and self.store:
-                forget(self.store)
+            if isinstance(error, CredentialRefused):
+                forget(self.zone)
             self.store = None
             self.spark = renew_session(self.session)
 

@@ -179,10 +179,11 @@ T = TypeVar("T")
 def per_process(key: Hashable, create: Callable[[], T]) -> T:
     """Return the value that this process caches under `key`. If there is none, cache the result of `create`."""
     values, process_key = _process_cache(), (os.getpid(), key)
-    if process_key not in values:
+    try:
+        return cast(T, values[process_key])
+    except KeyError:
         # If two threads create a value at the same time, both use the first one.
-        values.setdefault(process_key, create())
-    return cast(T, values[process_key])
+        return cast(T, values.setdefault(process_key, create()))
 
 
 def forget(key: object) -> None:
