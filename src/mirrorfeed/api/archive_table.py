@@ -101,9 +101,9 @@ class ArchiveAwareTable(GuardedTable):
         """Shorten the archive interval immediately, or start to increase it. Return the interval that applies now.
 
         To increase the interval, first change the lifecycle rule, and confirm the change with `rule_changed`. Then call
-        `step` daily. With `exact`, the interval increases by one day each day. Without `exact`, the interval stays the
-        same until no archived file is younger than the new interval. Then a call of `step` sets the new interval.
-        During an increase without `exact`, some files count as archived before the lifecycle rule archives them.
+        `step` daily. With `exact`, the interval increases by one day each day. Without `exact`, the interval increases
+        in one step, when every file that the cloud has archived is at least as old as the new interval. Until then,
+        some files count as archived before the lifecycle rule archives them.
 
         Raises `MirrorfeedError` if the table has no interval. Also raises `MirrorfeedError` if `interval` needs a
         longer lifecycle rule, but `rule_changed` is not set.
@@ -125,12 +125,12 @@ class ArchiveAwareTable(GuardedTable):
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
         """Continue to increase the archive interval. After `change_interval` starts an increase, call `step` daily.
 
-        Each call increases the interval only so far that every archived file still counts as archived. Without an
-        unfinished increase, the interval stays unchanged.
+        With the increased interval, every file that the cloud has archived still counts as archived. If no increase is
+        unfinished, the interval stays unchanged.
 
-        Returns one row: the interval, with the archived share of the table in `archived`. Also writes the share to
-        `ledger`, the name or path of a table. If the ledger cannot be written, the result has a note. `prices` is
-        `Prices` or a JSON file. Raises `MirrorfeedError` if the table has no interval.
+        Returns one row: the interval, with the number and bytes of archived files in `archived`. Also writes these
+        numbers to `ledger`, the name or path of a table. If the ledger cannot be written, the result has a note.
+        `prices` is `Prices` or a JSON file. Raises `MirrorfeedError` if the table has no interval.
         """
         rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
         ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
@@ -169,7 +169,7 @@ class ArchiveAwareTable(GuardedTable):
         return compare_rules(self._spark, self.source, exported)
 
     def share(self) -> Share:
-        """Return number and bytes of all files in the newest version, of archived files, and of restored files."""
+        """Return how many files and bytes the newest version has, how many are archived, and how many are restored."""
         return archive_report.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:
@@ -218,8 +218,8 @@ class ArchiveAwareTable(GuardedTable):
 
         `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
         from version `feed_from` to version `feed_to` (default: the newest). Priority `high` is faster and more
-        expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. This method reads and
-        requests no data file.
+        expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. This method reads no data
+        file and restores no file.
 
         Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
         `where`, or `feed_to` is used without `feed_from`.
@@ -249,12 +249,12 @@ class ArchiveAwareTable(GuardedTable):
         analyze: bool = False,
         vacuum: bool = False,
     ) -> Maintained:
-        """Run OPTIMIZE, REORG, ANALYZE and VACUUM without reading archived files, and return the statements.
+        """Run the selected maintenance statements without reading archived files. Return the statements.
 
-        `optimize` compacts small files, `zorder` sorts rows by columns, and `purge` rewrites files that have deletion
-        vectors. `analyze` collects statistics (only on Databricks). `vacuum` deletes files that no retained version
-        needs. Outside Databricks, partitions with archived files are not rewritten. The result lists them in
-        `left_out`.
+        `optimize` runs OPTIMIZE and compacts small files. `zorder` runs OPTIMIZE and also sorts rows by these columns.
+        `purge` runs REORG and rewrites files that have deletion vectors. `analyze` runs ANALYZE and collects statistics
+        (only on Databricks). `vacuum` runs VACUUM and deletes files that no retained version needs. Outside Databricks,
+        the partitions with archived files are not rewritten. The result lists these partitions in `left_out`.
         """
         return table_maintenance.maintain(
             self._spark,
@@ -268,10 +268,10 @@ class ArchiveAwareTable(GuardedTable):
         )
 
     def check(self) -> FileCheck:
-        """Return files of the newest version that do not count as archived, but are missing in the storage.
+        """Check whether all active files of the newest version exist in the storage. Archived files are not checked.
 
-        The result is `ok` if no file is missing. Raises `MirrorfeedError` outside Databricks if the files are neither
-        local nor in a storage with access tiers.
+        The result contains the missing files. Its property `ok` is True if no file is missing. Raises `MirrorfeedError`
+        outside Databricks if the files are neither local nor in a storage with access tiers.
         """
         return table_maintenance.check_files(self._spark, self.source, self._now(), self._tiers)
 

@@ -87,7 +87,7 @@ class Changes:
 
     @contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Context manager that sets up Spark to read all rows unchanged. Raises `MirrorfeedError` if a read fails."""
+        """Context manager in which Spark reads every value exactly. Raises `MirrorfeedError` if a read fails."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

@@ -87,11 +87,11 @@ class Feed:
     def sources(self) -> Result[results.Listed]:
         """Return a row for each table that has an entry in the configuration or matches a pattern.
 
-        The row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
-        It has an `error` if the source is missing, or has columns that cannot be published as configured. Unity Catalog
-        is read for patterns, and for keys that are not configured. If `load` got no Spark session, only sources in
-        Unity Catalog and in local folders are checked. Raises `MirrorfeedError` if a pattern selects no table, or if
-        two tables have the same target or history.
+        The row shows whether the table is selected and why, its keys, and whether inserts, updates and deletes can be
+        published. It has an `error` if the source is missing, or has columns that cannot be published as configured.
+        The method lists Unity Catalog to find tables that match a pattern, and reads there the keys that are not
+        configured. If `load` got no Spark session, only sources in Unity Catalog and in local folders are checked.
+        Raises `MirrorfeedError` if a pattern selects no table, or if two tables have the same target or history.
         """
         from mirrorfeed.orchestration.dry_run import list_configured_tables
 
@@ -108,12 +108,12 @@ class Feed:
         """Publish new changes of all configured tables, or only of `tables`. Return the result of each table.
 
         Safe to call at any time, also after a failure: unfinished work of earlier runs is completed first, and nothing
-        is published twice. Transient errors are retried. Paused tables have a note and no row. If `load` got no Spark
-        session, Spark starts only if there are new changes.
+        is published twice. Transient errors are retried. For a paused table, the result has a note, but no row. If
+        `load` got no Spark session, Spark starts only if there are new changes.
 
         `on_step` is called with the name of a table and its current step, from several threads. `on_done` is called
         with the result of each finished table. When `stop` returns True, each running table stops after its current
-        files, and the result of each unfinished table is `stopped`.
+        publication, and the result of each unfinished table is `stopped`.
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
@@ -131,9 +131,9 @@ class Feed:
         The section `follow` of the configuration has three limits: the seconds since the last publication of a table,
         and the rows and bytes of its new commits. New commits are published as soon as one of the limits is reached.
 
-        Runs until `minutes` have passed or `stop` returns True, and then finishes the current files. By default, runs
-        forever. `on_done` is called with the result of each publication and of each failed attempt. Returns the newest
-        result of each table. Raises `MirrorfeedError` if a table is published by comparison (`changes: compare`).
+        Runs until `minutes` have passed or `stop` returns True, and then completes current publications. By default,
+        runs forever. `on_done` is called with the result of each publication and of each failed attempt. Returns the
+        newest result of each table. Raises `MirrorfeedError` if a table has `changes: compare`.
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
@@ -174,13 +174,13 @@ class Feed:
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
-        `mirror` is the folder of the mirrored tables. The default in a notebook is the folder that the widget
-        `mirror` or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. A row
-        contains up to `shown` differences.
+        `mirror` is the folder of the mirrored tables. The default in a notebook is the folder that the widget `mirror`
+        or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. Each row of the
+        result lists up to `shown` differences.
 
-        Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, the rows of these
-        keys are published again. The result of this table is still not `ok`. The result of a table that was never
-        published has an `error`. Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
+        Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, these keys are
+        published again. The result of this table is still not `ok`. The result of a table that was never published has
+        an `error`. Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
@@ -252,8 +252,8 @@ class Feed:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 
         Reads the files of the newest publication completely. If a file is missing or differs from its log record, the
-        first row has an `error`. Changes nothing, and needs no Spark. If the configuration has no patterns, raises
-        `MirrorfeedError` for a table that is neither published nor configured.
+        first row has an `error`. Changes nothing, and needs no Spark. Raises `MirrorfeedError` if `table` is neither
+        published nor configured, and the configuration does not select source tables by a pattern.
         """
         from mirrorfeed.publish.table_log.audit import audit_log
 
@@ -269,8 +269,8 @@ class Feed:
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
         """Check all tables of the landing zone against the specification of open mirroring, and return the findings.
 
-        Any publisher can have written the tables. Changes nothing, and needs no Spark. Searches for duplicate keys in
-        tables with up to 64 MiB of data files or, with `check_keys`, in all tables.
+        Also checks tables that mirrorfeed did not publish. Changes nothing, and needs no Spark. Searches for duplicate
+        keys in tables with up to 64 MiB of data files or, with `check_keys`, in all tables.
         """
         from mirrorfeed.lint.linter import lint
 
@@ -316,12 +316,12 @@ class Feed:
     ) -> Result[results.Finding]:
         """Diagnose problems between the source tables and Fabric, and return a finding with a fix for each.
 
-        With `fix`, safe fixes are applied: each of them is a step that every run of `publish` also makes.
+        With `fix`, the method also applies the safe fixes. Every run of `publish` applies the same fixes.
 
-        `setup` and `live` run other checks. With `setup`, check the requirements of publishing (permissions,
-        credential, landing zone and sources), and create the ledger. With `live`, test only how storage, Spark and
-        network behave: its findings have no names of tables. Both options write small files into the landing zone
-        and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
+        `setup` and `live` replace the diagnosis with other checks. With `setup`, check the requirements of publishing
+        (permissions, credential, landing zone and sources), and create the ledger. With `live`, test how storage, Spark
+        and network behave, and return findings without names of tables. Both options write small files into the landing
+        zone and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
         """
         if setup or live:
             if tables or fix:
@@ -496,8 +496,8 @@ class Feed:
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring again after its capacity was paused. Return the status of the mirrored database.
 
-        Waits up to `minutes` until mirroring is running. Raises `MirrorfeedError` if mirroring is not running in time,
-        or if its status was not Paused, Starting or Running.
+        Waits until mirroring is running. Raises `MirrorfeedError` if mirroring is not running after `minutes`. Also
+        raises `MirrorfeedError` if the status before the start is not Paused, Starting or Running.
         """
         return Result((self._database.resume(minutes * 60),))
 
@@ -518,8 +518,8 @@ class Feed:
         """Change the settings of the mirrored database that differ from `fabric` in the configuration.
 
         Returns the changed settings. The notes of the result contain the settings that cannot be changed now. Before
-        the first change, a single call of `confirm` receives all settings that differ: each argument is the text of one
-        setting. To prevent all changes, `confirm` can raise an error.
+        the first change, a single call of `confirm` receives all settings that differ. Each argument is a line with the
+        name, the current value and the new value of a setting. To prevent all changes, `confirm` can raise an error.
         """
         settings = self._database.apply(self._config.fabric, confirm)
         rows = tuple(each for each in settings if each.changes)
@@ -608,7 +608,7 @@ class Feed:
         return restore(self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
 
     def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
-        """Return the archived share of each table, with monthly costs, and write the shares to the ledger.
+        """Return archived files, archived bytes and monthly costs of each table, and write these numbers to the ledger.
 
         `tables` can be configured tables, or names or paths of any Delta tables. The default is all configured tables
         with an archive interval. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.

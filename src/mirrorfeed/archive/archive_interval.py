@@ -1,8 +1,8 @@
 """Read and change the archive interval of a table: the age from which its files count as archived.
 
-The interval is the table property `delta.timeUntilArchived`. Only this module changes the property. A lifecycle rule of
-the cloud moves files to the archive tier. Every file in this tier must be at least as old as the interval, because
-younger files count as active. So a decrease applies immediately. An increase waits until these files are old enough.
+The interval is the table property `delta.timeUntilArchived`. Only this module changes the property. Every file that the
+cloud moved to the archive tier must be at least as old as the interval, because younger files count as active. A
+decrease applies immediately. An increase waits until all files in the archive tier are as old as the new interval.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 class SafeInterval:
     """Longest safe archive interval of a table: every file that the cloud has archived is at least this old.
 
-    With a longer interval, archived files would count as active. A lifecycle rule archives files after `rule` days. The
-    longest safe interval is `days` days at the time `since`. Each later day adds one day, up to `rule` days.
+    With a longer interval, files in the archive tier would count as active. At the time `since`, the safe interval is
+    `days` days. Then the safe interval grows by one day each day, up to the `rule` days of the lifecycle rule.
     """
 
     days: int
@@ -43,29 +43,28 @@ class SafeInterval:
     rule: int
 
     def days_at(self, now: datetime) -> int:
-        """Return the longest safe archive interval at `now` in days. No file that the cloud has archived is younger."""
+        """Return the safe interval at `now` in days. All files in the archive tier are at least this old."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> SafeInterval:
-        """Return the longest safe archive interval after a change of the lifecycle rule to `rule` days at `now`."""
+        """Return the new `SafeInterval` of the table if the lifecycle rule changes to `rule` days at `now`."""
         days = self.days_at(now)
         # While the safe interval grows, keep `since`, and so the part of a day.
         return SafeInterval(days, now, rule) if rule > days == self.rule else replace(self, rule=rule)
 
     def done_at(self) -> datetime:
-        """Return the first time at which an archive interval of `self.rule` days is safe. From this time on, every file
-        that the cloud has archived is at least `self.rule` days old."""
+        """Return the time from which all files in the archive tier are at least `self.rule` days old."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Archive interval of a table, and the longest safe interval. Both are saved as table properties."""
+    """Archive interval of a table, and the limit for an increase. Both are saved as table properties."""
 
     days: int
     safe_interval: SafeInterval | None = None
-    """Longest safe interval, up to which `days` can increase. None if the interval was never changed."""
+    """Limit up to which `days` can increase at a given time. None if the interval was never changed."""
     exact: bool = False
     """True to increase the interval by one day each day. False to wait, and then increase the interval in one step."""
 
@@ -100,8 +99,8 @@ class Interval(Row):
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
         """Return an `Interval` with the values of `policy`, for the table `source`.
 
-        If `moved` is False, the lifecycle rule of the cloud still has another number of days. Then the field `notes`
-        contains the instruction to set the rule to `policy.rule` days.
+        If `moved` is False, the lifecycle rule of the cloud does not have `policy.rule` days yet. Then the field
+        `notes` contains the instruction to set the rule to this number of days.
         """
         table, notes = str(source), []
         safe_interval = policy.safe_interval if policy.days < policy.rule else None
@@ -130,9 +129,9 @@ def days_of(interval: str | int) -> int:
 def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
     """Return the new archive interval of a table whose lifecycle rule changes to `rule` days at the time `now`.
 
-    The interval also changes to `rule` days. A decrease applies immediately. `exact` selects how the interval
-    increases. If `exact` is True, the interval increases by one day each day. If `exact` is False, the interval
-    increases in one step when all files that the cloud has archived are at least `rule` days old.
+    A decrease of the interval to `rule` days applies immediately. For an increase, call `advance` later. If `exact` is
+    True, `advance` then increases the interval by one day each day. If `exact` is False, `advance` increases the
+    interval in one step, when all files in the archive tier are at least `rule` days old.
     """
     safe_interval = policy.safe_interval or SafeInterval(policy.days, now, policy.days)
     return advance(Policy(policy.days, safe_interval.under(rule, now), exact), now)
@@ -222,8 +221,8 @@ def change_interval(
     days old. For an increase, first set the lifecycle rule of the cloud to `days` days, and confirm the change with
     `rule_changed`. For a decrease, set the rule after the call.
 
-    Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `days` needs a longer lifecycle rule,
-    but `rule_changed` is False.
+    Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `days` is greater than the
+    previous number of days of the lifecycle rule, but `rule_changed` is False.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
@@ -234,7 +233,7 @@ def change_interval(
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
-    """Apply the increase of the archive interval that is due at `now`, if any, and return the policy."""
+    """Set the archive interval to its value at `now`, if an increase is in progress, and return the policy."""
     before = required(spark, source)
     policy = advance(before, now)
     if policy != before:

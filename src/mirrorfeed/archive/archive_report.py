@@ -40,7 +40,7 @@ _MAX_STATEMENTS = 1000
 
 @row
 class Share(Row):
-    """Number and bytes of all files of a table and of its archived files, and the monthly costs of the table."""
+    """Number and bytes of a table's files, number and bytes of its archived files, and the table's monthly costs."""
 
     table: str = shown("table")
     files: int = shown("files", default=0)
@@ -70,7 +70,7 @@ class Share(Row):
 
     @property
     def active_bytes(self) -> int | None:
-        """Bytes that are not in the archive tier, including restored files. None if the archived bytes are unknown."""
+        """Bytes outside the archive tier: active files plus restored files. None if the archived bytes are unknown."""
         if self.archived_bytes is None:
             return None
         return max(0, self.bytes - self.archived_bytes) + (self.restored_bytes or 0)
@@ -115,7 +115,7 @@ def share(
 ) -> Share:
     """Return the number and bytes of all files of a table, and of the files that count as archived at `now`.
 
-    Without `tiers`, the fields for restored files are None. On Databricks, the size of archived files is then unknown.
+    If `tiers` is None, the fields for restored files are None. On Databricks, `archived_bytes` also needs `tiers`.
     """
     if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
@@ -160,8 +160,8 @@ def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
     """Return the age groups of files, youngest first, each with its "active" and "archived" bytes.
 
-    The archive interval of `policy` is also a limit between two groups. If `policy` is None, all files count as active.
-    Files of unknown age are in the last group.
+    The limits between the groups are fixed ages and the archive interval of `policy`. If `policy` is None, all files
+    count as active. Files of unknown age are in the last group.
     """
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
@@ -185,7 +185,7 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """SQL query of a simulation. The simulation finds the archived files that the query would need."""
+    """SQL query of a simulation. The simulation finds the archived files that the query needs."""
 
     text: str
     """SQL condition on the rows of the table. If `is_statement` is True, a SQL statement."""
@@ -196,7 +196,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class FailingQuery:
-    """A query that would need archived files, and the number and bytes of these files."""
+    """Query that would fail with a simulated interval, and number and bytes of the archived files that it needs."""
 
     query: str
     times: int

@@ -123,12 +123,12 @@ class TableMetadata:
 
 
 def to_uri(location: str, path: str) -> str:
-    """Return the URI of a path in a Delta log, without percent-encoding. The path can be relative to `location`."""
+    """Decode the percent-encoding of a path in a Delta log, and return a URI. Adds `location` to a relative path."""
     return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
 def normalize_uri(uri: Any) -> str:
-    """Return a URI or Hadoop path as text, with one slash after `file:`, where Java writes one or three."""
+    """Return a URI or Hadoop path as text. Shortens `file:///` at its start to `file:/`."""
     return re.sub(r"^file:///*", "file:/", str(uri))
 
 

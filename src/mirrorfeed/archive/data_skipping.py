@@ -196,7 +196,7 @@ def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | st
 
 
 def _leaves(type_: Any) -> int:
-    """Return the number of columns that Delta counts for a type: for a struct the sum over its fields, otherwise 1."""
+    """Return how much of the limit `_INDEXED` a column uses: for a struct the sum over its fields, otherwise 1."""
     if isinstance(type_, dict) and type_["type"] == "struct":
         return sum(_leaves(field["type"]) for field in type_["fields"])
     return 1
@@ -206,8 +206,8 @@ def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.A
     """Return one Boolean per file: False if no row can match all comparisons.
 
     `stats` has the statistics of each file as JSON text. `partition` takes the physical name of a column, and returns
-    the value in each file as text. Raises `UncertainFiles` if a partition value is "" (possibly NULL), or if `stats` is
-    unreadable.
+    the value in each file as text. Raises `UncertainFiles` if a partition value is "", because "" can mean NULL, or if
+    `stats` is unreadable.
     """
     results = [pa.repeat(True, len(stats))]
     for each in comparisons:

@@ -1,6 +1,6 @@
 """List the data files of a table from its Delta log, with Hadoop and Arrow.
 
-This is faster than Spark, which first builds a snapshot. If Delta might list other files, `UncertainFiles` is raised.
+Spark is slower, because it first builds a snapshot. Raises `UncertainFiles` if Delta itself might list different files.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ColumnarLog:
 
     @cached_property
     def metadata(self) -> TableMetadata:
-        """Metadata of the table. Raises `UncertainFiles` without metadata, or if the table has unsupported features."""
+        """Metadata of the table. Raises `UncertainFiles` if the log has none, or if features are unsupported."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.log_files.commits), *self.log_files.checkpoint):
@@ -133,10 +133,10 @@ class ColumnarLog:
     def files(
         self, comparisons: Sequence[Comparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files in which a row may match all comparisons, and the files created up to `until`.
+        """Return the number of all matching files, and those matching files that were created up to `until`.
 
-        `until` is in milliseconds since the epoch. The number also counts the files created later. If `until` is None,
-        all counted files are returned. Raises `UncertainFiles` if Delta might read other files.
+        A file matches if one of its rows may match all comparisons. `until` is in milliseconds since the epoch. None
+        means no limit. Raises `UncertainFiles` if Delta itself might read different files.
         """
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
@@ -153,10 +153,10 @@ class ColumnarLog:
         return count, tuple(selected)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """Yield Arrow tables of the files that each log file adds, each with a list. Starts with the newest log file.
+        """Yield pairs of an Arrow table and a list. The pairs of the newest log file come first.
 
-        The list identifies all files in newer log files by texts from `_keys`. An added file is outdated if the list
-        contains its text.
+        The table contains files that one log file adds. The list contains the keys from `_keys` of all files that newer
+        log files add or remove. A file in the table is outdated if the list contains its key.
         """
         later: list[pa.Array] = []
         for name in reversed(self.log_files.commits):
@@ -247,7 +247,7 @@ def _added_in(file: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _to_table(actions: pa.ChunkedArray) -> pa.Table:
-    """Return file actions as a table with a column per field, without empty actions. Each column is one chunk."""
+    """Return file actions as a table with a column per field. Drops rows without a path. Each column is one chunk."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
@@ -270,7 +270,7 @@ def _keys(files: pa.Table) -> pa.Array:
 
 
 def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
-    """Return the files that are not in `later`. `later` identifies files by texts from `_keys`."""
+    """Return the files whose keys are not in `later`. `later` has the `_keys` of all files in newer log files."""
     keys = _keys(files)
     # Filter `later` first, because `is_in` builds a hash table of its second argument, and `later` can be much larger.
     both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []
@@ -289,7 +289,7 @@ _LISTED_NAME = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def open_log(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """Context manager that yields the newest version of a Delta log. Raises `UncertainFiles` if it is unreadable."""
+    """Context manager that yields a table's Delta log at the newest version. Raises `UncertainFiles` if this fails."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)

@@ -44,23 +44,23 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 @dataclass(frozen=True)
 class Engine:
-    """Access to tables with archived files on Databricks, which itself checks queries for archived files."""
+    """Access to tables with archived files on Databricks. Databricks itself checks queries for archived files."""
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
-    """True on Databricks, which itself rejects queries that need archived files, unless a LIMIT makes it skip them."""
+    """True on Databricks. Databricks rejects queries that need archived files, unless a LIMIT makes it skip them."""
 
     def must_check(self, statement: str) -> bool:
         """Return whether to check a statement for archived files before it runs. On Databricks, always False.
 
-        Otherwise True for a query, and False for a command that reads no data file. Other commands raise `NoQuery`.
+        True for a query, False for a command that reads no data. Raises `NoQuery` if a command can read data files.
         """
         return False
 
     def query(self, statement: str) -> DataFrame:
         """Return a query as a DataFrame that Spark has analyzed but not run.
 
-        Raises `NoQuery` for a command, `BadStatement` for an invalid query, and always `TableByTable` on Databricks.
+        Always raises `TableByTable` on Databricks. Raises `NoQuery` for a command, `BadStatement` for an invalid query.
         """
         raise TableByTable()
 
@@ -174,7 +174,7 @@ class ClassicEngine(Engine):
     def _needed_of(self, table: Scan, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
         """Return the archived files in `scans`.
 
-        All `scans` read the same version of one table. `table` can be any scan of this version.
+        All `scans` read the same version of one table. The result has the name and location of `table`, any such scan.
         """
         until = created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
@@ -192,7 +192,7 @@ class ClassicEngine(Engine):
     def find_in_log(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Return the archived files in which rows may match `where`, from the Delta log alone.
 
-        Raises `UncertainFiles` if Delta might find other files. Then use `find_in_plan`.
+        Raises `UncertainFiles` if Delta itself might find different files. Then use `find_in_plan`.
         """
         with delta_log_reader.open_log(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
@@ -206,7 +206,7 @@ class ClassicEngine(Engine):
         )
 
     def find_in_plan(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files in which rows may match `where`, from Delta's plan of the query."""
+        """Return the archived files in which rows may match `where`, from Delta's plan of a query with `where`."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
@@ -269,7 +269,7 @@ class ClassicEngine(Engine):
 
 
 def created_until(policy: Policy | None, now: datetime) -> int:
-    """Return the latest creation time of a file that may count as archived, in milliseconds since the epoch.
+    """Return a time in milliseconds since the epoch. Files created after this time do not count as archived.
 
     Returns -1 if `policy` is None, because then no file counts as archived.
     """

@@ -1,4 +1,4 @@
-"""Check ranges of the change data feed, snapshots and queries for archived files, before anything is read.
+"""Check queries, snapshots, and ranges of the change data feed for archived files, before anything is read.
 
 On Databricks, this module checks nothing, because Databricks itself checks for archived files.
 """
@@ -77,9 +77,9 @@ class Guarded:
         """Return the rows of a query. `args` are its parameters, as in `spark.sql`.
 
         Raises `ArchivedFilesNeeded` before anything is read if the query needs archived files that are not
-        restored. The method `plan()` of this error returns a restore plan. Commands that read no data file run without
-        a check. Raises `NoQuery` for other commands. To change a table, use `ArchiveAwareTable`. On Databricks, every
-        statement runs without a check, because Databricks itself rejects queries that need archived files.
+        restored. The method `plan()` of this error returns a restore plan. A command that reads no data file runs
+        without a check. Raises `NoQuery` for a command that can read data files. To change a table, use
+        `ArchiveAwareTable`. On Databricks, all statements run unchecked, because Databricks itself checks queries.
         """
         must_check = engine_of(self.spark).must_check(statement)
         frame = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)

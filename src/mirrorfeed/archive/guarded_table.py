@@ -157,7 +157,7 @@ class GuardedTable:
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _guard(self, operation: str, rows: DataFrame, where: str | None = None) -> DataFrame:
-        """Return the rows of a query. Raises an error that names `operation` if needed files are not restored."""
+        """Return `rows` with a checked plan. Raises an error with `operation` and `where` if files are not restored."""
         arguments = self._arguments(where)
         return guarded_rows(self._spark, rows, self._tiers_at, self._now(), operation=operation, arguments=arguments)
 
@@ -234,7 +234,7 @@ class GuardedTable:
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Return SQL conditions that limit each key to the range from its smallest to its largest value in `rows`.
 
-        Only integer, date and text keys have conditions. Returns `["false"]` if no row can match.
+        Only integer, date and text keys have conditions. Returns `["false"]` if no row of the table can match.
         """
         schema = self._rows.schema
         source_names = dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
@@ -253,7 +253,7 @@ class GuardedTable:
         return self._spark.table(self.source.sql)
 
     def _change(self, operation: str, statement: str) -> None:
-        """Run a DELETE, UPDATE or MERGE of this table, after checking that the files that it searches can be read.
+        """Check that a DELETE, UPDATE or MERGE of this table searches only readable files, and run the statement.
 
         Raises `ArchivedFilesNeeded` if a file cannot be read. After the check, a concurrent change can make the
         statement fail, but cannot make its result wrong.
@@ -263,7 +263,7 @@ class GuardedTable:
         self._spark.sql(statement)
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
-        """Return the rows of the table outside the unreadable files of `needed`, and these unreadable files."""
+        """Return the rows of all files of the table except unreadable files in `needed`, and these unreadable files."""
         blocked = find_unreadable(needed, self._tiers_at)
         return self._engine.rows_without(self.source, {file.uri for file in blocked}, needed.version), blocked
 

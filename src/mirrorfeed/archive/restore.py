@@ -67,7 +67,7 @@ _COPY_OF = "mirrorfeed.archive.copyOf"
 
 @row
 class Restoring(Row):
-    """Progress of a restore plan. The numbers of files are None if an earlier run already copied the query's rows."""
+    """Progress of a restore plan. File numbers are None if an earlier run already copied the planned query's rows."""
 
     table: str = shown("table")
     ready: int | None = shown("restored")
@@ -299,7 +299,7 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Raise `PlanOfAnotherTable` if the table has another id than in the plan, or is older than the planned version."""
+    """Raise `PlanOfAnotherTable` if `table_id` is not the planned id, or if `newest` is below the planned version."""
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:

@@ -164,7 +164,7 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Raise `PlanExists` if the file `path` exists, or `PlanNotWritten` if its folder does not. None is allowed."""
+    """Raise `PlanExists` if `path` exists, or `PlanNotWritten` if its folder does not exist. Does nothing for None."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():
@@ -174,7 +174,7 @@ def check_path(path: str | None) -> None:
 def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
     """Return a restore plan for files of one or more tables. The default priority is standard.
 
-    The caller then adds a query or a range of the change data feed, or sets `files_alone` to only restore the files.
+    The plan has no query yet. The caller adds a query or a range of the change data feed, or sets `files_alone`.
     """
     tables = tuple(
         replace(
@@ -270,7 +270,7 @@ def _gib(files: Iterable[Facts]) -> float:
 
 
 def describe_costs(costs: Mapping[str, float | None], currency: str) -> str:
-    """Return a sentence with the known costs, their sum, and the descriptions of the costs without a price."""
+    """Return a sentence with known costs, their sum, and the names of unknown costs. `costs` has None if unknown."""
     known = {what: amount for what, amount in costs.items() if amount is not None}
     lines = [f"{amount:,.2f} {currency} for {what}" for what, amount in known.items() if round(amount, 2)]
     total = f"{sum(known.values()):,.2f} {currency} in total"

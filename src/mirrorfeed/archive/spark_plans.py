@@ -1,6 +1,6 @@
 """Find the files that a query or statement will read, from its plan on classic Spark with open source Delta.
 
-Databricks itself checks queries for archived files, and Spark Connect shows no plan.
+Not for Databricks, because Databricks itself checks queries. Not for Spark Connect, because it shows no plan.
 
 A plan must show all files that the query reads, including the files of subqueries. So it uses no cached data, no
 runtime filters, and no partition filters that Delta derives from generated columns. The derived filters miss rows that
@@ -161,7 +161,7 @@ class Scan:
         return [to_data_file(self.location, action, names) for action in actions.toArrow().to_pylist()]
 
     def rows_without(self, left_out: Collection[str]) -> DataFrame:
-        """Return the rows of the version in files whose URI is not in `left_out`."""
+        """Return the rows of all files of the table at `version`, except files whose URI is in `left_out`."""
         entries, java = self._all_entries(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
         removed = self._spark.createDataFrame(

@@ -135,8 +135,8 @@ def _equals(name: str, value: str | None, type_: str) -> str:
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
     """Return the active files of a table that do not exist.
 
-    On Databricks, runs FSCK without changing anything. Otherwise checks every file with `tiers`, or on this machine if
-    `tiers` is None. Raises `CannotCheckFiles` if `tiers` is None and files are not on this machine.
+    On Databricks, runs FSCK without changing anything. Otherwise looks up each active file through `tiers`, or on this
+    machine if `tiers` is None. Raises `CannotCheckFiles` if `tiers` is None and files are not on this machine.
     """
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()

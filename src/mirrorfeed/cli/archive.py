@@ -185,14 +185,14 @@ def unset(table: str, nothing_archived: bool) -> results.Interval:
 )
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule already has this interval.")
 def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> results.Interval:
-    """Change the archive interval of TABLE. To increase it, also run `mirrorfeed archive step` daily."""
+    """Shorten TABLE's archive interval, or start an increase. For an increase, run `mirrorfeed archive step` daily."""
     return feed_or_empty().archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
 @archive.command()
 @table_argument
 def step(table: str) -> Result[results.Interval]:
-    """Continue to increase the archive interval of TABLE. Run daily. Also writes the archived share to the ledger."""
+    """Continue an increase of TABLE's archive interval. Run daily. Also writes the archived bytes to the ledger."""
     return feed_or_empty().archive(table).step()
 
 
@@ -214,8 +214,8 @@ def rule(
 ) -> results.Lifecycle | None:
     """Print a lifecycle policy with the rules of TABLE and, with --merge, all other rules of an exported policy.
 
-    Does not apply the policy. The command to apply the policy is printed to standard error. Exits with 1 if the policy
-    has a problem for TABLE, such as a wrong number of days.
+    Does not apply the policy. The command to apply the policy is printed to standard error. Exits with 1 if the printed
+    policy is wrong for TABLE, for example if a rule of the exported policy archives its files at a wrong age.
     """
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
@@ -262,7 +262,7 @@ def simulate(table: str, intervals: tuple[str, ...], **options: Any) -> Result[r
 @tables_argument
 @prices_option
 def report(tables: tuple[str, ...], prices: str | None) -> Result[results.Share]:
-    """Show the archived share and the storage costs of each table, and write these figures to the ledger.
+    """Show archived files, archived bytes and storage costs of each table, and write these numbers to the ledger.
 
     Default for TABLES: all configured tables with an archive. Exits with 1 if a table fails.
     """

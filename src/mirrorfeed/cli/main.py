@@ -180,7 +180,7 @@ def prints_json() -> bool:
 
 
 def print_lines(*lines: str, err: bool = False) -> None:
-    """Print lines to standard output, or with `err` or --json to standard error. Control characters are escaped."""
+    """Print lines to standard output. With `err` or --json, use standard error. Control characters are escaped."""
     click.echo("\n".join(map(printable, lines)), err=err or prints_json())
 
 

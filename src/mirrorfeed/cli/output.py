@@ -66,7 +66,7 @@ class Interruption:
 
     @contextmanager
     def handle_signals(self) -> Iterator[Interruption]:
-        """Context manager that handles Ctrl-C and SIGTERM if it is entered in the main thread. Yields this object."""
+        """Context manager: Ctrl-C and SIGTERM end the command or, after `defer`, request a stop. Yields this object."""
         is_main = threading.current_thread() is threading.main_thread()
         self._stderr = os.dup(2)  # standard error itself is redirected while Spark starts
         previous = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}

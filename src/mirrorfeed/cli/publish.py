@@ -83,11 +83,11 @@ def init(file: str) -> Example:
     "--task-value", metavar="NAME", help="Pass the tables to later tasks of a Databricks job, as the task value NAME."
 )
 def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]:
-    """List the tables that the configuration selects, and matching tables that are left out, with the reason.
+    """List all tables that have an entry in the configuration or match a pattern, and show why each is selected or not.
 
-    Also shows the keys of each table, and the kinds of changes that can be published. Keys that are not configured are
-    read from Unity Catalog. Only sources in Unity Catalog and in local folders are checked, because other sources need
-    Spark. Exits with 1 if a table cannot be published.
+    Also shows the keys of each table, and whether inserts, updates and deletes can be published. Keys that are not
+    configured are read from Unity Catalog. Only sources in Unity Catalog and in local folders are checked, because
+    other sources need Spark. Exits with 1 if a table cannot be published.
     """
     if task_value is None:
         return feed().sources()
@@ -146,7 +146,7 @@ def publish(
     """Publish new changes of all configured tables, or only of TABLES.
 
     The first run of a table publishes a snapshot. A table that fails does not stop the others. Ctrl-C stops after the
-    current files, and the next run continues. Exits with 1 if a table failed or was not finished.
+    current publications, and the next run continues. Exits with 1 if a table failed or was not finished.
 
     \b
     Examples:
@@ -286,7 +286,7 @@ def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive
 def _parse_archive_tables(text: str) -> list[str]:
     """Return the table names in the bundle variable `archive_tables`, a JSON list.
 
-    Raises `ArchiveTablesInvalid` if `text` is not a list of names, or is too long for a job.
+    Raises `ArchiveTablesInvalid` if `text` is not a list of names, or is longer than a Databricks job accepts.
     """
     from mirrorfeed.landing.strict_json import parse_json
 

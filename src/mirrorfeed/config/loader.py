@@ -77,14 +77,14 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
 
 
 def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the landing zone of this run in `Config.landing_zone`.
+    """Return the configuration with the selected landing zone in `Config.landing_zone`.
 
-    If `is_overridden` is True, the caller of `load` chose the landing zone of this run. An entry of `tables` without a
-    landing zone gets the landing zone at the top level of the file. If the top level has none, the entry gets the
-    landing zone of this run. In the result, `landing_zone` is None in each entry for the landing zone of this run. In
-    other entries, `landing_zone` is set. If no entry sets a landing zone, the configuration is returned unchanged.
+    If `is_overridden` is True, the caller of `load` selected the landing zone. An entry of `tables` without a landing
+    zone gets the landing zone at the top level of the file. If the top level has none, the entry gets the selected
+    landing zone. In the result, the field `landing_zone` of an entry is None if the entry has the selected landing
+    zone. If no entry sets a landing zone, the configuration is returned unchanged.
 
-    Raises `OptionInvalid` if no entry has the chosen landing zone. Raises `SeveralLandingZones` if entries have
+    Raises `OptionInvalid` if no entry has the selected landing zone. Raises `SeveralLandingZones` if entries have
     different landing zones and `is_overridden` is False.
     """
     if not any(entry.landing_zone for entry in config.entries):
@@ -142,7 +142,7 @@ def _find_conflicts(
 def _find_unused_options(
     document: Document, config: Config, entries: Mapping[int, Table | Sources], is_overridden: bool
 ) -> Iterator[Conflict]:
-    """Yield fields without effect, with reasons. `is_overridden` is True if `load` was called with a landing zone."""
+    """Yield each option that has no effect, and why. `is_overridden`: True if `load` got a landing zone as argument."""
     if config.onelake is None and not is_overridden:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:

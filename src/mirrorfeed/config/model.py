@@ -118,8 +118,8 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Return the entries, with the top-level `history` as the default of their field `history`. For a pattern, the
-        default is the same schema or folder. For a table, the default is a location inside this schema or folder."""
+        """Return the entries, and fill their missing `history` from the top-level `history`, a schema or folder. A
+        pattern gets the schema or folder itself. A table gets its own location in the schema or folder."""
         common = info.data.get("history")
 
         def with_history(entry: Table | Sources) -> Table | Sources:
@@ -165,7 +165,7 @@ class Config(Options):
         return self.fabric_endpoint or self._own_endpoint("w.api")
 
     def is_in_landing_zone(self, path: str) -> bool:
-        """Return whether a path is in the folder of the landing zone. False for a landing zone in OneLake."""
+        """Return whether a path is in the folder of the landing zone. Always False if this folder is in OneLake."""
         return self.onelake is None and PurePath(path).is_relative_to(self.landing_zone)
 
     def _own_endpoint(self, service: str) -> str | None:
@@ -208,7 +208,7 @@ _SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:
-    """Return number and count of a shard: (2, 8) for `shard:2/8`. Returns None if the name is not a valid shard."""
+    """Return a shard's number and how many shards there are: (2, 8) for `shard:2/8`. None if the name is invalid."""
     match = _SHARD.fullmatch(name)
     return (int(match[1]), int(match[2])) if match and int(match[1]) <= int(match[2]) else None
 

@@ -58,8 +58,8 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
     """Return two values: the configuration with an entry for each table to publish, and a list of all candidates.
 
-    Candidates are the tables with their own entry and the tables in `matches`, a list of matching tables for each
-    pattern. If several patterns match a table, the first one selects it. Raises the errors of `expand_patterns`.
+    `matches` contains a list of tables for each pattern. Candidates are these tables and the tables with their own
+    entry. If several patterns match a table, the first one selects it. Raises the errors of `expand_patterns`.
     """
     candidates = [Candidate(table.source, table, _OWN_ENTRY) for table in config.tables]
     reasons = {table.source.fold(): _OWN_ENTRY for table in config.tables}
@@ -128,7 +128,7 @@ _COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"
 
 
 def _select(entry: Sources, found: FoundTable) -> Candidate:
-    """Return the candidate for a table that matches a pattern. Its field `table` is None if the target is invalid."""
+    """Return an entry for a table that matches a pattern, in a `Candidate`. No entry if the target is invalid."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
@@ -140,7 +140,7 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the pattern's keys, or None if the table lacks a key column. None means the key in Unity Catalog."""
+    """Return the pattern's keys. Return None, for the primary key in Unity Catalog, if the table lacks one of them."""
     if entry.keys is None:
         return None
     columns = {fold(name): name for name in found.columns}

@@ -1,7 +1,7 @@
 """Validators of single values of the configuration, such as sizes, table names, paths and addresses.
 
-A validator raises `ValueError` for an invalid value. The message continues a sentence that starts with the field name.
-If the validation context contains `file`, relative paths start at the folder of this file.
+A validator raises `ValueError` for an invalid value. The caller writes the field name before the text of the error. If
+the validation context contains `file`, relative paths start at the folder of this file.
 """
 
 from __future__ import annotations

@@ -107,9 +107,9 @@ class Document:
         self.unusable.add(place)
 
     def read_value(self, node: Node, place: Place) -> Any:
-        """Return a node's value and save its line. If the value is invalid, record a `Mistake` and return None.
+        """Return the value of a node. If the value is invalid, record a `Mistake` and return None.
 
-        Raises `ConfigUnreadable` if aliases expand to themselves or to too many values.
+        Adds the line number to `lines`. Raises `ConfigUnreadable` if aliases expand to themselves or too many values.
         """
         self.lines.setdefault(place, node.start_mark.line + 1)
         self._value_count += 1

@@ -59,7 +59,7 @@ class ProgressHandler(logging.Handler):
 
 
 def clear_progress(*, end: bool = False) -> None:
-    """Remove the shown progress message. With `end`, the running command shows no more messages."""
+    """Remove the shown progress message. With `end`, the running command shows no more progress messages."""
     for handler in list(progress.handlers):
         if isinstance(handler, ProgressHandler):
             if end:

@@ -119,8 +119,8 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the texts to hide: the secret itself, unless it is a URL. For a URL, yield the path with the query, and
-    each part of this text that can be a secret. The host of a URL is not hidden."""
+    """Yield the texts to hide. If `secret` is a URL, yield its path and query as one text, and each part of path and
+    query that can be a secret, but not the host. Otherwise, yield `secret` itself."""
     if "://" not in secret:
         yield secret
         return

@@ -42,10 +42,10 @@ def shown(
     default_factory: Any = MISSING,
     init: bool = True,
 ) -> Any:
-    """Return a dataclass field that has a column in the table, with the given heading. `right` aligns the column right.
+    """Return a dataclass field that has its own column when rows are displayed. `heading` is the column's heading.
 
-    `form` converts a value to its text in the table, and is not called for None. Other parameters are those of
-    `dataclasses.field`.
+    `form` converts a value to the displayed text, and is not called for None. `right` aligns the column right. Other
+    parameters are those of `dataclasses.field`.
     """
     metadata = {"heading": heading, "form": form, "right": right}
     return field(default=default, default_factory=default_factory, init=init, metadata=metadata)
@@ -142,8 +142,8 @@ def nonzero(count: int) -> int | None:
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     """Return a value as JSON values. `text` converts each string in the value.
 
-    Rows, errors, and dataclasses without their own `__str__` become objects. Dates and times become text in ISO format.
-    A value of another type that JSON cannot represent becomes the text that `str` returns.
+    Rows and errors become objects. Other dataclasses become objects if they do not define `__str__`. Dates and times
+    become text in ISO format. A value of another type that JSON cannot represent becomes the text that `str` returns.
     """
     match value:
         case Enum():
@@ -191,8 +191,8 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
     """Return the rows to list, the rows to leave out, and a text that replaces the rows to leave out.
 
-    If more than 20 rows are `quiet`, these rows are left out, and the text is the attribute `QUIET` of their class. If
-    `QUIET` is empty or `every` is True, no row is left out. If no row is left out, the text is empty.
+    If more than 20 rows need no attention (`Row.quiet`), these rows are left out, and the text is `Row.QUIET` with
+    their number. If `Row.QUIET` is empty or `every` is True, all rows are listed. Then the text is empty.
     """
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= _MAX_QUIET:

@@ -104,7 +104,7 @@ def fold_name(name: str, width: int) -> str:
 
 
 def pack(pieces: Iterable[str], width: int) -> list[str]:
-    """Return lines of at most `width` characters with the pieces in order. A longer piece is a line of its own."""
+    """Join pieces of text into lines of at most `width` characters. A longer piece is a line of its own."""
     from rich.cells import cell_len
 
     lines = [""]
@@ -121,7 +121,7 @@ def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 
 
 def text_from(draws: Callable[[Console], None]) -> str:
-    """Return the text that `draws` prints, without styles, on a console that is as wide as the terminal."""
+    """Call `draws` with a console that is as wide as the terminal. Return the printed text without styles."""
     from rich.console import Console
 
     file, width = io.StringIO(), shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns

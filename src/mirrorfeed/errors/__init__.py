@@ -6,8 +6,8 @@ the class computes as a property. Each annotated attribute of the class is also 
 the attribute has a value.
 
 `what` and `fix` can also be mappings from keys to alternative templates. Then the property `case` returns the key of
-the template to use. The list of error codes shows all fixes. If a key describes when to use its fix, the key contains a
-space or is in capitals. The list shows this key before the fix.
+the template to use. The list of error codes shows all fixes. It also shows the key before its fix if the key contains a
+space or is in capitals. Only a key that describes when to use the fix has this form.
 
 A field of a template can have a format specification of Python, or one of these format specifications:
 
@@ -142,7 +142,7 @@ class MirrorfeedError(Exception):
         return {"code": self.code, "what": what, "next": next_, "facts": as_json(vars(self), redact)}
 
     def message_lines(self) -> Sequence[str]:
-        """Return the lines of the message. If a line contains line breaks, `__str__` escapes them."""
+        """Return the lines of the message. `__str__` escapes line breaks and other control characters in each line."""
         return [f"{self.problem} {self.solution}".strip()]
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class Terminal(MirrorfeedError):
 
 
 class Transient(MirrorfeedError):
-    """Error for which the same call may succeed later."""
+    """Error after which the same call can succeed later."""
 
 
 class Unexpected(MirrorfeedError):
@@ -195,9 +195,9 @@ def with_code(error: MirrorfeedError) -> str:
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Return `error` unchanged if it is a `MirrorfeedError`. Convert any other error to a `MirrorfeedError`.
 
-    The result is `SessionLost` if Spark has ended. Otherwise, the traceback is logged, and the result is `Unexpected`
-    with a message that starts with `doing` and ends with `helps`. `doing` is the failed operation, such as "Publishing
-    sales.orders". `helps` is a sentence that advises what to do if a second attempt also fails.
+    Another error becomes `SessionLost` if Spark has ended. Otherwise, it becomes `Unexpected`, and the traceback is
+    logged. The message of `Unexpected` starts with `doing` and ends with `helps`. `doing` is the failed operation, such
+    as "Publishing sales.orders". `helps` is a sentence that advises what to do if a second attempt also fails.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -287,7 +287,7 @@ def _fold(name: str) -> str:
 
 
 def catalogue() -> dict[str, Explanation]:
-    """Return the explanation of each code in `codes.json`. `make fmt` generates this file from errors and rules."""
+    """Return the explanation of each code from `codes.json`. To generate this file from the code, run `make fmt`."""
     from importlib import resources
 
     listed = json.loads(resources.files(__name__).joinpath("codes.json").read_text(encoding="utf-8"))

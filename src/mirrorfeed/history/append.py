@@ -67,7 +67,7 @@ _REPEAT_FACTOR = 2
 
 @dataclass
 class AppendProgress:
-    """Progress of a run that appends to the history of one table: the appended records and the newest version."""
+    """Progress of a run that appends to a history: appended records, and the newest source version in the history."""
 
     records: list[HistoryRecord] = field(default_factory=list)
     """Records that this run has appended."""
@@ -104,9 +104,9 @@ def append_versions(
     snapshot after a gap, and `on_schema_change: reseed` after all other errors. Updates `progress` after each append,
     and returns `progress`.
 
-    Raises `HistoryInterrupted` if no snapshot is allowed, and another `Finding` if no snapshot is possible. Raises
-    `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if another process
-    changed the history, and `AppendConflict` after repeated conflicts with other runs."""
+    Raises `HistoryInterrupted` if no snapshot is allowed. Raises the error that prevented the append if no snapshot is
+    possible. Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if
+    another process changed the history, and `AppendConflict` after repeated conflicts with other runs."""
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
     progress = progress or AppendProgress()
@@ -174,10 +174,10 @@ class _Append:
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
         """Return a step that continues the history with a snapshot after the error `finding` prevented an append.
 
-        Raises `SourceReplaced` if the source was replaced or restored to an older version. After all other errors,
-        `self.reseed` allows a snapshot. The table's option `on_gap: reseed` also allows a snapshot after a gap, and the
-        option `on_schema_change: reseed` after an error that is not a gap. Raises `HistoryInterrupted` if no option
-        allows a snapshot. Raises `finding` itself if the history is empty or no snapshot is possible."""
+        Raises `SourceReplaced` if the source was replaced or restored to an older version. After all other errors, a
+        snapshot is allowed if `self.reseed` is True, or if an option of the table is `reseed`. The option is `on_gap`
+        after a gap, otherwise `on_schema_change`. Raises `HistoryInterrupted` if no snapshot is allowed. Raises the
+        error `finding` if the history is empty or no snapshot is possible."""
         if view is None or view.newest is None:
             raise finding
         version, history = view.newest.to_version_inclusive, str(self.history.table)

@@ -52,7 +52,7 @@ def _type(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HistoryColumn:
-    """Column of the source in all versions that a record covers."""
+    """Column of the source. The fields are valid for all versions that a history record covers."""
 
     name: str
     """Name of the column in the source."""
@@ -160,7 +160,7 @@ def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None
 
 
 def find_record(segment: Segment, version: int) -> HistoryRecord:
-    """Return the record in `segment` whose snapshot or range contains `version`. There must be such a record."""
+    """Return the record whose snapshot or range contains `version`. The caller ensures that `segment` has one."""
     return next(record for record in segment if version <= record.to_version_inclusive)
 
 
@@ -223,7 +223,7 @@ def next_columns(
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
     """Return a message for each column in `columns` that is missing in `schema` or has an incompatible type there.
 
-    An equal type and a wider type are compatible.
+    A type in `schema` is compatible if it is equal to the type in `columns`, or wider.
     """
     types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
@@ -314,7 +314,7 @@ def _type_json(type_: Any) -> str:
 
 
 def _plain_type(type_: Any) -> Any:
-    """Return the type that a history stores for a type of the source. Both are Spark's JSON.
+    """Return the type that a history stores for a source type. Both types are in Spark's JSON format.
 
     The types char and varchar, and text with a collation, become `string`. In nested types, all parts become nullable,
     and fields lose their metadata.

@@ -125,7 +125,7 @@ class HistoryTable:
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
-        """Return all records, also in archived files. Raises `HistoryChanged` if any is missing or inconsistent."""
+        """Return all records, including archived ones. Raises `HistoryChanged` if one is missing or inconsistent."""
         all_records = view.records if view.archive_days is None else self._records(view.version, None)
         if disorder := records.find_disorder(all_records):
             raise self._changed(disorder)
@@ -191,7 +191,7 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """Return the number of rows and the records of the history at a version.
+        """Return two values for the history at a version: the number of its rows, and the history records.
 
         Leaves out records in archived files, unless all records are in archived files.
         """

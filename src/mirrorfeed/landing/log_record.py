@@ -158,9 +158,9 @@ def possible_positions(
 ) -> tuple[Record, ...]:
     """Return the candidates for the last log record that Fabric has consumed completely, newest first.
 
-    Fabric has consumed all published files that are no longer in the table's folder. Nothing shows whether Fabric has
-    also consumed the file with the lowest number in the folder. So there can be two candidates if this file is the only
-    file of its record in the folder. The result is empty if each record has files that Fabric cannot have consumed.
+    Fabric has consumed all published files that are no longer in the table's folder, and at most one file in the
+    folder. So if the oldest log record with files in the folder has only one file there, this record and the previous
+    record can be candidates. Returns an empty tuple if each record has a file that Fabric has not consumed.
 
     - `newest_first`: the log records of the table.
     - `in_place`: numbers of the files in the table's folder.

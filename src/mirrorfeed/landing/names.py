@@ -92,7 +92,7 @@ class Target:
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
-        """Return a value for comparisons, which is equal for targets that differ only in case."""
+        """Return a value for comparisons. Targets that differ only in case or the encoding of accents are equal."""
         return fold(self.schema or ""), fold(self.table)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Target:
 
 
 def fold(name: str) -> str:
-    """Return a text for comparisons, which is equal for names that differ only in case or the encoding of accents."""
+    """Return a text for comparisons. Names that differ only in case or the encoding of accents have the same text."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -138,7 +138,7 @@ def data_number(name: str, extension: str | None = "parquet") -> int | None:
 
 
 def published_name(number: int, staged: str) -> str:
-    """Return the published name of a staged file: its number, and the extension of its staged name."""
+    """Return the final name of a staged file: `number`, followed by the extension of the staged name `staged`."""
     return data_name(number, staged.partition(".")[2])
 
 

@@ -225,8 +225,8 @@ def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[s
 
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
-    """Return the content of `_metadata.json`. Raises `DamagedFile`, with `address` in the message.
-    The result has the keys in `keyColumns`, also if the file has them in `KeyColumns`."""
+    """Return the content of `_metadata.json`. Raises `DamagedFile` if it is invalid.
+    If the file spells `keyColumns` with a capital K, the result has a small k. The error message contains `address`."""
     try:
         value = parse_json(data)
         if isinstance(value, dict) and "KeyColumns" in value:

@@ -1,4 +1,4 @@
-"""Describe the selected columns and rows of a source, and check them against the source and the published columns."""
+"""Selection of columns and rows of a source, and checks that it fits the source and the published selection."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selected columns and rows, with new names and types. Except for the new names, all names are source names."""
+    """Selected columns and rows. Values of `rename` are new names. All other column names are those in the source."""
 
     columns: tuple[str, ...] | None = None
     """Names of selected columns. None means all columns."""
@@ -110,7 +110,7 @@ EVERYTHING = Selection()
 
 
 def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the keys in the target. Raises `BadSelection` for an excluded key or inexact cast."""
+    """Return the key names in the target. Raises `BadSelection` if a key is excluded, or a cast can make keys equal."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -178,7 +178,7 @@ def selected_columns(table: str, selection: Selection | None, schema: dict[str, 
 
 
 def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
-    """Return the source column for each name in `where`, ignoring case. Omits names that no column in `types` has."""
+    """Return the source column for each name in `where`, ignoring case. Omits a name if `types` has no such column."""
     columns = {fold(name): name for name in types}
     condition = selection.condition
     return {name: columns[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in columns}
@@ -208,8 +208,8 @@ def unselected_columns(
     """Return the names of the published columns that are no longer selected.
 
     `before` is the published selection, and `now` the configured selection. None selects everything. `types` maps the
-    source columns to their types at the last publication. If `types` is None, `published` has all source columns.
-    Raises `SelectionChanged` if `where`, a name or a cast changed, or if an excluded column is now selected.
+    source columns to their types at the last publication. None means that the whole source was published. Raises
+    `SelectionChanged` if `where`, or the name or cast of a column, changed, or if an excluded column is now selected.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
@@ -250,7 +250,7 @@ def check_source_columns(
 ) -> None:
     """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchema` if not.
 
-    For example, an excluded column that was renamed would be published.
+    For example, raises the error if an excluded column is missing, and a new column is possibly the renamed column.
 
     - `before`: type of each source column in the newest record.
     - `now`: type of each source column at `version`.

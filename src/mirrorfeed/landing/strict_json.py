@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse JSON text. Raises `ValueError`, also for duplicate names, numbers beyond 64 bits, NaN and infinity."""
+    """Parse JSON. Raises `ValueError` for invalid text, duplicate names, numbers beyond 64 bits, NaN and infinity."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         text = raw.decode()

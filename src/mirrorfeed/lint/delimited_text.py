@@ -1,4 +1,4 @@
-"""Decompress delimited text, and split it into rows of values. The lint rules for text files (MF6xx) are here, too.
+"""Decompress delimited text, split the text into rows of values, and define the lint rules for text files (MF6xx).
 
 If the escape character and the quote are different characters:
 
@@ -181,9 +181,9 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
     """Yield the values of each row, with None for NULL. The first row is the header. Its values are never None.
 
-    A value without quotes can contain line breaks other than the row separator if `allow_line_breaks` is set or the
-    dialect has no quote character. Raises `Unsplittable` at a row that cannot be split.
-    """
+    Raises `Unsplittable` at a row that cannot be split, or at an unescaped line break outside quotes that is not the
+    row separator. If `allow_line_breaks` is set or the dialect has no quote character, accepts these line breaks in all
+    rows except the header."""
     splitter = _Splitter(dialect, None, allow_line_breaks=False)
     text, at, number = "", 0, 1
     source = iter(pieces)
@@ -205,7 +205,7 @@ def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = 
 
 
 def _read_more(source: Iterator[str], count: int) -> str:
-    """Return more than `count` characters of `source`, or all that remain. Returns "" if none remain."""
+    """Join pieces of `source` until the text has more than `count` characters or `source` ends. Return the text."""
     parts: list[str] = []
     length = 0
     while length <= count and (piece := next(source, "")):
@@ -236,7 +236,7 @@ class _Splitter:
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
         """Read the row that starts at index `at` of `text`. Return its values, the index after the row, and True.
 
-        If a value cannot be read up to its separator, returns the values before it, the index where it starts, and
+        If no separator follows a value, returns the values before this value, the index where this value starts, and
         False. `ended` is True if `text` is the end of the file: then the last row needs no row separator.
         """
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
@@ -257,8 +257,8 @@ class _Splitter:
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> Unsplittable | None:
         """Return an error if a row cannot be split, or None if the caller must read more text of the file.
 
-        `text` is the part of the file in memory. `row` is the index where the row starts, and `number` is its number.
-        The value at index `at` cannot be read up to its separator. `ended` is True if `text` is the end of the file.
+        Call this method if no separator follows the value that starts at index `at` of `text`. The row starts at index
+        `row`. The error shows `number` as the row number. `ended` is True if `text` is the end of the file.
         """
         if len(text) - row > MAX_ROW_LENGTH:
             return Unsplittable(QUOTE, number, f"it has more than {MAX_ROW_LENGTH:,} characters")

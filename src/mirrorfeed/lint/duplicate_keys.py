@@ -73,7 +73,7 @@ class KeyIndex(ExitStack):
         self._file, self._row = self._file + 1, 0
 
     def add(self, rows: bytes) -> None:
-        """Add rows of a file to this index. `rows` is a result of `key_rows`. The next call of `end` names the file.
+        """Add rows of a file to the index. `rows` is a result of `key_rows`. Call `end` after the last rows of a file.
 
         Leaves out rows with NULL in the key, because they are never duplicates.
         """
@@ -83,10 +83,10 @@ class KeyIndex(ExitStack):
                 self._parts[digest[0] % _PARTS].write(_STORED.pack(digest, marker, self._file, self._row))
 
     def end(self, path: str, rows: int | None) -> None:
-        """Finish the file with the path `path`. Discards its rows unless `add` received all rows of the file.
+        """Assign to the file `path` the rows that `add` received after the last call of `end`.
 
-        `rows` is the number of rows in the file, or None if the file is missing or was not read completely.
-        """
+        Discards these rows unless they are all rows of the file. `rows` is the number of rows in the file, or None if
+        the file is missing or was not read completely."""
         if rows is not None and rows == self._row:
             self._files[self._file] = path, self._period
         else:

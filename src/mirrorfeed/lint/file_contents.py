@@ -1,7 +1,7 @@
-"""Read the columns of Parquet and text files, count row markers and NULLs, and find invalid texts.
+"""Read the columns of Parquet and text files, count row markers and NULLs, and find text that is not valid UTF-8.
 
-Reads only the footer and the needed columns of a Parquet file: keys, row markers, texts and columns that must not be
-NULL. A child process reads Parquet files, because their library can crash on a damaged file.
+Reads only the footer and the needed columns of a Parquet file: key columns, the row marker, text columns, and columns
+that must not be NULL. A child process reads Parquet files, because the Parquet library can crash on a damaged file.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def read_parquet(
     required: frozenset[str],
     emit: Callable[[bytes], None] | None = None,
 ) -> Contents | Unreadable:
-    """Return the columns of a Parquet file and facts about its rows, or the reason why the file cannot be read.
+    """Return column names, column types and counts of a Parquet file, or the reason why the file cannot be read.
 
     `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys` and
-    `required`. If `emit` is set, calls `emit` for each batch of rows. The bytes for `emit` contain two values for each
-    row: a hash of the key, and then the row marker.
+    `required`. Calls `emit`, if set, for each Arrow batch with all key columns. The bytes for `emit` contain two values
+    for each row: a hash of the key, and then the row marker.
 
     Call this function only in a child process, because the Parquet library can crash.
     """
@@ -146,7 +146,7 @@ def _type_name(column: Any) -> str:
 def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
     """Return the names of the columns to read from a Parquet file. Leaves out names that occur more than once.
 
-    The columns to read are keys, row marker, texts, and columns in `required` that can be NULL according to `schema`.
+    Includes key columns, the row marker, text columns, and columns in `required` that are nullable in `schema`.
     """
     return [
         field.name
@@ -161,11 +161,11 @@ def _columns_to_read(schema: Any, keys: tuple[str, ...], required: frozenset[str
 
 
 def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | None = None) -> Contents | Unreadable:
-    """Return the columns of a text file and facts about its rows, or the reason why the file cannot be read.
+    """Return column names, column types and counts of a text file, or the reason why the file cannot be read.
 
-    Counts the rows, the row markers, and the NULLs in key columns. Findings show `path`. If `index` is set, adds the
-    keys of the rows to `index`. After each call with an `index`, the caller must call `index.end`.
-    """
+    Counts the rows, the row markers, and the NULLs in key columns. The findings in `Contents.faults` show `path`. If
+    `index` is set, adds the keys of the rows to `index`. After each call with an `index`, the caller must call
+    `index.end`."""
     faults: dict[str, Finding] = {}
     reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))
     try:
@@ -183,9 +183,9 @@ def _count_values(
     required: frozenset[str] = frozenset(),
     emit: Callable[[bytes], None] | None = None,
 ) -> dict[str, Any]:
-    """Count row markers, NULLs and invalid texts, and return the counts as keyword arguments for `Contents`.
+    """Count row markers and NULLs, and find invalid UTF-8. Return the results as keyword arguments for `Contents`.
 
-    Ignores columns with a repeated name. Calls `emit`, if set, with the keys of each batch that has all key columns.
+    Ignores columns with a repeated name. Calls `emit`, if set, with the keys of each Arrow batch with all key columns.
     """
     markers, null_keys, missing_values = Counter[str](), Counter[str](), Counter[str]()
     widest_keys, invalid_texts = dict[str, int](), dict[str, int]()
@@ -232,7 +232,7 @@ def _marker_text(value: Any) -> str:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Return bytes that contain two values for each row of a batch: a hash of the key, and then the row marker.
+    """Return bytes that contain two values for each row of an Arrow batch: a hash of the key, and then the row marker.
 
     Returns empty bytes if Python cannot represent a value.
     """
@@ -245,7 +245,8 @@ def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
 
 
 def _comparable(values: Any) -> Any:
-    """Convert text to bytes, and dates and times to integers, because Python cannot represent all of their values."""
+    """Convert text to bytes, and dates and times to integers, so that Python can compare any values in key columns."""
+    # Python has no `str` for text that is not valid UTF-8, and no dates after the year 9999.
     if is_text(values.type):
         return values.cast(pa.large_binary())
     if pa.types.is_temporal(values.type):

@@ -1,4 +1,4 @@
-"""Lint rules for folders, table names, `_partnerEvents.json`, leftover files, and the log of mirrorfeed."""
+"""Lint rules for folders, table names, `_partnerEvents.json`, staged files, and the log of mirrorfeed."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def check_partner_events(data: bytes) -> Iterator[Finding]:
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
-    """Yield findings for leftover files, and for keys and data files that do not match the newest log record."""
+    """Yield findings for staged files, old logs, and keys or data files that do not match the newest log record."""
     extensions = rf"parquet|csv|tsv|psv|txt|{re.escape(table.settings.extension)}"
     staged = re.compile(rf"_.*\.(?:{extensions})(?:\.\w+)?|_temporary", re.IGNORECASE)
     for name in filter(staged.fullmatch, table.ignored):

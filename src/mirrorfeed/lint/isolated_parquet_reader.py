@@ -72,7 +72,7 @@ class IsolatedParquetReader:
         required: frozenset[str] = frozenset(),
         index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
-        """Return the columns of a file and facts about its rows, or the reason why the file cannot be read.
+        """Return column names, column types and counts of a file, or the reason why the file cannot be read.
 
         `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys`
         and `required`. If `index` is set, adds the keys of the rows to `index`. After each call with an `index`, the
@@ -167,7 +167,7 @@ class IsolatedParquetReader:
 
 
 def serve() -> None:
-    """Process the requests of `IsolatedParquetReader` until standard input ends. Main function of the child."""
+    """Process the requests of `IsolatedParquetReader` in its child process, until standard input ends."""
     from mirrorfeed.lint.file_contents import read_parquet  # slow to import
 
     _limit("RLIMIT_AS", _MEMORY)

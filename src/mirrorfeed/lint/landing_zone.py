@@ -23,7 +23,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Columns of a data file, its number of rows, and facts about the rows for the lint rules."""
+    """Columns of a data file, its number of rows, and properties of the rows that lint rules check."""
 
     columns: tuple[Column, ...]
     """Columns including the row marker, in the order of the file."""

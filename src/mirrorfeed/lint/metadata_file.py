@@ -1,4 +1,4 @@
-"""Read the settings in `_metadata.json` of any publisher. The lint rules for this file are here, too.
+"""Read the settings in `_metadata.json` of any publisher, and define the lint rules for `_metadata.json`.
 
 An invalid value does not stop the check of data files. If the value can mean only one thing, such as the text "true",
 the setting has this meaning. Otherwise, the setting has its default. Lint reports all invalid values. The local replica
@@ -138,9 +138,9 @@ class Deviation(NamedTuple):
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the name in `names` that is `_metadata.json` or a variant: in another case, or without `_` or `.json`.
+    """Return the name of the metadata file: `_metadata.json` or, if `names` does not contain it, a similar name.
 
-    Returns None if `names` has no such name.
+    A similar name has other upper or lower case, no `_`, or no `.json`. Returns None if `names` contains neither.
     """
     similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in similar else min(similar, default=None)
@@ -148,7 +148,7 @@ def find_metadata_name(names: Iterable[str]) -> str | None:
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
     """Return the settings in the metadata file with the content `data`, and its deviations from the specification.
-    The finding of each deviation has the path `file`. If `data` is not a JSON object, the settings are defaults."""
+    `Deviation.finding` shows the path `file`. If `data` is not a JSON object, the settings are defaults."""
     try:
         properties = load_object(data)
     except ValueError as fault:
@@ -186,12 +186,13 @@ class _Reader:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
     def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
-        """Return the properties in `names`, and report all others with the rule `unknown`. A name in another case is
-        reported as misspelled and returned in its correct case, so that no other rule reports a missing property."""
+        """Return the properties in `names`, and report all others with the rule `unknown`. If a name differs
+        only in upper and lower case, reports the name as misspelled and returns the property with the right name."""
         known = {name: value for name, value in properties.items() if name in names}
         for name in [name for name in properties if name not in names]:
             if correct := next((each for each in names if each.lower() == name.lower()), None):
                 self._report(MISSPELLED, name=correct, spelled=name)
+                # With the right name, no other rule reports the property as missing.
                 known.setdefault(correct, properties[name])
             else:
                 self._report(unknown, True, name=name, problem=f"has the option {name!r}, which does not exist")

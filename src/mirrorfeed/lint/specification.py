@@ -1,8 +1,8 @@
 """Names and values of the open mirroring specification, settings of a table, and the classes of rules and findings.
 
 This module shares no definitions with the publisher (`landing`). So lint and the local replica find mistakes of the
-publisher. The code of a rule never changes. Its first digit is the subject: 1 folders, 2 `_metadata.json`, 3 files,
-4 columns and keys, 5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` describes all other codes.
+publisher. A rule keeps its code, such as MF203. The first digit is the subject: 1 folders, 2 `_metadata.json`, 3 files,
+4 columns and keys, 5 the row marker, 6 delimited text, 7 staged files and log. `mirrorfeed.errors` has all other codes.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def post(webhook: Webhook, alert: Alert) -> None:
 
 
 def _is_https(address: str) -> bool:
-    """Return whether a URL is a valid HTTPS address without user name, or an HTTP address of this machine."""
+    """Return whether a URL is valid, has no user name and uses HTTPS. A URL of this machine can also use HTTP."""
     try:
         parts = urlsplit(address)
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)

@@ -4,10 +4,10 @@ A channel receives an alert when a problem starts, and an alert when the problem
 channel receives the alert again after each interval (`alerts.remind_after_hours`).
 
 A JSON file, the alert file, records which alerts were sent and when. By default, the alert file is in the landing zone.
-Everybody who can write to the landing zone can change the file. To keep false texts out of alerts, the file contains
-only names and times. If the file falsely says that an alert was sent, the alert is late, but not lost: a run sends the
-alert when the interval has passed. A file that is damaged or has times in the future is reported and replaced. A run
-writes the file after it sends the alerts. So after a failure, the next run can send an alert twice, but not lose it.
+Everybody who can write to the landing zone can change the file. The file contains only names and times, so nobody can
+change the text of an alert. If the file records an alert that was not sent, the alert is late, but not lost: a run
+sends the alert when the interval has passed. A file that is damaged or has times in the future is reported and
+replaced. A run writes the file after it sends the alerts. So after a failure, the next run can repeat an alert.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ def check_alerts(
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
     """Send the alerts that are due, and record them in the alert file at `path`.
 
-    `channels` maps the name of each channel to the function that sends an alert. Returns a row for each current
-    problem, for each alert that a problem is resolved, and for each failure of a channel or the file. The next run
-    retries failed channels.
+    `channels` maps the name of each channel to the function that sends an alert. Returns an `Alert` for each current
+    problem, for each resolved problem about which an alert was sent now, and for each failure of a channel or the
+    alert file. The next run retries failed channels.
     """
     state = _read(store, path, now)
     rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
@@ -176,7 +176,7 @@ def update_alerts(
     Updates the entries `alerts` with the result `check`, and adds an entry for each new problem. `notified` has a pair
     of channel name and `SentAlert.key` for each alert that was sent at `now`. Removes channels that are not in
     `channels` from all entries. If the check could not find out whether a problem exists, `resolved_at` of its entry
-    does not change. Removes the entry of a resolved problem if no channel must still be notified of the end.
+    does not change. Removes the entry of a resolved problem if no channel is left in `SentAlert.notified`.
     """
     known = {each.key for each in alerts}
     new = [SentAlert(*key, min(each.since or now, now)) for key, each in check.problems.items() if key not in known]
@@ -199,11 +199,11 @@ def update_alerts(
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
-    """Return the names of the channels that must now receive an alert about a problem or about its end.
+    """Return the names of the channels that must now receive an alert about a current or resolved problem.
 
     While a problem lasts, its alert is due again after `alerts.remind_after_hours`. The first alert about a problem
     with `Finding.is_temporary` is due after `alerts.max_lag_minutes.published`. Only channels that received an alert
-    about the problem receive an alert about its end.
+    about the problem receive the alert that the problem is resolved.
     """
     problem, last = check.problems.get(alert.key), alert.notified
     if alert.resolved_at is not None:
@@ -248,7 +248,7 @@ def _record(
 ) -> AlertsNotRecorded | None:
     """Apply `change` to the entries in `state`, and write them to the alert file. Returns an error, or None.
 
-    `state` is the content that was read. If another process replaced the file, `change` is applied to its new content.
+    `state` is the file's content that this run read. If another process replaced the file, uses the new content.
     """
     reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):

@@ -78,16 +78,16 @@ class Check:
     """Result of one check of all tables."""
 
     problems: Mapping[tuple[str, str], Finding] = field(default_factory=dict)
-    """Current problems. The key is `Finding.key`: table and name of the problem."""
+    """Current problems. The key is `Finding.key`: the name of the table, and the name of the problem."""
     unknown: frozenset[tuple[str, str]] = frozenset()
-    """Table and name of each problem for which the check could not find out whether it exists.
+    """`Finding.key` of each problem for which the check could not find out whether it exists.
 
-    An empty name means all problems of the table. If table and name are empty, all problems are meant.
+    An empty problem name means all problems of the table. If both names are empty, all problems are meant.
     """
     alerts: Alerts = field(default_factory=Alerts)
 
     def is_unknown(self, key: tuple[str, str]) -> bool:
-        """Return whether the check could not find out if a problem exists. `key` is table and name of the problem.
+        """Return whether the check could not find out if a problem exists. `key` has a table name and a problem name.
 
         Call this method only for a problem that is not in `problems`.
         """

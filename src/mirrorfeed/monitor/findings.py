@@ -235,7 +235,7 @@ def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
 
 
 def failed_with(check: str, error: Exception) -> Finding:
-    """Return the finding of a check that raised `error`. Spark's text around an error of mirrorfeed is removed."""
+    """Return the finding of a failed check. If Spark's `error` quotes an error of mirrorfeed, uses only the quote."""
     if isinstance(error, MirrorfeedError):
         shown = error.to_dict()
         return failed(check, shown["what"], shown["next"], error.code)

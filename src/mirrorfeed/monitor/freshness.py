@@ -73,9 +73,9 @@ class Freshness:
     def to_dict(self) -> dict[str, Any]:
         """Return the freshness as a dictionary of JSON values.
 
-        Each step is a key. Its value is the time of the last change at this step, or None. The inner dictionary
-        `waiting_since` has, for each step after the commit, the time when changes began to wait for this step, or None
-        if no change waits. The inner dictionary `unknown` has, for each step with an unknown time, the reason.
+        Each step is a key. Its value is the time of the step in `times`, or None. The inner dictionary `waiting_since`
+        has, for each step after the commit, the time when changes began to wait for this step, or None if no change
+        waits. The inner dictionary `unknown` has, for each step with an unknown time, the reason.
         """
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
@@ -96,9 +96,9 @@ def mirror_freshness(
 ) -> Freshness:
     """Return the freshness of a mirror that was last written at `mirrored`, and of its SQL endpoint.
 
-    `queryable` is the time of the last successful refresh of the SQL endpoint. Changes wait for the SQL endpoint only
-    if the last refresh failed (`refresh_failed`) and the mirror was written after `queryable`. A time is None if it is
-    unknown. `unknown` maps a step to the reason why its time is unknown."""
+    `queryable` is the time of the last successful refresh of the SQL endpoint. `refresh_failed` is True if a later
+    refresh failed. Then changes in the mirror wait for the SQL endpoint if `mirrored` is later than `queryable`. A time
+    is None if it is unknown. `unknown` maps a step to the reason why its time is unknown."""
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
     since = {Step.QUERYABLE: mirrored} if mirrored and is_waiting else {}
@@ -116,13 +116,13 @@ def freshness_of(
     has_consumed: bool = False,
     mirror: Freshness = NOT_READ,
 ) -> Freshness:
-    """Return the freshness of a table. Reads only as many records of its log (`newest_first`) as necessary.
+    """Return when changes of a table last reached each step, and since when changes have been waiting for a step.
 
-    `file_numbers` are the numbers of the data files in the landing zone. `committed` is the commit time of the newest
-    source version. `unpublished` is the commit time of the oldest unpublished source version, or None. If publications
-    compare all rows, both times are None, and `reads_commits` is False. `unfinished` is True if files of the newest
-    record still have staged names instead of their final names. `has_consumed` is True if Fabric has certainly consumed
-    a file. `mirror` is the freshness of the mirror.
+    Reads only as many log records (`newest_first`) as necessary. `file_numbers` are the numbers of the data files in
+    the landing zone. `committed` is the commit time of the newest source version. `unpublished` is the commit time of
+    the oldest unpublished source version, or None. If publications compare all rows, both times are None, and
+    `reads_commits` is False. `unfinished` is True if files of the newest record still have staged names. `has_consumed`
+    is True if Fabric has certainly consumed a file. `mirror` has the times of the mirror and of its SQL endpoint.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:

@@ -70,7 +70,7 @@ def required_rights(config: Config) -> Rights:
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Check that the current user or a direct group of the user has each privilege in `rights`. Yield the results."""
+    """Check that the user, or a group with the user as direct member, has the privileges `rights`. Yield findings."""
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
@@ -219,7 +219,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """Test Spark's `observe` and `inputFiles` with files in the staging area. Yield what each returns, or its error."""
+    """Test Spark's `observe` and `inputFiles` with files in the staging area. Yield a finding for each test."""
     folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:

@@ -1,6 +1,6 @@
 """Rules that find problems in the facts about tables and the mirrored database.
 
-`table_findings` and `database_findings` return the findings of the rules, and one finding for each error in the facts.
+`table_findings` and `database_findings` return the findings of the rules, and one for each error that the facts have.
 A rule returns no finding if the facts that it tests could not be read.
 """
 
@@ -38,7 +38,7 @@ Microsoft documents only "throttled".
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a function that tests whether Fabric reports the problem `name` for a table.
+    """Return a function for `Rule.test` that returns None if Fabric does not report the problem `name` for a table.
 
     `name` is a key of `_ERROR_WORDS`. An empty `name` stands for errors that match no expression in `_ERROR_WORDS`.
     """
@@ -108,10 +108,10 @@ def _falls_behind(facts: TableFacts) -> Values | None:
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """Return a function that tests whether a table still has `status` an hour after its newest file was written.
+    """Return a function for `Rule.test` that finds a table with `status` an hour after its newest file was written.
 
-    `status` is the status in Fabric. If `status` is None, the function tests whether Fabric still does not have the
-    table.
+    The function returns None for all other tables. `status` is the status in Fabric. If `status` is None, the function
+    finds a table that Fabric still does not have.
     """
 
     def test(facts: TableFacts) -> Values | None:
@@ -142,7 +142,7 @@ def _stopped(facts: TableFacts) -> Values | None:
 
 
 def _lag_rule(code: str, step: Step, problem: str, fix: str) -> Rule[TableFacts]:
-    """Return a rule that reports a table whose changes have waited to reach `step` longer than the configured limit.
+    """Return a rule that reports a table if the lag of `step` is longer than the configured limit.
 
     The text of the finding begins with `problem`.
     """

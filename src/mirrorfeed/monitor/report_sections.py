@@ -208,7 +208,7 @@ class TableFreshness(Row):
     """Freshness of a table, from its last check by `mirrorfeed check-alerts`.
 
     A change passes five steps from the source to Fabric: committed, published, consumed, mirrored, queryable.
-    `<step>_minutes` are the minutes from the last change at this step (`Freshness.times`) to the time of the report.
+    `<step>_minutes` are the minutes from the time of this step in `Freshness.times` to the time of the report.
     `<step>_waits` is the lag of this step (`Freshness.lag`) in minutes, at the time of the check. 0 means that no
     change waited. None means that a time is unknown.
     """
@@ -283,8 +283,8 @@ class DayTotals(Row):
 class ArchiveState(Row):
     """Sizes and storage costs of a table with archived files, at the end of a day.
 
-    `currency` is the currency of the costs. A row with the table `all tables` has the totals of all tables that have
-    this currency.
+    `currency` is the currency of the costs. If `table` has the value `all tables`, the row has the totals of all tables
+    whose costs are in this currency.
     """
 
     ALL = "all tables"

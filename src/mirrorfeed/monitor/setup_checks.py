@@ -76,7 +76,7 @@ def new_folder() -> str:
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """Make the checks of `doctor --setup`, and yield the result of each. Creates the ledger if it does not exist."""
+    """Run the checks of `doctor --setup`, and yield the result of each. Creates the ledger if it does not exist."""
     progress.info("Checking the setup")
     location = config.ledger
     yield from check_rights(workspace, required_rights(config))

@@ -167,9 +167,9 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note with the number of hidden tables without any sign that Fabric has consumed a file.
+    """Return a note with the number of tables for which it is unknown whether Fabric has consumed a file.
 
-    If many tables need no attention, these tables are hidden: one line replaces their rows. Returns an empty sequence
+    Counts only hidden tables: if many tables need no attention, one line replaces their rows. Returns an empty sequence
     if the number is 0.
     """
     _, not_listed, _ = split(rows)

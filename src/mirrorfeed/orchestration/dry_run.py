@@ -51,7 +51,7 @@ _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured h
 
 @row
 class Listed(Row):
-    """A table that is configured or matches a pattern, and whether runs publish it."""
+    """A table that is in the configuration or matches a pattern in it. `included` is True if runs publish the table."""
 
     table: str | None = shown("table")
     """Target. None if the table is not selected."""
@@ -84,7 +84,7 @@ class Decision(Row):
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table that is configured or matches a pattern, and a warning if there are many tables.
+    """Return a row for each table in `expansion.candidates`, and a warning if many tables are selected.
 
     If the keys or columns of a table cannot be read or published, the row of the table has the error. If `spark` is
     None, the columns are checked only for sources in Unity Catalog and in local folders.
@@ -162,9 +162,9 @@ def plan_next_steps(
     """Return the next step of all tables or only of `names`, in the order of the configuration. Changes nothing.
 
     If publishing would fail, the step is `blocked`, with the error. Raises an error if the landing zone cannot be
-    reached. `spark` is a session, or a function that starts a session. The function is called if tables need Spark. Its
-    arguments are the sources of these tables. It gets no arguments if at least one of these tables is published by
-    comparing all rows (`changes: compare`).
+    reached. `spark` is a session, or a function that starts a session. The function is called if tables need
+    Spark: without arguments if one of these tables is published by comparing all rows (`changes: compare`), otherwise
+    with the sources of these tables.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
     from mirrorfeed.orchestration.table_task import RunContext
@@ -181,7 +181,7 @@ def plan_next_steps(
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
-    """Return the pause of a paused table, or the next step. None if the step cannot be decided without Spark."""
+    """Return the next step of a table, or "paused until …" if it is paused. None if only Spark can decide the step."""
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):

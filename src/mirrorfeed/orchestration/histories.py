@@ -48,7 +48,7 @@ class Append(Row):
 
 @row
 class History(Row):
-    """Versions of a table in its permanent history, a separate Delta table that keeps the changes of the table."""
+    """Location, versions and size of the permanent history of a table. The history is a separate Delta table."""
 
     table: str = shown("table")
     history: str = shown("history")

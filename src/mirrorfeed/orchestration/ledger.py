@@ -253,7 +253,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
     """Return the newest publications of each of `tables` in the ledger, and whether an error stopped publishing.
 
     Returns the newest `limit` publications of each table, and all publications at or after the time `since`. A table
-    has no entry if the ledger has no row about publishing the table (outcomes in `STATE_OUTCOMES`).
+    has no entry if the ledger has no row of the table with an outcome in `STATE_OUTCOMES`.
     """
     query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
     return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
@@ -286,7 +286,7 @@ def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
     """Return the newest `limit` publications of each table in the ledger, and whether an error stopped publishing.
 
-    Returns None if the ledger can be read only with Spark, or if it lacks columns.
+    Returns None if only Spark can read the ledger, or if the ledger does not have all columns in `COLUMNS`.
     """
     try:
         if (table := open_local_table(ledger)) is None:

@@ -88,7 +88,7 @@ class LedgerWriter:
         """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
 
         Also returns a row for each table that is up to date again after an error, although nothing was published.
-        `known` maps each table to its publications in the ledger. The returned publications are added to `known`.
+        `known` maps each table to its publications in the ledger. Adds the publications in the new rows to `known`.
         """
         rows: list[Row] = []
         for result in results:  # a table that is published continuously may have several results
@@ -128,7 +128,8 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
-    """Return whether the versions in the publications `known` and `new` have no gap and end with `published`."""
+    """Return whether `known` and `new` contain all publications from the first in `known` to the version `published`.
+    If `known` is empty, `new` must begin with a snapshot. If `published` is None, the end is not checked."""
     ends = [key.to_version for key in (*known, *new)]
     starts = [*(key.from_version for key in (*known, *new)), published]
     # The ledger may lack publications before the first known one.

@@ -58,9 +58,9 @@ def publish_new(
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
 
     After an early end, `stopped` is True in the result of each unfinished table. A paused table has a note and no
-    result. If a table fails, its result has the error. If Spark is needed, `spark` is called to start a session. Its
-    arguments are the sources of all selected tables. It gets no arguments if the configuration has a ledger, or if at
-    least one selected table is published by comparing all rows (`changes: compare`).
+    result. If a table fails, its result has the error. If Spark is needed, `spark` is called to start a session.
+    Usually `spark` receives the sources of all selected tables. `spark` receives no arguments if the configuration has
+    a ledger, or if at least one selected table is published by comparing all rows (`changes: compare`).
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -93,9 +93,9 @@ def follow_tables(
 ) -> Published:
     """Publish the tables `names` (if empty: all tables) continuously until `stop` returns True.
 
-    `written` is the configuration with its patterns, which are expanded again every 5 minutes. Raises `FeedRequired`
-    if a table is published by comparing all rows (`changes: compare`), because there is no change data feed to follow.
-    Returns the newest result of each table, all notes, and a summary.
+    `config` has an entry for each table that matches a pattern. `written` is the configuration before its patterns were
+    expanded to these entries. The patterns are expanded again every 5 minutes. Raises `FeedRequired` if a table is
+    published by comparing all rows (`changes: compare`). Returns the newest result of each table, notes and a summary.
     """
     notes = dict[str, None]()
 
@@ -124,9 +124,9 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """Return the sources of the tables, or an empty list if at least one table is published by comparing all rows.
-    A command does not start Spark if all sources in the list are local folders without a Delta table. With an empty
-    list, a command always starts Spark, because a source that is compared can also be a folder with Parquet files."""
+    """Return the sources that a command checks before it starts Spark: the sources of all tables, or no source.
+    No source is returned if at least one table is published by comparing all rows, because its source can also be a
+    folder with Parquet files. Then a command starts Spark without a check."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
@@ -170,8 +170,9 @@ def sleep_unless(stop: Stop, seconds: float) -> None:
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
-    Returns the newest result of each started table, in the order of the configuration. If a table fails, its result has
-    the error. For continuous publishing, raises `FeedRequired` if a table is published by comparing all rows.
+    Returns one result for each table with at least one attempt, in the order of the configuration. If a table fails,
+    its result has the error. Continuous publishing returns the newest result of each table, and raises `FeedRequired`
+    if a table is published by comparing all rows.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again

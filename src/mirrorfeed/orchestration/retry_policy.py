@@ -49,9 +49,9 @@ def next_state(
 ) -> RetryState:
     """Return the state after one more attempt, which failed with `error`, or succeeded if `error` is None.
 
-    If `attempts` is finite, only transient errors are retried, but not `SessionLost` and `TableTimeout`. If `attempts`
-    is infinite (continuous publishing), every error is retried. If `reloads` is True and `state` has no reload yet, a
-    terminal error leads to a reload from a snapshot, with `attempts` new attempts.
+    If `reloads` is True and `state.reload` is None, a terminal error leads to a reload from a snapshot, with `attempts`
+    new attempts. Otherwise, if `attempts` is infinite (continuous publishing), every error is retried. If `attempts` is
+    finite, only transient errors are retried, but not `SessionLost` and `TableTimeout`.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)

@@ -70,7 +70,7 @@ class Scheduler:
             self.waiting.append(next_attempt)
 
     def seconds_to_wait(self, now: float) -> float:
-        """Return the seconds until a waiting table can start or a running table reaches its time limit, or infinity."""
+        """Return the seconds until a waiting table can start or a running table times out. Infinity if neither can."""
         times = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((time - now for time in times if time > now), default=math.inf)
 
@@ -118,7 +118,7 @@ def is_due(
 
     `pending` is the size of the unpublished commits, or None if they cannot be read. With None, returns True, and the
     attempt reports the error. `since_attempt` is the seconds since the last attempt, even if it published nothing.
-    `since_publication` is the seconds since the last attempt that published something, or None before the first.
+    `since_publication` is the seconds since the last attempt that published something, or None if no attempt did.
     """
     if pending is None or since_attempt >= FULL_READ_INTERVAL:
         return True

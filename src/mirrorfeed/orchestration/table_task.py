@@ -50,8 +50,8 @@ def _warn(error: MirrorfeedError) -> None:
 class RunContext:
     """Settings and resources that the tables of a run share.
 
-    `on_problem` receives problems that do not prevent publishing a table. After `stop` returns True, no table is
-    started, and running tables end after their current publication.
+    `on_problem` receives problems that do not prevent publishing a table. After `stop` returns True, no attempt to
+    publish a table starts, and running attempts end after their current publication.
     """
 
     spark: SparkSession | Callable[[], SparkSession]
@@ -98,10 +98,10 @@ class RunContext:
         return default_workspace()
 
     def reconnect(self, error: MirrorfeedError) -> None:
-        """Replace the Spark session if it has expired. The next use of `zone` opens the landing zone again.
+        """Replace the Spark session if it has expired. Also make the next use of `zone` open the landing zone again.
 
-        If `error` is a refused login, a client secret is also read again. Raises `SessionLost` if the session has
-        expired and cannot be replaced.
+        If `error` is a refused login, this next use also reads the client secret again, if there is one. Raises
+        `SessionLost` if the session has expired and cannot be replaced.
         """
         with self._lock:
             if isinstance(error, CredentialRefused):
@@ -203,7 +203,7 @@ class TableTask:
     def attempt(self) -> TableResult | None:
         """Make one attempt to publish. Returns the result if the table is done, or None if another attempt follows.
 
-        In continuous publishing, returns the result of each publication or failure, and None if no publication is due.
+        In continuous publishing, also returns the result if the attempt failed, and returns None if no attempt is due.
         """
         context, table, result = self.context, self.table, self.result
         if context.follows and not self._is_due():
@@ -276,7 +276,7 @@ class TableTask:
     def finished(self) -> TableResult:
         """Return the result of all attempts.
 
-        If changes were published although their change data feed is unreadable, calls `context.on_problem` to warn.
+        Warns with `context.on_problem` if changes were published from a history or a comparison instead of the feed.
         """
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:

@@ -181,8 +181,8 @@ def count_repairable(
     `differing` is the number of keys without NULL that need a repair. `duplicated` is the number of these keys that the
     mirror contains more than once. `null_keys` is the number of unrepairable rows: their keys contain NULL.
 
-    With more than `max_keys` keys (None: no limit), no key is repaired. `by_time` is True if Fabric reads files in the
-    order of modification time. Then duplicated keys are not repaired.
+    `by_time` is True if Fabric reads files in the order of modification time. Then duplicated keys are not repaired. If
+    more than `max_keys` keys remain (None: no limit), no key is repaired.
     """
     # A duplicated key needs a delete in one file and an upsert in the next. Both files could have the same time.
     skipped = duplicated if by_time else 0
@@ -205,12 +205,12 @@ def repair_table(
     """Repair a mirror: publish again the rows that differ between source and mirror.
 
     If the SQL filter `where` is set, publishes all matching rows, even if they do not differ. `mirrors` is the folder
-    of the mirrored tables. If `mirrors` is None, the mirror is not read. Then all source rows, or those that match
-    `where`, are published again, and rows that exist only in the mirror stay. The result has an error if more than
-    `max_keys` keys need a repair, if some rows cannot be repaired, or if the publication fails.
+    of the mirrored tables. If `mirrors` is None, the function does not read the mirror: it publishes all source rows
+    that match `where` (None: all rows), and rows that exist only in the mirror stay. The result has an error if more
+    than `max_keys` keys need a repair, if some rows cannot be repaired, or if the publication fails.
 
     Raises `FeedRequired` if the table is published by comparing all rows (`changes: compare`), `NothingPublished` if it
-    was never published, and `RebuildRequired` if it has no keys or if its columns do not match those of the mirror.
+    was never published, and `RebuildRequired` if it has no keys or if its columns do not match the mirror.
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":

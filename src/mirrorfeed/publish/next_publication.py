@@ -78,8 +78,8 @@ def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
 def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
-    """Return the columns of the data files for a publication that ends at `version`. Raises an error if the columns of
-    the source do not fit the selection, keys or format of `table`, or the columns of the log record `newest`."""
+    """Return the columns of the data files for a publication that ends at `version`. Raises an error if the
+    columns of the source do not fit the configuration `table`, or do not fit `newest` (the newest log record)."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source_types(source.schema(facts.latest, facts)))
@@ -107,7 +107,7 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
     """Return the columns for a repair: the columns of the record `newest`. `version` is only for error messages.
 
     Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDropped` unless the table
-    has `on_dropped_column: keep`. Raises `SelectionChanged` for another change of the selection.
+    has `on_dropped_column: keep`. Raises `SelectionChanged` if anything else in the selection differs from `newest`.
     """
     deselected = deselected_columns(table, newest)
     if deselected and table.on_dropped_column != "keep":
@@ -116,7 +116,7 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return the columns that are no longer selected. Raises `SelectionChanged` for another change of the selection."""
+    """Return the columns that are no longer selected. Raises `SelectionChanged` if the selection differs otherwise."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )

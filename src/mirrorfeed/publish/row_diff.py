@@ -18,7 +18,7 @@ DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
 
 
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Convert rows to the types of the data files, in columns named by position: `_0`, `_1` and so on.
+    """Convert each column to its type in the data files, and name the columns by position: `_0`, `_1` and so on.
     The additional column `HASH` is a hash of all columns except the key."""
     hashes = ", ".join(f"lpad(hex({each}), 16, '0')" for each in payload_hashes(columns, keys))
     return with_positions(rows, columns).selectExpr("*", f"unhex(concat({hashes})) AS {HASH}")
@@ -41,7 +41,7 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
     - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
     - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.
-    - `ROW_PROBLEM`: numeric code of the `Problem` because of which the row cannot be published, or NULL.
+    - `ROW_PROBLEM`: numeric code of the `Problem` that prevents the publication of the row, or NULL.
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
@@ -60,7 +60,7 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
 
 def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """Convert the result of `differences` to the columns of the data files. Columns that `rows` lacks become NULL.
+    """Return `rows`, a result of `differences`, with the columns of the data files. Columns that `rows` lacks are NULL.
 
     If `with_marker` is True, the rows have a row marker: "delete" for a deleted key, and "upsert" for all other keys.
     If `exact` is also True, the marker is "insert" for a new key and "update" for a changed key, instead of "upsert".

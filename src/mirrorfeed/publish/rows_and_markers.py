@@ -20,7 +20,7 @@ from mirrorfeed.source.identifier import quote
 # Most functions use expressions in SQL text. Spark builds a plan from SQL text faster than from `Column` objects.
 
 PROBLEM = "_change_type"
-"""Name of the column with the numeric code of the `Problem` because of which a row cannot be published, or NULL.
+"""Name of the column with the numeric code of the `Problem` that prevents the publication of a row, or NULL.
 No published table has this column, because the change data feed reserves the name."""
 DELETE_FIRST = "_commit_version"
 """Boolean column of keys to publish again: true if the mirror has several rows with the key, to be deleted first."""
@@ -38,7 +38,7 @@ _HASH = ("__hash_1__", "__hash_2__")
 
 def position_name(at: int) -> str:
     """Return the internal name of the column at position `at`, such as `_0`.
-    Internal names are used in place of the column names of the source, which could equal names of helper columns."""
+    The column names of the source are not used, because they could equal the names of helper columns."""
     return f"_{at}"
 
 
@@ -54,8 +54,8 @@ def with_positions(rows: DataFrame, columns: Sequence[Column], *others: str | Sp
 
 
 def key_problem(keys: Sequence[str], is_shared: str = "false") -> str:
-    """Return an SQL expression for the numeric code of the `Problem` of a key. It is NULL for a valid key.
-    `is_shared` is an SQL condition that is true for a duplicate key."""
+    """Return an SQL expression that checks a key. Its value is NULL for a valid key, otherwise the code of a `Problem`.
+    `is_shared` is an SQL condition that is true if several rows have the same key."""
     null = " OR ".join(f"{key} IS NULL" for key in keys) or "false"
     return f"CASE WHEN {null} THEN {Problem.NULL_KEY.value} WHEN {is_shared} THEN {Problem.DUPLICATE_KEY.value} END"
 
@@ -97,11 +97,11 @@ def existing_keys(
 def rows_of_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return a row for each key in `wanted`: an upsert with the snapshot's row, or a delete if the snapshot has no row.
+    """Return rows to publish for the keys in `wanted`: an upsert for a key in the snapshot, a delete for any other key.
 
-    `wanted` has no NULL and no duplicates. For keys with true in the column `DELETE_FIRST`, a delete directly precedes
-    the upsert. If the snapshot has several rows with one key, the rows returned for this key have
-    `Problem.DUPLICATE_KEY` in the column `PROBLEM`.
+    `wanted` has no NULL and no duplicates. If the optional column `DELETE_FIRST` of `wanted` is true for a key, a
+    delete directly precedes the upsert. If the snapshot has several rows with one key, all these rows are returned,
+    with `Problem.DUPLICATE_KEY` in the column `PROBLEM`.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -142,8 +142,8 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
     """Return up to `limit` rows with invalid UTF-8 text. Their column `PROBLEM` contains `Problem.INVALID_TEXT`.
-    Searches at least the rows of `snapshot` whose key is in `keys`. Searches all rows if `keys` has no columns or more
-    than `MAX_FILTER_KEYS` rows. The returned rows have the column types of the data files."""
+    If `keys` has no columns or more than `MAX_FILTER_KEYS` rows, searches all rows of `snapshot`. Otherwise searches
+    the rows whose key is in `keys`, and possibly other rows. The result has the column types of the data files."""
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
@@ -195,10 +195,10 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return one row for each key whose row differs before and after the changes in `feed`.
+    """Return the net change of each key in `feed`. Omits a key if its row is the same before and after the changes.
 
-    `feed` has the changes of a range of versions. The returned row is an upsert with the row after the changes, or a
-    delete with only the key. If the changes leave several new rows for a key, the returned row has
+    `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
+    or a delete with only the key. If the changes leave several new source rows for a key, its net change has
     `Problem.DUPLICATE_KEY` in the column `PROBLEM`.
     """
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
@@ -223,7 +223,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     this key over all versions in `feed`: one upsert or one delete.
 
     If `exact` is True, the row markers are "insert", "update" and "delete". A row that replaces another row in
-    the same version is an update. A net change has a delete and an insert instead of an upsert.
+    the same version is an update. A net upsert becomes a delete and an insert.
     """
     key = key_positions(columns, keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -280,8 +280,8 @@ def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str,
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
     """Combine the changes of equal rows into one row. Rows are equal if their key, values and columns `by` are equal.
 
-    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. The result also has hashes of
-    the values, in the columns `_HASH`. If the count is negative, the values themselves can be NULL.
+    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. The result also has two
+    hashes of the values, in the columns `__hash_1__` and `__hash_2__`. For a negative count, the values can be NULL.
     """
     key = key_positions(columns, keys)
     events = with_positions(feed, columns, *by, F.expr(f"{_LIVE} AS __live__"))

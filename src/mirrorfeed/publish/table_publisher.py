@@ -72,8 +72,8 @@ def publish(
     publication. Raises a subclass of `Finding` if the source cannot be published, and another `MirrorfeedError` for any
     other failure.
 
-    `repair_keys` has the keys in the form that `source` reads: for a Delta table, a DataFrame with the key columns. A
-    repair reads the rows of these keys at the published version of the source, and adds one log record.
+    `repair_keys` is a Spark DataFrame with the key columns and, optionally, the column `DELETE_FIRST`. A repair reads
+    the rows of these keys at the published version of the source, and adds one log record.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now), None, repair_keys is not None
@@ -122,7 +122,7 @@ def publish(
 
 @dataclass
 class _Run:
-    """Steps of publishing one table. They update `result`."""
+    """One run that publishes one table. The methods are the steps of the run, and update its result `result`."""
 
     source: ChangeSource
     log: TableLog
@@ -300,7 +300,7 @@ def range_errors(
 
 
 def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
-    """Return the operations of the commits in a range as text, such as `2 WRITE, MERGE`, in order of first commit."""
+    """Return the operations in a range as text, such as `2 WRITE, MERGE`, sorted by the first commit of each."""
     inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
     counts = Counter(commit.operation for commit in commits if commit.version in inside)
     return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())

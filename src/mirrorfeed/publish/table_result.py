@@ -16,7 +16,7 @@ _LONG_LOOK_UP = 5.0
 
 @dataclass(slots=True)
 class TableResult(Row):
-    """Result of publishing one table in a run. Rows, files and bytes count only successful publications."""
+    """Result of publishing one table in a run. Numbers of rows, files and bytes are from successful publications."""
 
     QUIET = "{tables}: nothing new."
 
@@ -43,7 +43,7 @@ class TableResult(Row):
     """Number of attempts in this run."""
     error: MirrorfeedError | None = None
     reseeded: MirrorfeedError | None = None
-    """Error because of which the table was reloaded from a snapshot, or None."""
+    """Error that caused a reload of the table from a snapshot, or None."""
     stopped: bool = False
     """True if the run was stopped before everything was published."""
     keys_checked: bool = field(default=True, repr=False)
@@ -65,7 +65,7 @@ class TableResult(Row):
     """Records that this run wrote but has not yet found in the log. The keys are batch ids. Each value has the id of
     the log and the record."""
     differed: str = field(default="", repr=False)
-    """Difference from the table's schema because of which files from Spark were rewritten. Empty if none were."""
+    """Difference from the table's schema, if files from Spark were rewritten to correct it. Otherwise empty."""
     retention_warning: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that the source may delete changes before they are published."""
     missing_file_warning: MirrorfeedError | None = field(default=None, repr=False)
@@ -73,7 +73,7 @@ class TableResult(Row):
     source_note: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that changes were not read from the change data feed, for example because of a gap."""
     cleanup_error: MirrorfeedError | None = field(default=None, repr=False)
-    """Error because of which old records or staged files were not deleted. These files do no harm."""
+    """Error that prevented the deletion of old log records or staged files. These files do no harm."""
 
     def __post_init__(self) -> None:
         latest, published = self.latest, self.published_version

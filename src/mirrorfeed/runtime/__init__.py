@@ -11,7 +11,7 @@ def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str
     """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
     Each key of `names` is a module without the prefix `mirrorfeed.`, and the value lists names in this module. A key
-    can also name a class in a module, such as `lint.specification:Finding`. Then the value lists aliases of the class.
+    such as `lint.specification:Finding` is a class in a module. Then each name in the value is imported as this class.
     """
     homes = {name: home for home in names for name in names[home]}
 

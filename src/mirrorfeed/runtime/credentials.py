@@ -193,7 +193,7 @@ def check_proxy() -> None:
 
 
 def _match_address(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the match of an address, with host and port as groups, or None if the address is not valid."""
+    """Return the match of `pattern` (group 1: host, group 2: port) with an address. None if the address is invalid."""
     match = pattern.fullmatch(text)
     is_valid = match is not None and is_host(match[1]) and (match[2] is None or 0 < int(match[2]) < 65_536)
     return match if is_valid else None

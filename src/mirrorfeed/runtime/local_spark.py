@@ -33,7 +33,7 @@ _SPARK_INCLUDES = (
 def local_options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the default settings of Spark on this machine: little output, few partitions, and Delta.
 
-    `MIRRORFEED_DRIVER_MEMORY` in `environment` overrides the memory of 2 GiB.
+    The driver gets 2 GiB of memory, unless `environment` has another size in `MIRRORFEED_DRIVER_MEMORY`.
     """
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
@@ -74,7 +74,7 @@ def check_java(command: str) -> None:
 
 
 def cached_jars(folder: Path) -> list[Path]:
-    """Return the paths of the JARs in a cache folder. Empty if Spark never started with them, or one is missing."""
+    """Return the JARs that `record_jars` recorded for a cache folder. Empty if none is recorded or one is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:

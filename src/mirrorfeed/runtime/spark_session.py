@@ -277,5 +277,5 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def is_databricks(spark: SparkSession) -> bool:
-    """Return whether the session runs on Databricks: in a runtime, over Connect or on serverless compute."""
+    """Return whether Spark runs on Databricks: on a cluster or serverless compute, also over Databricks Connect."""
     return bool(spark.sql("SHOW SYSTEM FUNCTIONS LIKE 'current_version'").collect())  # only in Databricks

@@ -20,7 +20,7 @@ _DIGITS = 12
 
 @cache
 def this_build() -> str:
-    """Return the version of the source code if mirrorfeed runs from a project folder, else of the installed wheel."""
+    """Return the version of mirrorfeed: of its source code in a project folder, otherwise of the installed wheel."""
     sources = project()
     if (sources / "pyproject.toml").exists():
         return version_of_sources(sources)
@@ -28,14 +28,14 @@ def this_build() -> str:
 
 
 def project() -> Path:
-    """Return the project folder if this file is in one. For an installed wheel, the result has no meaning."""
+    """Return the project folder that contains this file. For an installed wheel, the returned folder is no project."""
     return Path(__file__).resolve().parents[3]
 
 
 def version_of_sources(project: Path) -> str:
     """Return the version of a project's source code, such as `0.1.0` or `0.1.0+g1a2b3c4d5e6f.d0f9e8d7c6b5`.
 
-    The version is only the release number if the checked-out commit has the tag of the release and no file has changed.
+    If no file has changed and the checked-out commit has the tag of the release, the version is the release number.
     Otherwise, one or two parts follow the release number. The part `g…` is the commit, and is missing if Git does not
     track the project. The part `d…` is a hash of the files, and is missing if all files are committed.
     """

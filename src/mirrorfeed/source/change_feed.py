@@ -94,7 +94,7 @@ def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
 
 
 def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
-    """Return the first version since which the feed has always been on, or None if the feed is off."""
+    """Return the first version of the current period in which the feed is on, or None if the feed is off now."""
     first: Commit | None = None
     for commit in reversed(read_commits(spark, source)):
         if first and first.version != commit.version + 1:
@@ -112,7 +112,7 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
-    """Return the unpublished commits and the properties of a table, from which its next publication is decided.
+    """Return the facts that decide the next publication of a table: its unpublished commits and its properties.
 
     `after` is the published version, or None before the first publication. Only the first `limit` versions after it are
     checked for schema changes and for a feed that is off.

@@ -101,7 +101,7 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Name or path with `*`, which matches any characters. `*` is allowed only in the last two parts or folders."""
+    """Name or path with `*` for any characters. Only its last two parts can have `*`: schema and table, or folders."""
 
     parts: tuple[str, ...] = ()
     path: str | None = None
@@ -140,7 +140,7 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Placeholders that are allowed in the template of a target, such as `{schema}.{table}`.
+        """Names of the placeholders that a target can contain. The target `{schema}.{table}` contains two placeholders.
 
         Always contains "table" and "schema", and also "catalog" if the pattern has a catalog.
         """
@@ -163,7 +163,7 @@ def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
 
 
 def parts_by_name(source: Source) -> dict[str, str]:
-    """Map "table", "schema" and "catalog" to the last, second-last and third-last part of a name or path, if any."""
+    """Return "catalog", "schema" and "table": the last three parts of a name or path. A missing part has no entry."""
     return dict(zip(("table", "schema", "catalog"), reversed(_parts(source)), strict=False))
 
 

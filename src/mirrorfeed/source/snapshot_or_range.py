@@ -1,4 +1,4 @@
-"""Decide the next publication of a table from its history: a snapshot, ranges of versions, nothing, or an error.
+"""Decide the next publication of a table from its commits: a snapshot, ranges of versions, nothing, or an error.
 
 Pure functions, without Spark or storage.
 """
@@ -40,7 +40,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Unpublished commits and current properties of a table, from which `decide` returns the next publication."""
+    """Unpublished commits and current properties of a table. `decide` uses them to choose the next publication."""
 
     table_id: str
     latest: int

@@ -158,7 +158,7 @@ def count_files(table: DeltaTable) -> tuple[int, int]:
 
 
 def count_rows(table: DeltaTable) -> int | None:
-    """Return the number of rows of a table, or None if its log does not contain the row count of every file."""
+    """Return the number of rows of a table, or None if its Delta log does not have the row count of each file."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -275,13 +275,13 @@ def commit_name(version: int) -> str:
 
 
 def commit_version(name: str) -> int | None:
-    """Return the version of a log file from its name, or None if the file is not a commit."""
+    """Return the version of a file in the Delta log from the file name, or None if the file is not a commit."""
     match = _COMMIT.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def list_versions(log: str) -> list[int]:
-    """Return all versions in a local log folder, in ascending order."""
+    """Return all versions in a local folder `_delta_log`, in ascending order."""
     return sorted(version for version in map(commit_version, os.listdir(log)) if version is not None)
 
 
@@ -298,7 +298,7 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
     """Return the versions in `versions` that change the table's metadata. Metadata contains the schema and properties.
 
-    `location` is the folder of the table. Returns None if Spark cannot read the table's log files as JSON.
+    `location` is the folder of the table. Returns None if Spark cannot read the table's Delta log as JSON.
     """
     from pyspark.sql import functions as F
 

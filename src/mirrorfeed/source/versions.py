@@ -38,8 +38,8 @@ _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """Return the newest version of a table. If `after` is given, can return `after` + 1 even if newer versions exist.
-    With `after`, Spark usually runs no job. A table in a local folder needs no Spark."""
+    """Return the newest version of a table. If `after` is given and a newer version exists, can return `after` + 1.
+    Spark then usually runs no job. A table in a local folder needs no Spark."""
     if (table := open_local_table(source)) is not None:
         return table.version()
     if after is not None:

@@ -53,7 +53,7 @@ class Writer:
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Release the resources of a file that remains incomplete."""
+        """Release the resources of the file without completing it. Does not delete an incomplete file."""
 
     def write(self, data: Any) -> int:
         if self.closed:
@@ -166,8 +166,8 @@ def open_folder(path: str) -> Store:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a path is valid. The empty path is valid. Any other path must have no backslash, no null byte, no
-    empty part, and no part `.` or `..`."""
+    """Return whether a path is valid and inside the root of a store. The empty path is the root. Any other path must
+    have no backslash, no null byte, no empty part, and no part `.` or `..`."""
     if not path:
         return True
     return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -118,9 +118,7 @@ class AzureTiers(TierStore):
 
 def tier_of(blob: BlobProperties | Any) -> Tier:
     """Return the tier of a blob, or `Tier.PENDING` while it is being restored.
-
-    A blob without a tier has the account's default tier. The default is never Archive, so the result is `Tier.HOT`.
-    """
+    Returns `Tier.HOT` for a blob without a tier: it has the default tier of its account, and this is never Archive."""
     if str(blob.archive_status or "").startswith("rehydrate-pending"):  # the tier of a pending blob is still Archive
         return Tier.PENDING
     return {"Archive": Tier.ARCHIVE, "Cool": Tier.COOL, "Cold": Tier.COLD}.get(str(blob.blob_tier or ""), Tier.HOT)

@@ -1,8 +1,8 @@
 """`VolumeStore`: files in a Unity Catalog volume, through the Files API of the workspace.
 
 Only one publisher at a time can use a volume, because the Files API cannot rename: `rename` copies the file and then
-deletes the original. The API creates a file completely or not at all, inside and outside Databricks. `VolumeStore` does
-not use the mount below `/Volumes`, because creating a file through the mount can replace an existing file.
+deletes the original. The API creates a file completely or not at all, even if mirrorfeed runs outside Databricks.
+`VolumeStore` does not use the mount below `/Volumes`, where creating a file can replace an existing file.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class VolumeStore:
             self._files.delete(self._at(path))
 
     def remove_folder(self, folder: str) -> None:
-        """Delete the folder's files one by one, because the API deletes only empty folders."""
+        """Delete the files of the folder one by one, then the folder. The API deletes only empty folders."""
         if not folder:  # the root belongs to the user
             raise PathOutside(path=folder, address=self.root)
         for entry in self._entries(folder):

@@ -32,9 +32,9 @@ _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries requests that fail temporarily, up to `limits`. Never retries a request with the option `retry_total=0`.
+    """Retries a request that fails temporarily, until a limit in `RetryLimits` is reached.
 
-    Retrying writes is safe, because every caller reads the storage again after a write.
+    Never retries a request with `retry_total=0`. Retrying a write is safe: the caller then reads the storage again.
     """
 
     def __init__(self, limits: RetryLimits) -> None:
@@ -69,9 +69,7 @@ def _is_retryable(response: Any) -> bool:
 
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
     """Transport that raises `ServiceResponseError` for an incomplete response.
-
-    Python's HTTP library treats a response that ends within its headers as empty. A folder would then seem empty.
-    """
+    Python's HTTP library accepts a response that ends in its headers. Without this class, a folder could seem empty."""
 
     def send(self, request: Any, **options: Any) -> Any:
         response: Any = super().send(request, **options)

@@ -266,7 +266,7 @@ def _sync(folder: Path) -> None:
 
 
 def flush_to_disk(handle: int) -> None:
-    """Call `fsync` for a file descriptor. Ignores file systems without `fsync`, such as mounts that upload files."""
+    """Call `fsync` for a file descriptor. Does nothing if the file system does not support `fsync`."""
     try:
         os.fsync(handle)
     except OSError as error:

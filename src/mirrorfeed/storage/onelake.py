@@ -167,7 +167,7 @@ class OneLakeStore:
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """Return `path` as a path in the workspace. Raises `PathOutside` for the root, which only Fabric may change."""
+        """Return the path in the workspace. Raises `PathOutside` for the store's root: only Fabric changes the root."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
@@ -179,7 +179,8 @@ class OneLakeStore:
         return False
 
     def _make_folder(self, path: str) -> None:
-        """Create a folder if it does not exist. Creating it again changes its ETag, so Fabric would drop the table."""
+        """Create a folder if it does not exist."""
+        # Without the condition, an existing folder would get a new ETag, and Fabric would drop the table.
         try:
             self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
         except HttpResponseError as error:

@@ -157,7 +157,7 @@ def is_paused(code: str, message: str) -> bool:
 def convert_response(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
     """Return the error to raise for `response`. Its message has the verb `action` and the `address` of the file.
 
-    `new_address` is the address that the request should have created, or None if it creates none.
+    `new_address` is the address of the file that the request creates, or None if the request creates no file.
     """
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):

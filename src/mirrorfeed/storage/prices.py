@@ -68,5 +68,5 @@ class Prices(_Model):
 
 
 def load_prices(prices: str | Prices | None, default: Prices | None) -> Prices | None:
-    """Return the prices in the JSON file or object `prices`. If `prices` is None, return `default`."""
+    """Return `prices`, or the prices in a JSON file if `prices` is a path. If `prices` is None, return `default`."""
     return Prices.load(prices) if isinstance(prices, str) else prices or default

@@ -76,7 +76,7 @@ class Counter:
 
     @property
     def of_thread(self) -> int:
-        """Sum of the numbers that the current thread has added."""
+        """Sum of the numbers that the current thread has added to this counter."""
         return getattr(self._local, "value", 0)
 
 

@@ -61,7 +61,7 @@ class TierStore(Protocol):
         """True if a restore creates a temporary copy. Otherwise a restore moves the file out of the archive tier."""
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """Return tier, size and times for each URI. A file that does not exist has the tier `Tier.MISSING`."""
+        """Return the `Facts` of the file at each URI. A file that does not exist has the tier `Tier.MISSING`."""
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}

@@ -63,7 +63,7 @@ class Lifecycle(Row):
     apply: str = ""
     """Instructions to apply the policy."""
     rules_of_others: tuple[str, ...] = ()
-    """Names of rules that mirrorfeed did not write, if they are only for this table."""
+    """Names of rules that are only for this table and that mirrorfeed did not write."""
 
     @property
     def ok(self) -> bool:
@@ -129,7 +129,7 @@ class Rules:
     def options(self, exported: Any) -> str:
         """Return options for the command that applies a policy, or an empty text if no option is needed.
 
-        The cloud accepts some settings of `exported`, the existing policy, only as options, not inside a policy.
+        `exported` is the existing policy. The command needs options to keep settings of `exported` outside the rules.
         """
         return ""
 
@@ -166,7 +166,7 @@ class Rules:
         return bool(prefixes) and all(prefix.startswith(self.folder) for prefix in prefixes)
 
     def foreign_rules(self, exported: Any) -> list[str]:
-        """Return the names of rules that mirrorfeed did not write, if they are only for this table."""
+        """Return the names of rules that are only for this table and that mirrorfeed did not write."""
         existing = self.all_rules(exported or {self.key: []})
         return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
@@ -211,7 +211,7 @@ def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
 
 
 def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the `Rules` object for the storage of a table. Raises `NoTiers` outside Azure storage and S3."""
+    """Return the `Rules` object for the storage of a table. Raises `NoTiers` if it is not Azure or S3."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
@@ -227,13 +227,13 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
 def merge_rules(
     spark: SparkSession, source: Source, exported: str | None, state: RuleState, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """Return a policy with new rules for a table. The policy keeps other rules from the file `exported`, if any.
+    """Return a policy with mirrorfeed's rules for a table. The policy keeps other rules from the file `exported`.
 
-    If `days` is None, the number of days comes from the archive interval of the table. `state` can disable or remove
-    the new rules. If `take_over` is True, they also replace rules in `exported` that others wrote only for this table.
+    If `days` is None, the rules have the archive interval of the table. `state` says if the rules are on, paused or
+    gone. If `take_over` is True, the policy does not keep rules that others wrote only for this table.
 
-    Raises `InvalidPolicy` if the file `exported` is invalid, `NoTiers` outside Azure storage and S3, `TooManyRules` if
-    the policy needs too many rules, and `NoInterval` if `days` is None and the table has no interval.
+    Raises `InvalidPolicy` if the file `exported` is invalid, `NoTiers` if the table is not in Azure storage or S3,
+    `TooManyRules` if the policy needs too many rules, and `NoInterval` if `days` is None and the table has no interval.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
@@ -247,8 +247,8 @@ def merge_rules(
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Return the differences between the policy in the file `exported` and the rules that a table needs.
 
-    Raises `InvalidPolicy` if the file is invalid, `NoTiers` outside Azure storage and S3, and `NoInterval` if the table
-    has no archive interval.
+    Raises `InvalidPolicy` if the file is invalid, `NoTiers` if the table is not in Azure storage or S3, and
+    `NoInterval` if the table has no archive interval.
     """
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule

@@ -26,7 +26,7 @@ _PREFIXES_A_RULE = 10
 
 
 def folder_of(location: str) -> str | None:
-    """Return container and folder of a table, such as "container/folder/". None outside Azure storage."""
+    """Return container and folder of a table, such as "container/folder/". None if not in Azure storage."""
     match_ = _ADDRESS.fullmatch(location.rstrip("/"))
     return f"{match_[1] or match_[3]}/{(match_[2] or match_[4]).strip('/')}/" if match_ else None
 
@@ -102,7 +102,7 @@ class AzureRules(Rules):
 
 
 def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
-    """Return why a rule does not archive files `days` days after creation. None if it does."""
+    """Return the reason why a rule does not archive files `days` days after creation, or None if the rule is right."""
     conditions = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
     if len(conditions) > 1 and conditions != [_BY_CHANGE, _BY_TIER]:
         return f"combines {' and '.join(conditions)}, which Azure does not support"
@@ -122,7 +122,7 @@ def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a policy without `null` fields. Field names start in lowercase. Values such as 60.0 become integers."""
+    """Return a policy without `null` fields. Makes the first letter of field names lowercase, and 60.0 an integer."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):

@@ -144,7 +144,8 @@ class MirroredDatabase:
         return self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, seconds)
 
     def _reach(self, goals: Collection[str], verb: str, ready: Collection[str], seconds: float) -> DatabaseStatus:
-        """Wait until the status is in `goals`. When it is in `ready`, send the request `verb` once (start or stop)."""
+        """Wait until the status is in `goals`, and return the status. Raises `NotReached` after `seconds`.
+        Sends the request `verb` (start or stop) only one time, at the first status that is in `ready`."""
         is_sent, reported = False, ""
         for _ in self.client.attempts(seconds):
             status = self.status()
@@ -220,10 +221,9 @@ class MirroredDatabase:
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
         """Change settings in Fabric to their values in `options`. Return all settings whose values were different.
 
-        While mirroring is not stopped, `default_schema` is returned with `Setting.changes` False, but not changed.
+        If mirroring is not stopped, `default_schema` keeps its value, and `Setting.changes` is False for this setting.
         Calls `confirm` before the change. Each argument is the text of one of the returned settings. `confirm` can
-        raise an error to prevent the change. Raises `NotApplied` if Fabric still has old values after the change.
-        """
+        raise an error to prevent the change. Raises `NotApplied` if Fabric still has old values after the change."""
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)
         if not any(each.changes for each in settings):

@@ -186,7 +186,7 @@ class FabricItem:
 
     @property
     def path(self) -> str:
-        """Path below the workspace in the REST API. If `database` is None, the path of the list of databases."""
+        """Path of the database in the REST API of the workspace. If `database` is None, the path of all databases."""
         return f"mirroredDatabases/{self.database}" if self.database else "mirroredDatabases"
 
     def __str__(self) -> str:

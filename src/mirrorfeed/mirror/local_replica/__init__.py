@@ -187,9 +187,8 @@ class TableCycle:
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
     """Raise `FileRefused` if a file cannot be applied to a table with these `keys`.
 
-    The file must have all key columns. A column that has only NULL in the file can have no type there, but have one in
-    `mirror`. For updates, deletes and upserts, each key column needs a type. For inserts, one column needs a type.
-    """
+    The file must have all key columns. For updates, deletes and upserts, each key column needs a type. For inserts, at
+    least one column of any kind needs a type. If the file has no type for a column, the type in `mirror` is enough."""
     names = content.rows.column_names
     if not keys and content.markers is not None:
         raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
@@ -205,9 +204,9 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
 
 @dataclass(frozen=True)
 class Replica:
-    """Applies the files of the landing zone `zone` to Delta tables `<target>/<schema>/<table>`.
+    """Applies the files of the landing zone `zone` to Delta tables `<schema>/<table>` in the folder `target`.
 
-    The default schema is `dbo`. The tables also store which files are applied. Use a `target` in one replica at a time.
+    The default schema is `dbo`. The tables also store which files are applied. Use the folder in one replica at a time.
     """
 
     zone: Store
@@ -217,7 +216,7 @@ class Replica:
     def run_pass(self) -> list[TableReport]:
         """Apply the new files of all tables, and return a report for each table, sorted by table.
 
-        Drops mirrored tables whose folder was deleted. If a table fails, its report has an error or a message, and the
+        Drops mirrored tables whose folder was deleted. If a table fails, its report has the state `failed`, and the
         other tables continue. Raises an error only if the landing zone cannot be listed.
         """
         mirrored_table.delete_dropped(self.target)

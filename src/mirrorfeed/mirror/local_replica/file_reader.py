@@ -94,7 +94,7 @@ def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> 
 
 
 def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return the rows without the row marker column, and the row markers. If there is no such column, they are None.
+    """Return the rows without the row marker column, and the markers. The markers are None if the column is missing.
 
     Raises `FileRefused` if the row marker is neither the first nor the last column, or has an invalid type or value.
     """

@@ -1,7 +1,7 @@
 """Write a mirrored Delta table: apply each data file and record the file in the same commit.
 
-The commit records the file in an application transaction. So even after a crash, a file is recorded if and only if it
-is applied. The table's properties contain the path of its folder in the landing zone.
+One commit does both. So even after a crash, a file is recorded if and only if it is applied. The commit contains the
+record as a `txn` action of Delta. The table's properties contain the path of the table's folder in the landing zone.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def mirror_path(target: str, folder: TableFolder) -> Path:
 
 
 def find_delta_tables(target: str) -> list[Path]:
-    """Return the sorted paths of all Delta tables `<target>/<schema>/<table>`, except names that start with `_`."""
+    """Return paths of Delta tables `<schema>/<table>` in the folder `target`. Leaves out names that start with `_`."""
     tables = [Path(target, schema, name) for schema in _folders(target) for name in _folders(target, schema)]
     return [place for place in tables if os.path.isdir(place / "_delta_log")]
 
@@ -151,13 +151,14 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Move the folder `place` of a mirrored table to `<target>/_dropped`, and try to delete the moved folder."""
+    """Move the table at `place` to the subfolder `_dropped` of the folder `target`, and try to delete the table.
+    Ignores errors of the deletion, because the next pass tries again."""
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
 
 def delete_dropped(target: str) -> None:
-    """Delete dropped tables, which are in `<target>/_dropped`. Ignores errors, because the next pass tries again."""
+    """Delete the dropped tables in `_dropped` in the folder `target`. Ignores errors: the next pass tries again."""
     with suppress(MirrorfeedError, OSError):
         for entry in FolderStore(target).list(_DROPPED):
             if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
@@ -189,7 +190,8 @@ class Mirror:
 
     @property
     def stopped(self) -> str | None:
-        """Reason why replication is stopped until the table's folder is created again, or None."""
+        """Reason why replication of the table is stopped, or None if replication is not stopped.
+        Replication starts again after the table's folder is created again."""
         return self._properties.get(_STOPPED)
 
     @property
@@ -225,7 +227,7 @@ class Mirror:
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return `columns` of all rows of the table. The values in `Change.remaining` have the order of these rows."""
+        """Return `columns` of all rows of the table. Value n of `Change.remaining` belongs to row n of the result."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -274,7 +276,7 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Check that a table with `schema` can store `rows`: the rows of the file at `address`, without deletes.
+    """Check that a table with `schema` can store `rows`. `rows` has the rows of the file at `address`, except deletes.
 
     Raises `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a date outside the years 1 to 9999.
     """

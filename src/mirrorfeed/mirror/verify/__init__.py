@@ -120,8 +120,8 @@ def verify_at(
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
     """Call `compare_at` for `records` until source and mirror are equal. Return the comparison with fewest differences.
 
-    Compares records with the same version and keys only one time. Raises `MirrorColumns` if each comparison raises it.
-    """
+    If records have the same version and keys, calls `compare_at` only for the first of these records. Raises
+    `MirrorColumns` if each call of `compare_at` raises this error."""
     comparisons: list[Comparison] = []
     column_error: errors.MirrorColumns | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()

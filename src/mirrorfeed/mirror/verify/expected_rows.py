@@ -43,9 +43,9 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: T.StructField) -> Column:
-    """Return the column `field` in the form that the condition of a selection (`where`) needs.
+    """Return the column `field`, converted for use in the condition of a selection (`where`).
 
-    The condition must compare text byte for byte, and timestamps in UTC. Timestamps become times without a time zone.
+    Text gets a collation with which Spark compares text byte for byte. Timestamps become UTC times without a time zone.
     """
     if isinstance(field.dataType, T.TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
@@ -123,9 +123,9 @@ def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[C
 def key_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a key column: one for the source, and one for the mirror.
 
-    Both expressions have the same type: the type that a mirror column gets from Parquet files. If `mirror_type`, the
-    actual type, is different, the expression for the mirror converts the values. A value that cannot be converted
-    becomes NULL. `field` is the source column. It must not be nested.
+    Both expressions have the type that a mirror column gets from Parquet files. `mirror_type` is the actual type of the
+    mirror column. If the actual type is different, the expression for the mirror converts the values. A value that
+    cannot be converted becomes NULL. `field` is the source column, and must not be nested.
     """
     value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     return _plain(value, field.dataType), value if mirror_type == expected else _converted(value, expected)
@@ -153,7 +153,7 @@ def _parsed(text: Column, type_: T.DataType) -> Column:
 
 
 def _json_type(type_: T.DataType) -> Any:
-    """Return the type with which Spark parses the JSON text of a value of type `type_`. Keys of maps are text."""
+    """Return the type that Spark needs to parse a value of `type_` from JSON text. Map keys get the type text."""
     if isinstance(type_, T.StructType):
         return T.StructType([T.StructField(field.name, _json_type(field.dataType)) for field in type_])
     if isinstance(type_, T.ArrayType):

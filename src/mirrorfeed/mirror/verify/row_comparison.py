@@ -91,11 +91,11 @@ def compare_rows(
 def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:
     """Return each key whose rows differ between source (`expected`) and mirror (`actual`).
 
-    With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
-    Key columns of the result have the types that mirror columns get from Parquet files. If `actual` has other types,
-    such as text, the keys are converted. A value that cannot be converted becomes NULL. The columns `IN_SOURCE` and
-    `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of `expected`.
-    """
+    If `where` is set, returns all keys with a source or mirror row for which the SQL condition `where` is true, even if
+    no rows differ. Each key column has the type of this column in a mirror that gets Parquet files. If the type in
+    `actual` is different, such as text, the keys are converted. A value that cannot be converted becomes NULL. The
+    columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of
+    `expected`."""
     rows = _both_sides(expected, actual, keys, where)
     compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
     return compared.where("__differs__" if where is None else "__wanted__").select("__key__.*", IN_SOURCE, IN_MIRROR)
@@ -124,7 +124,7 @@ def _both_sides(
 
 
 def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
-    """Return one row for each key in `rows`, the result of `_both_sides`.
+    """Return one row for each key in `rows`. `rows` is the result of `_both_sides`.
 
     `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key in the source and in the mirror. `__s__` is a
     source row with the key, and `__m__` a mirror row. `__differs__` is false only if source and mirror have one row
@@ -161,10 +161,9 @@ def _first_differences(
 ) -> tuple[Difference, ...]:
     """Return the differences for the first `shown` rows of `table` in which `__differs__` is true.
 
-    `table` is the result of `_compare_by_key`. If a key has one row in the source and one in the mirror, returns a
-    difference for each of `columns` whose values differ. Otherwise, returns one difference with the number of rows on
-    each side. If `table` is the result of `_compare_by_row`, `keys` are all columns, and `columns` is empty.
-    """
+    `table` is the result of `_compare_by_key` or `_compare_by_row`. For `_compare_by_row`, pass all columns as `keys`
+    and an empty list as `columns`. If a key has one row in the source and one in the mirror, returns a difference for
+    each of `columns` whose values differ. Otherwise, returns one difference with the number of rows on each side."""
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
     for i, name in enumerate(columns):
@@ -185,7 +184,7 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a struct: `value` as text to show (valid UTF-8, JSON if nested), and the bytes of `value` cast to text."""
+    """Return a struct: `value` as valid UTF-8 text (JSON if nested), and the bytes of `CAST(value AS STRING)`."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
     text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
     return F.struct(text, value.cast("string").cast("binary"))

@@ -1,4 +1,4 @@
-"""Errors and warnings if a history or a comparison of rows is used instead of the change data feed."""
+"""Errors and warnings of publications that use a history or a comparison of rows instead of the change data feed."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class HistoryFacts(Facts):
     """Consecutive records of the history that include the published version."""
 
     def contains(self, what: Range | int) -> bool:
-        """Return whether `what` is a range whose changes are in the history. False for the version of a snapshot."""
+        """Return whether the history has all changes of the range `what`. Returns False for a snapshot (an integer)."""
         if isinstance(what, int):
             return False
         first, last = self.segment[0].to_version_inclusive, self.segment[-1].to_version_inclusive

@@ -1,9 +1,10 @@
 """Publish a source without a change data feed: compare all rows with stored hashes of the published rows.
 
-A Delta table, the table of row hashes, stores a hash for each key, and the values of changed rows. A comparison writes
-all rows that differ to this table in one commit. The publication has the rows of this commit, and its log record has
-the version of the commit. After a crash, the next comparison uses the hashes at the version in the newest log record.
-If no row differs, there is no commit, except in a first comparison, or if an earlier commit was not published.
+A Delta table, the table of row hashes, stores a hash for each key, and the values of changed rows. A comparison finds
+the changed rows and writes them to the table of row hashes in one commit. The publication has the rows of this commit,
+and its log record has the version of the commit. After a crash, the next comparison uses the hashes at the version in
+the newest log record. If no row changed, a comparison commits only if it is the first one, or if an earlier commit was
+not published.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ COMPARED = "none: all of it is compared each time"
 
 @dataclass(frozen=True, slots=True)
 class CompareFacts(Facts):
-    """Facts for a comparison of all source rows with the hashes of the published rows.
-    `table_id` and all versions belong to the Delta table that stores the hashes, not to the source."""
+    """State of the table of row hashes (hashes of the published rows) before a comparison of all source rows.
+    `table_id` and all versions belong to this table, not to the source. The comparison writes the version `latest`."""
 
     before: int | None = None
     """Newest version of the table of row hashes, or None if the table does not exist."""
@@ -178,11 +179,9 @@ class RowHashTable:
         return differing_rows(self.rows_at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
-        """Delete old files of the table with VACUUM. Errors are logged, not raised.
-
-        Call only if the published version was the newest version when the comparison started. Otherwise VACUUM could
-        delete files of the published version.
-        """
+        """Delete old files of the table of row hashes with VACUUM. Errors are logged, not raised.
+        Call this only if the last comparison used the hashes in the newest version of the table. If it used an older
+        version, VACUUM could delete the files of that version, although the next comparison may need them."""
         try:
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
         except Exception as error:

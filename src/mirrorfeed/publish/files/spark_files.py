@@ -147,7 +147,8 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """Yield SQL for each column except `PROBLEM`. It makes the columns nullable, so that all files have one schema."""
+    """Yield an SQL expression for each column except `PROBLEM`. Each expression makes its column nullable."""
+    # If all columns are nullable, all files have the same schema.
     # Spark removes a condition whose result it knows in advance, and the column would stay not nullable.
     for field in rows.schema.fields:
         name = quote(field.name)
@@ -269,8 +270,8 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
-    """Rename a file from the staging area to a new staged name. The staging area must be in the landing zone.
-    Raises `StagingFilesLost` if the file is missing."""
+    """Move a file from the staging area to the folder of the table's log, under a new staged name. The move is only a
+    rename, so the staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk

@@ -1,9 +1,9 @@
 """The staging area: the folder in which Spark writes files before they are uploaded.
 
-The folder is in the landing zone if Spark and this process both access the landing zone as a folder. Otherwise it is at
-`staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose name contains a hash
-of the table's address. A publisher deletes only the subfolders of its own tables, so several publishers can share a
-staging area.
+The folder is in the landing zone if Spark and this process can both open the landing zone under a file system path.
+Otherwise it is at `staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose
+name contains a hash of the table's address. A publisher deletes only the subfolders of its own tables, so several
+publishers can share a staging area.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StagingArea:
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-        `written` is a DataFrame of these files. Raises `StagingFilesLost` if `folder` has data files of others."""
+        `written` is a DataFrame that reads `folder`. Raises `StagingFilesLost` if a file has no Spark file name."""
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():

@@ -1,6 +1,6 @@
 """The log of a table's publications: create it, read it, and add a record, which commits a publication.
 
-After every write, the log is read again: an HTTP client can repeat a write that succeeded, and the repetition fails.
+After every write, the log is read again, because a write can succeed although the HTTP client reports an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TableLog:
 
     def read_latest(self) -> View | None:
         """Read the newest record and the names of staged files, from one listing. Returns None if there is no log.
-        One listing can be wrong: call `confirm` before you change files or report an error because of it."""
+        One listing can be wrong. Call `confirm` with the result before you change files or report an error."""
         for _ in range(_ATTEMPTS):
             log_id = self.current_id()
             view = self._view(log_id) if log_id else None
@@ -51,8 +51,8 @@ class TableLog:
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """Check a view with a second listing of the log. Returns a copy of `view` that has `confirmed` set to True.
 
-        Returns None if the log records or the log id have changed. If `data` is True, also lists the published files.
-        If `data` is False, also returns None if a staged file has 0 bytes, but a larger size in the newest log record.
+        Returns None if the log records or the log id have changed. If `data` is True, lists the published files again
+        for the copy's field `data`. If `data` is False, also returns None if the copy has `empty` staged files.
         """
         if data:
             view = replace(view, data=tuple(path for path, _ in self._files(processed=view.newest is None)))
@@ -64,8 +64,8 @@ class TableLog:
         return None if confirmed.empty and not data else confirmed
 
     def read_view(self) -> View | None:
-        """Read the log and the names of published files, and check them with a second listing of the log.
-        Returns None if there is no log."""
+        """Read the log and the names of published files. Repeats the read until a second listing of the log shows the
+        same log records. Returns None if there is no log. Raises `ConcurrentChanges` if too many attempts fail."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -74,7 +74,7 @@ class TableLog:
 
     def create_log(self) -> View:
         """Create the log and return it. If another publisher creates a log first, returns that log.
-        Call this only after a read that found no log. Raises an error if the table's folder has files for Fabric."""
+        Call this only after a read that found no log. Raises an error if the table's folder has visible files."""
         # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
         # table's folder was deleted, and a record could then be added to the deleted log.
         for _ in range(_ATTEMPTS):
@@ -97,8 +97,8 @@ class TableLog:
         return view
 
     def check_unclaimed(self) -> None:
-        """Raise an error if the table's folder has files for Fabric, but no `log.json`.
-        Consumed files also count if Fabric has moved them to a subfolder of the table's folder."""
+        """Raise an error if the table's folder has no `log.json`, but has files that Fabric does not ignore.
+        Raises an error also if Fabric has consumed these files and moved them to a subfolder."""
         files = self._files(processed=True)
         # Another publisher that started in the meantime created its log before its files, so the log is found.
         if not files or self.current_id() is not None or self._files(processed=True) != files:
@@ -110,9 +110,9 @@ class TableLog:
     def check(self, view: View) -> errors.LastFileMissing | None:
         """Check that the log records and the files in `view` match. Returns None if they match.
 
-        `view` must come from `confirm` or `read_view`, because a single listing can be wrong. Returns the warning
-        `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises `FilesLost` if Fabric
-        cannot have consumed the missing files. Raises another error for any other mismatch.
+        `view` must come from `confirm` or `read_view`: they list the log twice, because one listing can be wrong.
+        Returns the warning `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises
+        `FilesLost` if Fabric cannot have consumed the missing files. Raises another error for any other mismatch.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)
@@ -124,7 +124,7 @@ class TableLog:
         """Return an error if published files are missing in `view`, or None if no file is missing.
 
         Returns `FilesLost` if Fabric cannot have consumed the missing files, and `LastFileMissing` if Fabric may have
-        consumed them. `view` must come from `confirm` or `read_view`, because a single listing can be wrong.
+        consumed them. `view` must come from `confirm` or `read_view`: they list the log twice.
         """
         if not missing_files(view.last_renamed, view.numbers):
             return None
@@ -152,7 +152,7 @@ class TableLog:
 
         Checks the returned log with a second listing, like `confirm`. Returns None if the log was deleted. Another
         publisher may have added a record first, so call `contains` to check that the log has `new`. Raises an error if
-        the log has no record with the number of `new` afterwards, or if the log and the files do not match.
+        the log then still has no record with the number `new.number`, or if the log and the files do not match.
         """
         content = new.to_json()
         if len(content) > READ_LIMIT:
@@ -185,7 +185,7 @@ class TableLog:
             return marker.name.partition(".")[0]
 
     def contains(self, view: View, sent: Record) -> bool:
-        """Return whether the log contains the record `sent`, not another publisher's record with the same number."""
+        """Return whether the log has `sent`. Returns False if another publisher wrote the record of this number."""
         newest = view.newest
         if newest is None or newest.number < sent.number:
             return False
@@ -264,8 +264,8 @@ class TableLog:
 
     def _files(self, *, processed: bool) -> list[tuple[str, str]]:
         """Return the names and ETags of the files and folders in the table's folder that Fabric does not ignore.
-        If `processed` is True, also returns the data files that Fabric has consumed and moved to a subfolder. They have
-        a path below the table's folder, and an empty text as ETag."""
+        If `processed` is True, also returns the data files that Fabric has consumed and moved to a subfolder. For
+        these files, the name includes the subfolder (`_ProcessedFiles/…`), and the ETag is an empty text."""
         entries = self.store.list(self.folder)
         files = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
         for place in [entry.name for entry in entries if processed and entry.is_folder]:

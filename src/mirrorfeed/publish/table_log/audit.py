@@ -22,7 +22,7 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
     """Return each table with its log, and with the log record of the newest publication that its mirror contains.
 
     The log is None if the table has no log. If two publications can be the newest one in the mirror, returns both log
-    records, newest first. Returns no log record if each log record has files that Fabric has not applied. `names` are
+    records, newest first. Returns no log record if Fabric has not completely consumed any publication. `names` are
     targets. If `names` is empty, returns all configured tables.
     """
     store, positions = zone_of(config), []
@@ -38,7 +38,7 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """Comparison of a file in a record with the file that exists at its staged or its final address."""
+    """Comparison of the file at `address`, a staged or final address, with the size and checksum in a log record."""
 
     address: str
     found: str | None

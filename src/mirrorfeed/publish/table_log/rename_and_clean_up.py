@@ -23,8 +23,8 @@ _MIN_RECORDS = 2
 
 
 def finish_publication(log: TableLog, view: View | None = None) -> View | None:
-    """Rename the staged files of the newest record. Returns the log as read afterwards, or None if there is no log.
-    Reads the log if `view` is None. Raises an error if the log does not match its files, or if a rename fails."""
+    """Give the staged files of the newest log record their final names. Returns the log after the renames, or None if
+    there is no log. Without `view`, reads the log first. Raises an error if log and files differ, or a rename fails."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
     while view := view or log.read_latest():

@@ -45,8 +45,8 @@ class View:
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
 
     def _repeated(self) -> list[File]:
-        """Return the empty staged files whose original file was already renamed to its final name. An HTTP client
-        created each empty file when it repeated a request to create a file. Call this only if `confirmed` is True."""
+        """Return the empty staged files that an HTTP client created by mistake: it repeated a request to create a file
+        after the file was renamed to its final name. Call this only if `confirmed` is True."""
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
         # same or a higher number. `TableLog.confirm` lists the table's folder before the staged files. So the original
         # file was renamed before the staged files were listed, and a staged file with its name is a repetition.
@@ -86,9 +86,9 @@ class View:
     def leftovers(self) -> list[str]:
         """Return the names of files in the log's folder that can be deleted. Empty if the log has no record.
 
-        Omits a staged file if it must still be renamed, or if the log has no record with its record number yet. Each
-        attempt to create record 1 first creates an empty file, its start marker. While record 1 is the newest record,
-        omits the start marker of the attempt that created record 1.
+        Omits a staged file if it must still be renamed, or if the record number in its name is higher than the number
+        of the newest record. While record 1 is the newest record, omits its start marker: the empty file that the
+        publisher of record 1 created before the staged files.
         """
         if self.newest is None:
             return []
