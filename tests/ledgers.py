@@ -7,17 +7,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.orchestration.ledger import COLUMNS, Row, all_rows_query
+from mirrorfeed.orchestration.ledger import COLUMNS, LedgerRow, all_rows_query
 from mirrorfeed.source.identifier import Source
 
 
-def read_ledger(spark: SparkSession, ledger: Source) -> list[Row]:
+def read_ledger(spark: SparkSession, ledger: Source) -> list[LedgerRow]:
     """All rows, ordered by time. NULL becomes the default of a column."""
     found = spark.sql(all_rows_query(spark, ledger)).orderBy("time").toArrow().to_pylist()
-    return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
+    return [LedgerRow(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
 
 
-def write_ledger(spark: SparkSession, ledger: Source, rows: list[Row]) -> None:
+def write_ledger(spark: SparkSession, ledger: Source, rows: list[LedgerRow]) -> None:
     """Write a ledger with exactly these rows."""
     columns = ", ".join(f"`{name}` {type_}" for name, type_, _ in COLUMNS)
     frame = spark.createDataFrame([astuple(row) for row in rows], columns)

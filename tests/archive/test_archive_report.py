@@ -17,7 +17,7 @@ from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archive_report import Share, ages_of, by_age, chart, share, share_of
 from mirrorfeed.archive.archived_files import DataFile, select_archived
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.tier_store import Facts, Priority, Tier
+from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
 from tests.archive.archived_table import NOW, POLICY, Orders
 
 
@@ -125,7 +125,7 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
         8,
         4,
     )  # sizes from the storage
-    sized, unsized = Facts(Tier.ARCHIVE, 4), Facts(Tier.ARCHIVE)
+    sized, unsized = TierFacts(Tier.ARCHIVE, 4), TierFacts(Tier.ARCHIVE)
     partly: Any = SimpleNamespace(
         facts=lambda uris: dict(zip(uris, (sized, unsized), strict=True)), restores_copies=False
     )

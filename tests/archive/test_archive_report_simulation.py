@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.archive_report import Query, query_history, read_conditions, simulate
-from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
+from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoQueryHistory
 from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders, data_moved_away
 
@@ -61,7 +61,7 @@ def test_missing_query_history_is_reported_with_a_fix() -> None:
     def sql(_: str) -> Any:
         raise AnalysisException("no such catalog.")
 
-    with pytest.raises(NoHistory) as caught:
+    with pytest.raises(NoQueryHistory) as caught:
         query_history(SimpleNamespace(sql=sql), Source.parse("main.t"), 7)  # type: ignore[arg-type]
     assert (caught.value.table, caught.value.reason) == ("main.t", "no such catalog")
 

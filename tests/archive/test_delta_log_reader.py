@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.archive import delta_log_reader
 from mirrorfeed.archive.archived_files import TableMetadata
-from mirrorfeed.archive.data_skipping import Comparison, UncertainFiles, to_comparison
+from mirrorfeed.archive.data_skipping import ColumnComparison, UncertainFiles, to_comparison
 from mirrorfeed.archive.delta_log_reader import ColumnarLog
 
 SCHEMA = json.dumps(
@@ -69,7 +69,7 @@ def log(folder: Path, version: int) -> ColumnarLog:
 TABLE = TableMetadata("t-1", SCHEMA, ("day",), {})
 
 
-def found(table_log: ColumnarLog, *comparisons: Comparison, until: int | None = None) -> tuple[int, list[str]]:
+def found(table_log: ColumnarLog, *comparisons: ColumnComparison, until: int | None = None) -> tuple[int, list[str]]:
     count, files = table_log.files(comparisons, until)
     return count, sorted(each.uri for each in files)
 

@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.archive.restore_plan import Terms, cost_of_restore, describe_costs
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tier_store import Facts, Priority, Tier
+from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
 
 GIB = 2**30
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -27,13 +27,13 @@ RATES = Prices.model_validate(PRICES)
 BARE = Prices.model_validate({name: PRICES[name] for name in ("currency", "standard", "high")})
 
 
-def file(gib: float, days: float | None, tier: Tier = Tier.ARCHIVE) -> Facts:
+def file(gib: float, days: float | None, tier: Tier = Tier.ARCHIVE) -> TierFacts:
     """A file that has been in its tier for this number of days."""
-    return Facts(tier, int(gib * GIB), None if days is None else NOW - timedelta(days=days))
+    return TierFacts(tier, int(gib * GIB), None if days is None else NOW - timedelta(days=days))
 
 
 def costs(
-    files: list[Facts],
+    files: list[TierFacts],
     rates: Prices = RATES,
     priority: Priority = Priority.STANDARD,
     to: Tier = Tier.HOT,

@@ -19,7 +19,16 @@ from pyspark.sql import SparkSession
 from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHED, UNVERIFIED, VERIFIED, WATCHED, Row
+from mirrorfeed.orchestration.ledger import (
+    ARCHIVE,
+    DIFFERENT,
+    FAILED,
+    PUBLISHED,
+    UNVERIFIED,
+    VERIFIED,
+    WATCHED,
+    LedgerRow,
+)
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
@@ -187,16 +196,16 @@ def _reports(recorder: Recorder, spark: SparkSession) -> None:
     recorder.case("There is no ledger", "report", "--config", "no-ledger.yml")
     now = datetime.now(UTC) - timedelta(minutes=2)
     rows = [
-        Row(now, "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1, lag_seconds=60.0,
-            stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5),
-        Row(now, "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20, lag_versions=0,
+        LedgerRow(now, "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,
+            lag_seconds=60.0, stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5),
+        LedgerRow(now, "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20, lag_versions=0,
             lag_seconds=60.0, stage_seconds=1.0, record_seconds=0.5, rename_seconds=0.5, retries=2),
-        Row(now, "sales.orders", VERIFIED, to_version=5, message="equal at version 5, 18 rows"),
-        Row(now, "sales.lines", DIFFERENT, to_version=4, message="DIFFERENT at version 4: 3 rows."),
-        Row(now, "sales.lines", FAILED, from_version=4, error="StoreUnavailable", message="No answer."),
-        Row(now, "sales.orders", WATCHED, committed_at=now, published_at=now, published_lag_seconds=0.0,
+        LedgerRow(now, "sales.orders", VERIFIED, to_version=5, message="equal at version 5, 18 rows"),
+        LedgerRow(now, "sales.lines", DIFFERENT, to_version=4, message="DIFFERENT at version 4: 3 rows."),
+        LedgerRow(now, "sales.lines", FAILED, from_version=4, error="StoreUnavailable", message="No answer."),
+        LedgerRow(now, "sales.orders", WATCHED, committed_at=now, published_at=now, published_lag_seconds=0.0,
             freshness_target_minutes=15.0),
-        Row(now, "main.sales.orders", ARCHIVE, archived_share=0.25, archived_files=4, archived_bytes=2**30,
+        LedgerRow(now, "main.sales.orders", ARCHIVE, archived_share=0.25, archived_files=4, archived_bytes=2**30,
             hot_bytes=3 * 2**30, restored_bytes=0),
     ]  # fmt: skip
     ledger.append(spark, Source(path=str(recorder.folder / "figures")), rows)

@@ -55,7 +55,7 @@ def _configurations(recorder: Recorder) -> None:
 
     recorder.case("An error", "explain", "MF3405")
     recorder.case("A rule of lint", "explain", "MF204")
-    recorder.case("A name of two codes", "explain", "NoHistory")
+    recorder.case("A name of two codes", "explain", "Unreadable")
     recorder.case("No such code", "explain", "NoHistor")
     recorder.case("No code is given", "explain")
 

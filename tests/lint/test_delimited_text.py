@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.lint.delimited_text import LINE_BREAK, QUOTE, Unsplittable, split
-from mirrorfeed.lint.specification import Dialect, Rule
+from mirrorfeed.lint.specification import Dialect, LintRule
 
 _DIALECTS = st.builds(
     Dialect,
@@ -105,7 +105,7 @@ def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) ->
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_fault_is_found_for_any_chunk_size(text: str, rule: Rule, row: int, size: int) -> None:
+def test_fault_is_found_for_any_chunk_size(text: str, rule: LintRule, row: int, size: int) -> None:
     with pytest.raises(Unsplittable) as caught:
         list(split([text[at : at + size] for at in range(0, len(text), size)], Dialect()))
     assert (caught.value.rule, caught.value.row) == (rule, row)

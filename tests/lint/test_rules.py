@@ -13,36 +13,36 @@ from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.folder_rules import check_folders
-from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table
+from mirrorfeed.lint.landing_zone import Contents, Folder, LandingFile, LandingTable, Log
 from mirrorfeed.lint.linter import check_table
 from mirrorfeed.lint.metadata_file import read_metadata
-from mirrorfeed.lint.specification import Column, Dialect, Finding, Rule, Settings, Severity
+from mirrorfeed.lint.specification import Dialect, FileColumn, LintFinding, LintRule, LintSeverity, Settings
 
-_ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")
+_ID, _NAME, _MARKER = FileColumn("id", "int64"), FileColumn("name", "string"), FileColumn(MARKER, "int32")
 _PLAIN = Contents((_ID, _NAME), 1)
 _NOT_A_NUMBER = "The file name must be a 20-digit number greater than 0 and an extension."
 _NONE_LEFT = "Fabric consumed number 2, but the folder has no data file left that shows the next number."
 _UPSERT = Contents((_ID, _NAME, _MARKER), 1, markers={"4": 1})
 
 
-def _file(number: int, inside: Contents | None = _PLAIN) -> DataFile:
-    return DataFile(data_name(number), 100, inside)
+def _file(number: int, inside: Contents | None = _PLAIN) -> LandingFile:
+    return LandingFile(data_name(number), 100, inside)
 
 
-def _table(*files: DataFile, metadata: dict[str, Any] | bytes | None = None, **facts: Any) -> Table:
+def _table(*files: LandingFile, metadata: dict[str, Any] | bytes | None = None, **facts: Any) -> LandingTable:
     spelled = {"keyColumns": ["id"]} if metadata is None else metadata
     data = spelled if isinstance(spelled, bytes) else json.dumps(spelled).encode()
     settings, deviations = read_metadata(data, "orders/_metadata.json")
-    return Table("orders", settings, tuple(each.finding for each in deviations), files, **facts)
+    return LandingTable("orders", settings, tuple(each.finding for each in deviations), files, **facts)
 
 
-def messages_of(table: Table) -> list[str]:
+def messages_of(table: LandingTable) -> list[str]:
     return [f"{found.code} {found.file.removeprefix('orders/')}: {found.what}" for found in check_table(table)]
 
 
-def _rules() -> list[Rule]:
+def _rules() -> list[LintRule]:
     modules = [importlib.import_module(each.name) for each in pkgutil.walk_packages(lint.__path__, "mirrorfeed.lint.")]
-    found = [rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)]
+    found = [rule for module in modules for rule in vars(module).values() if isinstance(rule, LintRule)]
     return list({id(rule): rule for rule in found}.values())
 
 
@@ -53,9 +53,9 @@ def test_codes_are_unique_and_every_rule_has_a_fix() -> None:
 
 
 def test_advice_has_separate_codes_and_is_ok() -> None:
-    assert all((rule.severity is Severity.ADVICE) == (rule.code[3] == "5") for rule in _rules())
-    assert Finding("MF251", Severity.ADVICE, "orders", "", "").ok
-    assert not Finding("MF205", Severity.WARNING, "orders", "", "").ok
+    assert all((rule.severity is LintSeverity.ADVICE) == (rule.code[3] == "5") for rule in _rules())
+    assert LintFinding("MF251", LintSeverity.ADVICE, "orders", "", "").ok
+    assert not LintFinding("MF205", LintSeverity.WARNING, "orders", "", "").ok
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_file_numbers_increase_by_one_after_processed_files(
     ],
 )
 def test_data_file_name_has_20_digits_and_an_extension(name: str, message: str | None) -> None:
-    assert messages_of(_table(DataFile(name, 100))) == ([message] if message else [])
+    assert messages_of(_table(LandingFile(name, 100))) == ([message] if message else [])
 
 
 @pytest.mark.parametrize(
@@ -145,26 +145,35 @@ def test_data_file_name_has_20_digits_and_an_extension(name: str, message: str |
         (Contents((_ID, _MARKER), 2, markers={"2": 1, "4": 1}), ["MF405: The column 'name' is missing in this file"]),
         (Contents((_ID,), 1), ["MF405: The column 'name' is missing in this file, but was in earlier files."]),
         (Contents((_NAME, _ID), 1), []),
-        (Contents((_ID, _NAME, Column("more", "date")), 1), []),
-        (Contents((_ID, _NAME, Column("a b,;{}()\n\t=", "string")), 1), []),
+        (Contents((_ID, _NAME, FileColumn("more", "date")), 1), []),
+        (Contents((_ID, _NAME, FileColumn("a b,;{}()\n\t=", "string")), 1), []),
         (
-            Contents((_ID, Column("Name", "string")), 1),
+            Contents((_ID, FileColumn("Name", "string")), 1),
             ["MF402: The column 'Name' is spelled 'name' in earlier files."],
         ),
-        (Contents((Column("id", "int32"), _NAME), 1), ["MF404: The type of column 'id' changes from int64 to int32"]),
+        (
+            Contents((FileColumn("id", "int32"), _NAME), 1),
+            ["MF404: The type of column 'id' changes from int64 to int32"],
+        ),
         (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id': it has 'name'."]),
-        (Contents((Column("ID", "int64"), _NAME), 1), ["MF407: The file does not have the key column 'id': it spells"]),
+        (
+            Contents((FileColumn("ID", "int64"), _NAME), 1),
+            ["MF407: The file does not have the key column 'id': it spells"],
+        ),
         (Contents((_ID, _NAME), 9, null_keys={"id": 3}), ["MF408: The key column 'id' is NULL in 3 of 9 rows."]),
         (
-            Contents((_ID, _NAME, Column("x", "list"))),
+            Contents((_ID, _NAME, FileColumn("x", "list"))),
             ["MF403: The column 'x' has the type list. A mirrored"],
         ),
-        (Contents((_ID, _NAME, Column("x", "decimal(38, 9)"))), []),
-        (Contents((_ID, _NAME, Column("x", "decimal(39, 9)"))), ["MF403: The column 'x' has the type decimal(39, 9)"]),
+        (Contents((_ID, _NAME, FileColumn("x", "decimal(38, 9)"))), []),
+        (
+            Contents((_ID, _NAME, FileColumn("x", "decimal(39, 9)"))),
+            ["MF403: The column 'x' has the type decimal(39, 9)"],
+        ),
         (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns, not the last."]),
         (Contents((_ID, _MARKER, _NAME)), [f"MF501: {MARKER} is column 2 of 3, not the last."]),
         (
-            Contents((_ID, _NAME, Column(MARKER, "string"))),
+            Contents((_ID, _NAME, FileColumn(MARKER, "string"))),
             [f"MF508: {MARKER} has the type string instead of int32."],
         ),
         (
@@ -181,7 +190,7 @@ def test_file_is_compared_with_earlier_files(second: Contents, message: list[str
 
 
 def test_schema_change_is_reported_once_at_its_file() -> None:
-    changed = Contents((Column("id", "string"),), 1)
+    changed = Contents((FileColumn("id", "string"),), 1)
     found = check_table(_table(_file(1), _file(2, changed), _file(3, changed)))
     assert [(one.code, one.file[-9:]) for one in found] == [("MF404", "2.parquet"), ("MF405", "2.parquet")]
 
@@ -189,12 +198,14 @@ def test_schema_change_is_reported_once_at_its_file() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [
-        (Column("v", "string", False), Column("v", "string"), "MF406"),
-        (Column("v", "string"), Column("v", "string", False), "MF405"),
-        (None, Column("v", "string", False), "MF405"),
+        (FileColumn("v", "string", False), FileColumn("v", "string"), "MF406"),
+        (FileColumn("v", "string"), FileColumn("v", "string", False), "MF405"),
+        (None, FileColumn("v", "string", False), "MF405"),
     ],
 )
-def test_a_column_stays_as_nullable_as_its_first_file_made_it(first: Column | None, second: Column, code: str) -> None:
+def test_a_column_stays_as_nullable_as_its_first_file_made_it(
+    first: FileColumn | None, second: FileColumn, code: str
+) -> None:
     files = [Contents((_ID, *([column] if column else [])), 1) for column in (first, second, None)]
     found = check_table(_table(*(_file(number, inside) for number, inside in enumerate(files, 1))))
     assert [(one.code, one.file) for one in found] == [(code, f"orders/{data_name(3)}")]
@@ -254,12 +265,12 @@ def test_schema_folder_is_recognized_by_its_tables() -> None:
     ("count", "expected"),
     [
         (449, []),
-        (450, [("MF151", Severity.ADVICE)]),
-        (500, [("MF151", Severity.ADVICE)]),
-        (1001, [("MF151", Severity.ADVICE)]),
+        (450, [("MF151", LintSeverity.ADVICE)]),
+        (500, [("MF151", LintSeverity.ADVICE)]),
+        (1001, [("MF151", LintSeverity.ADVICE)]),
     ],
 )
-def test_number_of_tables_is_advice_and_never_an_error(count: int, expected: list[tuple[str, Severity]]) -> None:
+def test_number_of_tables_is_advice_and_never_an_error(count: int, expected: list[tuple[str, LintSeverity]]) -> None:
     tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
     found = list(check_folders(Folder("", folders=(Folder("sales.schema", (), tables),))))
     assert [(each.code, each.severity) for each in found] == expected

@@ -25,8 +25,8 @@ from mirrorfeed.monitor.report_sections import (
     QUERIES,
     ArchiveState,
     DayOnTime,
+    LedgerTableState,
     TableFreshness,
-    TableState,
     Totals,
 )
 from mirrorfeed.orchestration import ledger
@@ -42,7 +42,7 @@ from mirrorfeed.orchestration.ledger import (
     UNVERIFIED,
     VERIFIED,
     WATCHED,
-    Row,
+    LedgerRow,
 )
 from mirrorfeed.source.identifier import Source
 from tests.ledgers import write_ledger
@@ -59,39 +59,39 @@ def ago(**since: float) -> datetime:
 
 
 ROWS = [
-    Row(ago(days=40), "sales.old", PUBLISHED, None, 3, inserts=9, files=1, bytes=10, lag_seconds=1.0),
-    Row(ago(days=8), "sales.orders", PUBLISHED, 2, 3, inserts=1, lag_seconds=60.0, freshness_target_minutes=15.0),
-    Row(ago(days=2), "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,
+    LedgerRow(ago(days=40), "sales.old", PUBLISHED, None, 3, inserts=9, files=1, bytes=10, lag_seconds=1.0),
+    LedgerRow(ago(days=8), "sales.orders", PUBLISHED, 2, 3, inserts=1, lag_seconds=60.0, freshness_target_minutes=15.0),
+    LedgerRow(ago(days=2), "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,
         stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5, lag_seconds=960.0, freshness_target_minutes=15.0),
-    Row(ago(hours=3, minutes=1), "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20,
+    LedgerRow(ago(hours=3, minutes=1), "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20,
         stage_seconds=1.0, record_seconds=0.5, lag_versions=0, lag_seconds=900.0, retries=2,
         freshness_target_minutes=15.0),
-    Row(ago(hours=3), "sales.orders", PUBLISHED, 5, 6, upserts=1, lag_versions=0, lag_seconds=901.0,
+    LedgerRow(ago(hours=3), "sales.orders", PUBLISHED, 5, 6, upserts=1, lag_versions=0, lag_seconds=901.0,
         freshness_target_minutes=15.0),
-    Row(ago(hours=1), EVIL, BLOCKED, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
-    Row(ago(minutes=5), "sales.old", FAILED, from_version=3, error="StoreUnavailable", message="No answer."),
-    Row(ago(hours=9), "sales.again", FAILED, error="StoreUnavailable", message="No answer before."),
-    Row(ago(hours=8), "sales.again", RECOVERED, from_version=3, lag_versions=0),
-    Row(ago(hours=4), "sales.orders", RESEEDED, error="Gap", message="Reloaded."),
-    Row(ago(days=3), "sales.orders", VERIFIED, to_version=3, message="equal."),
-    Row(ago(days=1, hours=2), "sales.orders", DIFFERENT, to_version=4, message="DIFFERENT: 3 rows."),
-    Row(ago(hours=2), "sales.old", VERIFIED, to_version=1003, message="equal."),
-    Row(ago(minutes=90), "sales.old", UNVERIFIED, error="MirrorNotReached", message="Not yet."),
-    Row(ago(hours=1), "sales.compared", VERIFIED, to_version=2, message="equal."),
-    Row(ago(days=31), "sales.old", FAILED, error="StoreUnavailable", message="A month ago."),
-    Row(ago(hours=3), "sales.orders", WATCHED, queryable_at=ago(hours=4), queryable_lag_seconds=0.0),
-    Row(ago(minutes=5), "sales.orders", WATCHED, committed_at=ago(minutes=9), published_at=ago(minutes=30),
+    LedgerRow(ago(hours=1), EVIL, BLOCKED, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
+    LedgerRow(ago(minutes=5), "sales.old", FAILED, from_version=3, error="StoreUnavailable", message="No answer."),
+    LedgerRow(ago(hours=9), "sales.again", FAILED, error="StoreUnavailable", message="No answer before."),
+    LedgerRow(ago(hours=8), "sales.again", RECOVERED, from_version=3, lag_versions=0),
+    LedgerRow(ago(hours=4), "sales.orders", RESEEDED, error="Gap", message="Reloaded."),
+    LedgerRow(ago(days=3), "sales.orders", VERIFIED, to_version=3, message="equal."),
+    LedgerRow(ago(days=1, hours=2), "sales.orders", DIFFERENT, to_version=4, message="DIFFERENT: 3 rows."),
+    LedgerRow(ago(hours=2), "sales.old", VERIFIED, to_version=1003, message="equal."),
+    LedgerRow(ago(minutes=90), "sales.old", UNVERIFIED, error="MirrorNotReached", message="Not yet."),
+    LedgerRow(ago(hours=1), "sales.compared", VERIFIED, to_version=2, message="equal."),
+    LedgerRow(ago(days=31), "sales.old", FAILED, error="StoreUnavailable", message="A month ago."),
+    LedgerRow(ago(hours=3), "sales.orders", WATCHED, queryable_at=ago(hours=4), queryable_lag_seconds=0.0),
+    LedgerRow(ago(minutes=5), "sales.orders", WATCHED, committed_at=ago(minutes=9), published_at=ago(minutes=30),
         consumed_at=ago(minutes=30), mirrored_at=ago(minutes=70), published_lag_seconds=240.0, consumed_lag_seconds=0.0,
         mirrored_lag_seconds=1500.0),
-    Row(ago(days=2), "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=0,
+    LedgerRow(ago(days=2), "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=0,
         hot_bytes=4 * GIB, bytes_by_age={"0-7 d": GIB, "365 d on": 7 * GIB}, month_cost=4.0, month_saving=3.0,
         currency="EUR"),
-    Row(ago(days=1), "main.b", ARCHIVE, archived_share=0.25, archived_bytes=2 * GIB, restored_bytes=None,
+    LedgerRow(ago(days=1), "main.b", ARCHIVE, archived_share=0.25, archived_bytes=2 * GIB, restored_bytes=None,
         hot_bytes=GIB, bytes_by_age={"0-7 d": GIB}, month_cost=1.0, month_saving=2.0, currency="EUR"),
-    Row(ago(), "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=GIB, hot_bytes=5 * GIB,
-        bytes_by_age={"365 d on": 6 * GIB, "not known": 0, "30-90 d": 0, "0-7 d": 2 * GIB}, month_cost=5.0,
-        month_saving=2.0, currency="EUR"),
-    Row(ago(), "main.c", ARCHIVE, archived_share=None, archived_files=4),
+    LedgerRow(ago(), "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=GIB,
+        hot_bytes=5 * GIB, bytes_by_age={"365 d on": 6 * GIB, "not known": 0, "30-90 d": 0, "0-7 d": 2 * GIB},
+        month_cost=5.0, month_saving=2.0, currency="EUR"),
+    LedgerRow(ago(), "main.c", ARCHIVE, archived_share=None, archived_files=4),
 ]  # fmt: skip
 
 
@@ -368,7 +368,8 @@ def test_page_folds_many_tables_without_a_problem() -> None:
 
 def test_terminal_counts_many_tables_without_a_problem() -> None:
     done = [
-        TableState(f"done_{n}", PUBLISHED, None, 3, 0, NOW, NOW, VERIFIED, 3, NOW, NOW, "equal.") for n in range(297)
+        LedgerTableState(f"done_{n}", PUBLISHED, None, 3, 0, NOW, NOW, VERIFIED, 3, NOW, NOW, "equal.")
+        for n in range(297)
     ]
     late = [replace(each, table=f"late_{n}", mirror=DIFFERENT) for n, each in enumerate(done[:3])]
     text = text_of([*late, *done])

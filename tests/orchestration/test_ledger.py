@@ -16,7 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.mirror.errors import MirrorNotReached
-from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
+from mirrorfeed.mirror.verify.row_comparison import Difference, RowComparison
 from mirrorfeed.monitor.report import read_report
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
@@ -30,7 +30,7 @@ from mirrorfeed.orchestration.ledger import (
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
-    Row,
+    LedgerRow,
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
@@ -77,11 +77,11 @@ def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
     add_publication(result, None, 4, {"insert": 3})
     add_publication(result, 4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None)
     first, second = ledger.rows([result], NOON)
-    assert first == Row(
+    assert first == LedgerRow(
         NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
         rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
     )  # fmt: skip
-    assert second == Row(
+    assert second == LedgerRow(
         NOON, "sales.orders", PUBLISHED, 4, 7, upserts=7, deletes=1, files=2, bytes=200, stage_seconds=2.0,
         record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2, retries=2,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
 )
 def test_error_that_stops_a_table_has_its_own_ledger_row(error: MirrorfeedError, outcome: str, kind: str) -> None:
     (row,) = ledger.rows([TableResult("sales.orders", published_version=4, latest=6, tries=3, error=error)], NOON)
-    assert row == Row(
+    assert row == LedgerRow(
         NOON, "sales.orders", outcome, from_version=4, lag_versions=2, tries=3, error=kind, message=str(error)
     )
 
@@ -114,27 +114,29 @@ def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
     ("found", "expected"),
     [
         (
-            Comparison(7, 3, 3, 0),
-            Row(NOON, "sales.a", VERIFIED, to_version=7, message="equal at version 7, 3 rows."),
+            RowComparison(7, 3, 3, 0),
+            LedgerRow(NOON, "sales.a", VERIFIED, to_version=7, message="equal at version 7, 3 rows."),
         ),
         (
-            Comparison(7, 3, 2, 1, (Difference("id = 1", "name", "secret", None),)),
-            Row(NOON, "sales.a", DIFFERENT, to_version=7, message="DIFFERENT at version 7: 3 rows in the source, 2 in"
-                " the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
+            RowComparison(7, 3, 2, 1, (Difference("id = 1", "name", "secret", None),)),
+            LedgerRow(NOON, "sales.a", DIFFERENT, to_version=7, message="DIFFERENT at version 7: 3 rows in the source,"
+                " 2 in the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
         ),
         (
             MirrorNotReached(table="main.a"),
-            Row(NOON, "sales.a", UNVERIFIED, error="MirrorNotReached", message=str(MirrorNotReached(table="main.a"))),
+            LedgerRow(
+                NOON, "sales.a", UNVERIFIED, error="MirrorNotReached", message=str(MirrorNotReached(table="main.a"))
+            ),
         ),
     ],
     ids=["equal", "different, without a value of the rows", "not compared"],
 )  # fmt: skip
-def test_verification_result_is_a_ledger_row(found: Comparison | MirrorfeedError, expected: Row) -> None:
+def test_verification_result_is_a_ledger_row(found: RowComparison | MirrorfeedError, expected: LedgerRow) -> None:
     assert ledger.comparison_row("sales.a", found, NOON) == expected
 
 
 def test_archived_share_is_a_ledger_row() -> None:
-    assert ledger.archive_row(Share("main.a", 4, 100, 3, None), NOON) == Row(
+    assert ledger.archive_row(Share("main.a", 4, 100, 3, None), NOON) == LedgerRow(
         NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files archived."
     )
     prices = {
@@ -145,7 +147,7 @@ def test_archived_share_is_a_ledger_row() -> None:
     rates = Prices.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
     gib = 2**30
     full = ledger.archive_row(Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}).priced(rates), NOON)
-    assert full == Row(
+    assert full == LedgerRow(
         NOON,
         "main.a",
         ARCHIVE,
@@ -170,7 +172,7 @@ def test_table_without_new_changes_has_no_ledger_row() -> None:
 
 
 def test_ledger_columns_are_the_fields_of_row() -> None:
-    assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(Row)]
+    assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(LedgerRow)]
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +254,7 @@ def test_older_ledger_is_read_with_defaults_and_gets_missing_columns_before_its_
     DeltaTable(spark, tmp_path / "silent", feed=False)
     table = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string, inserts bigint")
     table.sql("INSERT INTO {} VALUES (timestamp'2026-03-01T12:00:00Z', 'a', 'published', 3)")
-    before = Row(NOON, "a", PUBLISHED, inserts=3)
+    before = LedgerRow(NOON, "a", PUBLISHED, inserts=3)
     assert read_ledger(spark, table.source) == [before]
     file = tmp_path / "mirrorfeed.yml"
     file.write_text(
@@ -270,8 +272,8 @@ def test_changed_bytes_are_summed_per_table_also_in_a_ledger_of_a_newer_release(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place, hour = Source(path=str(tmp_path / "ledger")), timedelta(hours=1)
-    changes = Row(NOON, "a", PUBLISHED, from_version=1, to_version=2, bytes=10)
-    snapshot = Row(NOON + hour, "a", PUBLISHED, to_version=1, bytes=1000)
+    changes = LedgerRow(NOON, "a", PUBLISHED, from_version=1, to_version=2, bytes=10)
+    snapshot = LedgerRow(NOON + hour, "a", PUBLISHED, to_version=1, bytes=1000)
     others = [replace(changes, table="b", bytes=100), replace(changes, time=NOON - hour), replace(changes, bytes=3)]
     ledger.append(spark, place, [changes, snapshot, *others])
     assert ledger.changed_since(spark, place, ["a"], NOON) == 13

@@ -20,7 +20,7 @@ from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
-from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, PublicationKey, Row
+from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
@@ -94,7 +94,7 @@ class World:
     monkeypatch: pytest.MonkeyPatch
     table: Table = field(default_factory=lambda: Table({"id": "long"}, ("id",)))
     zone: MemoryStore = field(default_factory=MemoryStore)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LedgerRow] = field(default_factory=list)
     reads: int = 0
     moment: datetime = NOON
 
@@ -109,7 +109,7 @@ class World:
             published = sorted(row.key for row in final if row.outcome == PUBLISHED)
             return {name: Known(final[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if final}
 
-        def append_rows(_spark: object, _place: Source, new: Sequence[Row]) -> None:
+        def append_rows(_spark: object, _place: Source, new: Sequence[LedgerRow]) -> None:
             self.rows += new
 
         read_view = TableLog.read_view
@@ -193,7 +193,7 @@ def test_table_reloaded_after_folder_deletion_is_recognized(world: World) -> Non
 
 def test_table_stopped_before_its_check_is_not_recorded_as_recovered(world: World) -> None:
     world.writer().write([world.publish()])
-    world.rows.append(Row(NOON, "sales.orders", FAILED))
+    world.rows.append(LedgerRow(NOON, "sales.orders", FAILED))
     stopped = world.publish(stop=lambda: True)
     world.writer().write([stopped])
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]

@@ -27,7 +27,7 @@ from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.publish.errors import EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
 from mirrorfeed.storage import Entry
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, three_commits, two_orders
 
@@ -122,7 +122,7 @@ def test_files_with_the_time_of_earlier_files_are_not_published() -> None:
 class Correcting(TableFeed):
     """A publication whose last file corrects the files before it."""
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         return staged._replace(corrections=isinstance(what, Range))
 

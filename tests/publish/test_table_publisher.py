@@ -14,7 +14,7 @@ from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
 
 
@@ -39,7 +39,7 @@ class Exchanged:
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         self.table = self.other
         return TableFeed(self.table).stage(what, facts, table, job)
 
@@ -47,7 +47,7 @@ class Exchanged:
 class Repeating(TableFeed):
     """Executors that repeat one store call for each file of a range, and three for a file of a snapshot."""
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         return staged._replace(retries=3 if isinstance(what, int) else len(staged.files))
 

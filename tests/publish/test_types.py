@@ -17,7 +17,7 @@ from fixtures.values import ROWS, any_type, create, insert
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.mirror.verify import compare, mirror_of
-from mirrorfeed.mirror.verify.row_comparison import Comparison, compare_rows
+from mirrorfeed.mirror.verify.row_comparison import RowComparison, compare_rows
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.rows_and_markers import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source
@@ -54,7 +54,7 @@ def mirrored(journey: Journey) -> list[dict[str, Any]]:
     return rows
 
 
-def compared(journey: Journey) -> Comparison:
+def compared(journey: Journey) -> RowComparison:
     journey.replicate()
     mirror = mirror_of(str(journey.place / "mirror"), Target.parse("s.t"))
     return compare(journey.spark, Source(path=str(journey.source)), newest_version(journey.source), mirror, ("id",))

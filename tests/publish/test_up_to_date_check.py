@@ -25,7 +25,7 @@ from mirrorfeed.landing.names import data_name, log_folder, staged_name
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
+from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, LedgerRow
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
@@ -79,16 +79,16 @@ def of_all(folder: Path, **options: Any) -> Config:
     return loader.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
 
 
-def write_rows(folder: Path, *rows: Row, without: Sequence[str] = ()) -> None:
+def write_rows(folder: Path, *rows: LedgerRow, without: Sequence[str] = ()) -> None:
     schema = pa.schema([(name, _TYPES[type_]) for name, type_, _ in COLUMNS if name not in without])
     deltalake.write_deltalake(
         folder / "ledger", pa.Table.from_pylist([asdict(row) for row in rows], schema), mode="append"
     )
 
 
-def published(table: str, *ends: int | None, at: timedelta = timedelta()) -> list[Row]:
+def published(table: str, *ends: int | None, at: timedelta = timedelta()) -> list[LedgerRow]:
     return [
-        Row(NOW + at + timedelta(seconds=n), table, PUBLISHED, begin, end)
+        LedgerRow(NOW + at + timedelta(seconds=n), table, PUBLISHED, begin, end)
         for n, (begin, end) in enumerate(pairwise(ends))
     ]
 
@@ -109,20 +109,22 @@ def test_up_to_date_tables_are_reported_without_spark(tmp_path: Path) -> None:
     [
         ([], False),  # a run that was killed before it wrote to the ledger
         (LEDGER_ROWS[:2], False),
-        ([*LEDGER_ROWS, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it works again
-        ([*LEDGER_ROWS, Row(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
+        ([*LEDGER_ROWS, LedgerRow(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it works again
+        ([*LEDGER_ROWS, LedgerRow(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
         (
             [
                 *LEDGER_ROWS,
-                Row(NOW + timedelta(minutes=1), "sales.t1", FAILED),
-                Row(NOW + timedelta(minutes=2), "sales.t1", RECOVERED),
+                LedgerRow(NOW + timedelta(minutes=1), "sales.t1", FAILED),
+                LedgerRow(NOW + timedelta(minutes=2), "sales.t1", RECOVERED),
             ],
             True,
         ),
         ([*LEDGER_ROWS, *published("sales.gone", None, 4)], True),
     ],
 )
-def test_spark_is_needed_if_the_ledger_needs_a_row(tmp_path: Path, rows: Sequence[Row], *, up_to_date: bool) -> None:
+def test_spark_is_needed_if_the_ledger_needs_a_row(
+    tmp_path: Path, rows: Sequence[LedgerRow], *, up_to_date: bool
+) -> None:
     write_rows(tmp_path, *rows)
     assert (all_up_to_date(of_all(tmp_path)) is not None) is up_to_date
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.errors import BlockingFinding, FeedOff, Gap, GapReason, PartitionsChanged, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     Commit,
     Facts,
@@ -207,7 +207,7 @@ def test_decisions_have_a_readable_text(decision: object, words: str) -> None:
     ],
     ids=lambda finding: type(finding).__name__,
 )
-def test_findings_can_be_pickled(finding: Finding) -> None:
+def test_findings_can_be_pickled(finding: BlockingFinding) -> None:
     again = pickle.loads(pickle.dumps(finding))
     assert type(again) is type(finding)
     assert str(again) == str(finding)

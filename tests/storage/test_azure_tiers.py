@@ -14,7 +14,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.runtime.credentials import Default
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, tier_of
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
-from mirrorfeed.storage.tier_store import Facts, Priority, Tier
+from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
 
 ROOT = f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/"
 NAMES = ["t/day=1/part-0", "t/day=a b/part-é%20#?&.parquet", "t/deletion_vector_1.bin"]
@@ -117,8 +117,8 @@ def test_archived_files_are_restored_to_the_requested_tier(onelake: OneLake) -> 
 def test_facts_have_sizes_and_time_of_the_last_tier_change(onelake: OneLake) -> None:
     archived(onelake)[NAMES[0]].since = "Tue, 06 Oct 2026 10:00:00 GMT"
     found = tiers_of(onelake).facts(uris())
-    assert found[uris()[0]] == Facts(Tier.ARCHIVE, 1, datetime(2026, 10, 6, 10, tzinfo=UTC))
-    assert found[uris()[1]] == Facts(Tier.ARCHIVE, 1)
+    assert found[uris()[0]] == TierFacts(Tier.ARCHIVE, 1, datetime(2026, 10, 6, 10, tzinfo=UTC))
+    assert found[uris()[1]] == TierFacts(Tier.ARCHIVE, 1)
 
 
 def test_batches_have_at_most_256_files(onelake: OneLake) -> None:

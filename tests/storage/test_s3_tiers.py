@@ -25,7 +25,7 @@ from mirrorfeed.source.table_info import TableInfo
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.tier_store import Facts, Priority, Tier, tiers_at
+from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts, tiers_at
 
 BUCKET = "lake"
 ROOT = f"s3://{BUCKET}/"
@@ -111,20 +111,20 @@ def test_bucket_accepts_and_exports_the_rules_of_a_table(s3: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({"StorageClass": "GLACIER", "Size": 4}, Facts(Tier.ARCHIVE, 4)),
-        ({"StorageClass": "GLACIER", "RestoreStatus": {"IsRestoreInProgress": True}}, Facts(Tier.PENDING)),
+        ({"StorageClass": "GLACIER", "Size": 4}, TierFacts(Tier.ARCHIVE, 4)),
+        ({"StorageClass": "GLACIER", "RestoreStatus": {"IsRestoreInProgress": True}}, TierFacts(Tier.PENDING)),
         (
             {
                 "StorageClass": "DEEP_ARCHIVE",
                 "RestoreStatus": {"IsRestoreInProgress": False, "RestoreExpiryDate": datetime(2026, 11, 9, tzinfo=UTC)},
             },
-            Facts(Tier.HOT, until=datetime(2026, 11, 9, tzinfo=UTC)),
+            TierFacts(Tier.HOT, until=datetime(2026, 11, 9, tzinfo=UTC)),
         ),
-        ({"StorageClass": "GLACIER", "RestoreStatus": {"IsRestoreInProgress": False}}, Facts(Tier.ARCHIVE)),
-        ({"Size": 1}, Facts(Tier.HOT, 1)),
+        ({"StorageClass": "GLACIER", "RestoreStatus": {"IsRestoreInProgress": False}}, TierFacts(Tier.ARCHIVE)),
+        ({"Size": 1}, TierFacts(Tier.HOT, 1)),
     ],
 )
-def test_listing_entry_shows_whether_a_restored_copy_exists(entry: dict[str, Any], expected: Facts) -> None:
+def test_listing_entry_shows_whether_a_restored_copy_exists(entry: dict[str, Any], expected: TierFacts) -> None:
     assert facts_of(entry) == expected
 
 

@@ -166,7 +166,7 @@ _HOMES = {
     "display.html": ["Chart"],
     "errors": ["Explanation"],
     "history.replay": ["Replay"],
-    "lint.specification:Finding": ["LintFinding"],
+    "lint.specification": ["LintFinding"],
     "mirror.fabric.status_and_settings": ["CreatedDatabase", "DatabaseStatus", "Setting", "TableState", "TableSync"],
     "mirror.local_replica": ["TableReport"],
     "mirror.verify.row_comparison": ["Difference"],

@@ -21,7 +21,7 @@ from mirrorfeed.archive.archived_files import DataFile, select_archived
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import ClassicEngine, Engine, all_and_archived
 from mirrorfeed.archive.engines import files_of as files_read_by
-from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
+from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoQueryHistory
 from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.errors import MirrorfeedError, first_line
@@ -30,7 +30,7 @@ from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tier_store import Facts, TierStore
+from mirrorfeed.storage.tier_store import TierFacts, TierStore
 
 PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)
@@ -143,11 +143,11 @@ def share_of(source: Source, files: Collection[DataFile], archived: Collection[D
     return Share(str(source), len(files), _bytes(files), len(archived), _known_bytes(archived))
 
 
-def _bytes(files: Iterable[DataFile | Facts]) -> int:
+def _bytes(files: Iterable[DataFile | TierFacts]) -> int:
     return sum(file.bytes or 0 for file in files)
 
 
-def _known_bytes(files: Collection[DataFile | Facts]) -> int | None:
+def _known_bytes(files: Collection[DataFile | TierFacts]) -> int | None:
     """Return the total size of files, or None if the size of a file is unknown."""
     return None if any(file.bytes is None for file in files) else _bytes(files)
 
@@ -303,11 +303,11 @@ def read_conditions(path: str) -> list[Query]:
 def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
     """Return SELECT statements that contain a table's name, from the Databricks query history, most frequent first.
 
-    Returns at most 1,000 statements of the last `days` days. Raises `NoHistory` if the table is given by path, or if
-    the query history cannot be read.
+    Returns at most 1,000 statements of the last `days` days. Raises `NoQueryHistory` if the table is given by path, or
+    if the query history cannot be read.
     """
     if source.path is not None:
-        raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")
+        raise NoQueryHistory(table=str(source), reason="it does not contain queries on paths by name")
     name = source.parts[-1].lower().replace("\\", "\\\\").replace("'", "\\'")
     try:
         rows = spark.sql(f"""
@@ -316,5 +316,5 @@ def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]
               AND statement_type = 'SELECT' AND contains(lower(statement_text), '{name}')
             GROUP BY statement_text ORDER BY times DESC LIMIT {_MAX_STATEMENTS}""").collect()
     except PySparkException as error:
-        raise NoHistory(table=str(source), reason=first_line(str(error))) from error
+        raise NoQueryHistory(table=str(source), reason=first_line(str(error))) from error
     return [Query(str(row[0]), True, int(row[1])) for row in rows]

@@ -48,7 +48,7 @@ _INDEX_PROPERTIES = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStat
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ColumnComparison:
     """Comparison of a column with a constant, or a test that the column is not NULL."""
 
     column: str
@@ -120,7 +120,7 @@ _COMPARISONS: Mapping[str, Sign] = {
 _SWAPPED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[Comparison]:
+def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where: str) -> list[ColumnComparison]:
     """Return the comparisons in a SQL condition on the table `name`, with types and constants as Spark resolves them.
 
     Raises `UncertainFiles` if the condition is invalid or is not a list of supported comparisons joined by AND.
@@ -146,7 +146,7 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
             yield from _conjuncts(side)
 
 
-def _comparison(condition: Any, table: TableMetadata) -> Comparison:
+def _comparison(condition: Any, table: TableMetadata) -> ColumnComparison:
     sides = list(items(condition.children()))
     kinds = [kind_of(side) for side in sides]
     if kind_of(condition) == "IsNotNull" and kinds == ["AttributeReference"]:
@@ -173,7 +173,9 @@ def _value(literal: Any) -> int | str | date:
     raise UncertainFiles(f"a value of type {type_}")
 
 
-def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None) -> Comparison:
+def to_comparison(
+    table: TableMetadata, column: str, sign: Sign, value: int | str | date | None = None
+) -> ColumnComparison:
     """Return a comparison of a column with the constant `value`. If `sign` is "IS NOT NULL", `value` is None.
 
     Upper and lower case in `column` make no difference. Raises `UncertainFiles` if the column does not exist, has an
@@ -192,7 +194,7 @@ def to_comparison(table: TableMetadata, column: str, sign: Sign, value: int | st
     if not is_partition and (not has_statistics or any(name in table.properties for name in _INDEX_PROPERTIES)):
         raise UncertainFiles(column)
     name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
-    return Comparison(name, type_, is_partition, sign, value)
+    return ColumnComparison(name, type_, is_partition, sign, value)
 
 
 def _leaves(type_: Any) -> int:
@@ -202,7 +204,7 @@ def _leaves(type_: Any) -> int:
     return 1
 
 
-def may_match(comparisons: Sequence[Comparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> Any:
+def may_match(comparisons: Sequence[ColumnComparison], partition: Callable[[str], pa.Array], stats: pa.Array) -> Any:
     """Return one Boolean per file: False if no row can match all comparisons.
 
     `stats` has the statistics of each file as JSON text. `partition` takes the physical name of a column, and returns
@@ -234,7 +236,7 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
 """Statistics to compare with the constant, and tests that they pass if a row may match, by sign of the comparison."""
 
 
-def _may_match_by_statistics(comparisons: Sequence[Comparison], stats: pa.Array) -> pa.ChunkedArray:
+def _may_match_by_statistics(comparisons: Sequence[ColumnComparison], stats: pa.Array) -> pa.ChunkedArray:
     """Return one Boolean per file: False if its statistics are complete and rule out a match, otherwise True."""
     table = _parse_statistics({each.column: each.type for each in comparisons}, stats)
     number = table["numRecords"]

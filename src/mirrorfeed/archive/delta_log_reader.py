@@ -33,7 +33,7 @@ from mirrorfeed.archive.archived_files import (
     normalize_uri,
     to_data_file,
 )
-from mirrorfeed.archive.data_skipping import Comparison, UncertainFiles, may_match, to_array
+from mirrorfeed.archive.data_skipping import ColumnComparison, UncertainFiles, may_match, to_array
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
@@ -131,7 +131,7 @@ class ColumnarLog:
         return TableMetadata.of(metadata)
 
     def files(
-        self, comparisons: Sequence[Comparison] = (), until: int | None = None
+        self, comparisons: Sequence[ColumnComparison] = (), until: int | None = None
     ) -> tuple[int, tuple[DataFile, ...]]:
         """Return the number of all matching files, and those matching files that were created up to `until`.
 

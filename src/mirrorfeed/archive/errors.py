@@ -238,7 +238,7 @@ class NoConditions(Terminal):
     fix = "Write one condition per line, as in a WHERE clause, in UTF-8."
 
 
-class NoHistory(Terminal):
+class NoQueryHistory(Terminal):
     code = "MF5504"
     what = "The query history (system.query.history) cannot be used for {table}: {reason}."
     fix = (

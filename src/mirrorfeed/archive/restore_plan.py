@@ -22,7 +22,7 @@ from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
+from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TierFacts, TierStore
 
 FORMAT: Literal[4] = 4
 _STANDARD_HOURS = 15.0
@@ -214,7 +214,7 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
     described = None
     if rates is not None:
         if tiers is None:
-            facts = {file.uri: Facts(Tier.ARCHIVE, file.bytes) for file in plan.files}
+            facts = {file.uri: TierFacts(Tier.ARCHIVE, file.bytes) for file in plan.files}
         copies = tiers is not None and tiers.restores_copies
         costs = cost_of_restore(facts.values(), rates, Priority[plan.priority], DEFAULT_TERMS, copies, now)
         described = describe_costs(costs, rates.currency)
@@ -230,7 +230,7 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 
 
 def cost_of_restore(
-    files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
+    files: Iterable[TierFacts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
     """Return the costs to restore the archived files among `files`, and then to store the restored files.
 
@@ -265,7 +265,7 @@ def _stored(gib_days: float, month: float | None) -> float | None:
     return None if month is None else gib_days * month / _MONTH
 
 
-def _gib(files: Iterable[Facts]) -> float:
+def _gib(files: Iterable[TierFacts]) -> float:
     return sum(file.bytes or 0 for file in files) / 2**30
 
 

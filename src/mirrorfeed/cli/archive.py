@@ -215,7 +215,7 @@ def rule(
     """Print a lifecycle policy with the rules of TABLE and, with --merge, all other rules of an exported policy.
 
     Does not apply the policy. The command to apply the policy is printed to standard error. Exits with 1 if the printed
-    policy is wrong for TABLE, for example if a rule of the exported policy archives its files at a wrong age.
+    policy is wrong for TABLE. For example, another rule may archive the files of TABLE at a wrong age.
     """
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")

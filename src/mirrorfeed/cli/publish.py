@@ -83,7 +83,7 @@ def init(file: str) -> Example:
     "--task-value", metavar="NAME", help="Pass the tables to later tasks of a Databricks job, as the task value NAME."
 )
 def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]:
-    """List all tables that have an entry in the configuration or match a pattern, and show why each is selected or not.
+    """List the tables that the configuration selects, and the other tables that match a pattern, with the reason.
 
     Also shows the keys of each table, and whether inserts, updates and deletes can be published. Keys that are not
     configured are read from Unity Catalog. Only sources in Unity Catalog and in local folders are checked, because

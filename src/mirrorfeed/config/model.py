@@ -25,7 +25,7 @@ from mirrorfeed.config.connections import Alerts, FabricOptions, parse_credentia
 from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
 from mirrorfeed.config.options import (
     CommonHistory,
-    Entry,
+    EntryOptions,
     Options,
     Partner,
     Pause,
@@ -42,7 +42,7 @@ from mirrorfeed.storage import Store, open_folder
 from mirrorfeed.storage.prices import Prices
 
 
-class Table(Entry):
+class Table(EntryOptions):
     source: Annotated[Source, PlainValidator(validators.parse_source)]
     target: Annotated[Target, PlainValidator(validators.parse_target)]
     history: TableHistory = None
@@ -59,7 +59,7 @@ class Table(Entry):
         return self.paused if self.paused and now < self.paused.until else None
 
 
-class Sources(Entry):
+class Sources(EntryOptions):
     """Entry with a pattern for sources. `expand_patterns` adds a `Table` to the configuration for each match."""
 
     sources: Annotated[Pattern, PlainValidator(validators.parse_pattern)]

@@ -156,7 +156,7 @@ def _parse_casts(value: object) -> Pairs:
     return tuple(casts.items())
 
 
-class Entry(Options):
+class EntryOptions(Options):
     """Options of a table or pattern. Except for the new names in `rename`, all column names are names in the source."""
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
@@ -188,7 +188,7 @@ Conflict = tuple[tuple[str, ...], str]
 """Path of a field, and the reason why its value conflicts with other fields of the entry."""
 
 
-def _format_conflicts(entry: Entry) -> Iterator[Conflict]:
+def _format_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
     if entry.row_markers == "exact" and entry.changes != "full":
         yield ("row_markers",), "exact requires changes: full, because net publishes upserts and deletes"
     if entry.file_order == "modified_time" and entry.changes == "full":
@@ -202,7 +202,7 @@ def _format_conflicts(entry: Entry) -> Iterator[Conflict]:
         yield ("delimited", field), reason
 
 
-def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
+def _selection_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
     selection = entry.selection
     if selection is None:
         return

@@ -46,7 +46,7 @@ from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
-from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
+from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, LogDamaged, SourceRecreated, VersionExpired
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
@@ -127,7 +127,7 @@ def append_versions(
             return progress
         try:
             record, is_accepted = append.append(view, step)
-        except Finding as finding:  # some findings occur only when rows are read
+        except BlockingFinding as finding:  # some findings occur only when rows are read
             step = append.snapshot_or_raise(view, step.facts, finding)
             record, is_accepted = append.append(view, step)
         view = append.history.read_view()
@@ -162,16 +162,16 @@ class _Append:
         if isinstance(decision, NothingNew):
             return _Step(facts, Range(facts.latest, facts.latest), newest.columns if newest else ())
         try:
-            if isinstance(decision, Finding):
+            if isinstance(decision, BlockingFinding):
                 raise decision
             if isinstance(decision, TakeSnapshot):
                 return self._snapshot(facts, decision.version, existing)
             assert newest is not None
             return self._range(facts, decision.ranges[0], newest, existing)
-        except Finding as finding:
+        except BlockingFinding as finding:
             return self.snapshot_or_raise(view, facts, finding)
 
-    def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
+    def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: BlockingFinding) -> _Step:
         """Return a step that continues the history with a snapshot after the error `finding` prevented an append.
 
         Raises `SourceReplaced` if the source was replaced or restored to an older version. After all other errors, a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import BlockingFinding
 
 _FOREIGN_WRITE = "another writer changed the history"
 _RESTORED = "the history was restored"
@@ -17,7 +17,7 @@ class NoHistory(Terminal):
     fix = "Set `history: main.history` for all tables, or set the `history` of a single table."
 
 
-class HistoryInterrupted(Finding):
+class HistoryInterrupted(BlockingFinding):
     code = "MF6002"
     what = "The history {history} ends at version {version}. {finding.problem}"
     fix = (
@@ -26,10 +26,10 @@ class HistoryInterrupted(Finding):
         " columns) this happens automatically."
     )
     version: int
-    finding: Finding
+    finding: BlockingFinding
 
 
-class SourceReplaced(Finding):
+class SourceReplaced(BlockingFinding):
     code = "MF6003"
     what = {
         True: "{table} was restored to an older version: version {version} is in the history, the newest is {latest}.",
@@ -57,7 +57,7 @@ class AppendConflict(Transient):
     fix = "Run `mirrorfeed history run` again, in only one process at a time."
 
 
-class ColumnsIncompatible(Finding):
+class ColumnsIncompatible(BlockingFinding):
     code = "MF6006"
     what = (
         "The columns of {table} changed at version {version} in a way that its history cannot store: {changes:reasons}."

@@ -9,14 +9,14 @@ from dataclasses import replace
 from mirrorfeed.display.rows import counted, first_names
 from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.file_rules import number_of
-from mirrorfeed.lint.landing_zone import TYPELESS, Contents, Table
+from mirrorfeed.lint.landing_zone import TYPELESS, Contents, LandingTable
 from mirrorfeed.lint.specification import (
     DATA_TYPES,
     MARKER,
     MARKER_TEXTS,
     REBUILD,
-    Column,
-    Finding,
+    FileColumn,
+    LintFinding,
     Settings,
     advice,
     error,
@@ -149,7 +149,7 @@ FIRST_LOAD = advice(
 )
 
 
-def check_columns(table: Table) -> Iterator[Finding]:
+def check_columns(table: LandingTable) -> Iterator[LintFinding]:
     settings = table.settings
     # Some publishers declare the row marker, which is not a column of the table.
     declared = {fold(column.name): column for column in settings.declared or () if column.name != MARKER}
@@ -180,7 +180,7 @@ def check_columns(table: Table) -> Iterator[Finding]:
             yield FIRST_LOAD.finding(path)
 
 
-def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
+def _check_names(path: str, columns: list[FileColumn]) -> Iterator[LintFinding]:
     if not columns:
         yield NO_COLUMNS.finding(path, problem="no columns besides the row marker")
     if any(not column.name.strip() for column in columns):
@@ -193,7 +193,7 @@ def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
             yield NAME_TWICE.finding(path, column=column.name, how=how)
 
 
-def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> Iterator[Finding]:
+def _check_types(path: str, columns: tuple[FileColumn, ...], typeless: set[str]) -> Iterator[LintFinding]:
     """Yield findings for columns without a type, and for types that a mirrored table cannot store.
 
     `typeless` has the names of untyped columns that are already reported. This function adds the new ones.
@@ -210,7 +210,9 @@ def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> 
             yield UNSUPPORTED.finding(path, column=column.name, type=column.type)
 
 
-def _check_values(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
+def _check_values(
+    path: str, columns: list[FileColumn], contents: Contents, settings: Settings
+) -> Iterator[LintFinding]:
     declared = settings.keys if settings.declared is None else {column.name for column in settings.declared}
     # Rules of the metadata file report a key that is not declared.
     names = [column.name for column in columns]
@@ -226,14 +228,14 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
 
 
 def _check_changes(
-    path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
-) -> Iterator[Finding]:
+    path: str, columns: list[FileColumn], contents: Contents, known: dict[str, FileColumn], settings: Settings
+) -> Iterator[LintFinding]:
     """Yield findings for columns that differ from the columns declared in `_metadata.json` or from earlier files.
 
     `known` maps lower-case names to the declared columns and the columns of earlier files. This function updates
     `known`, so that a change is reported only once. A missing column that is not nullable is reported for every file.
     """
-    current, is_first_file = dict[str, Column](), not known
+    current, is_first_file = dict[str, FileColumn](), not known
     for column in columns:
         if column.name.strip():
             current.setdefault(fold(column.name), column)
@@ -258,7 +260,7 @@ def _check_changes(
             known[name] = replace(column, nullable=nullable)
 
 
-def _check_marker_column(path: str, contents: Contents, published: set[str]) -> Iterator[Finding]:
+def _check_marker_column(path: str, contents: Contents, published: set[str]) -> Iterator[LintFinding]:
     names = [column.name for column in contents.columns]
     for name in names:
         if name not in published and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
@@ -277,7 +279,7 @@ def _check_marker_column(path: str, contents: Contents, published: set[str]) -> 
         yield (WIDTH if type_ in _INTEGERS else TYPE).finding(path, type=type_)
 
 
-def _check_marker_values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
+def _check_marker_values(path: str, contents: Contents, settings: Settings) -> Iterator[LintFinding]:
     unknown = {value: rows for value, rows in contents.markers.items() if value not in (*MARKER_TEXTS, "NULL")}
     if unknown:
         yield VALUE.finding(

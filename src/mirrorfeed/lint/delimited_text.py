@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.lint.specification import CODEC, TRUNCATED, Dialect, Rule, error
+from mirrorfeed.lint.specification import CODEC, TRUNCATED, Dialect, LintRule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""
@@ -77,13 +77,13 @@ NULL = error(
 class Unsplittable(Exception):
     """Error for a row that cannot be split into values. `row` is the number of the row. Row 1 is the header."""
 
-    def __init__(self, rule: Rule, row: int, detail: str) -> None:
+    def __init__(self, rule: LintRule, row: int, detail: str) -> None:
         super().__init__(detail)
         self.rule, self.row, self.detail = rule, row, detail
 
 
 class UnreadableText(OSError):
-    def __init__(self, rule: Rule, reason: str) -> None:
+    def __init__(self, rule: LintRule, reason: str) -> None:
         super().__init__(reason)
         self.rule = rule
 

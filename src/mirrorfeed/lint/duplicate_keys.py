@@ -14,7 +14,7 @@ from struct import Struct
 from tempfile import SpooledTemporaryFile
 
 from mirrorfeed.display.rows import counted
-from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT, Finding, error
+from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT, LintFinding, error
 
 _PARTS = 64
 _IN_MEMORY = 256 << 10
@@ -93,7 +93,7 @@ class KeyIndex(ExitStack):
             self._period += 1
         self.discard()
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[LintFinding]:
         """Return a finding for each file with rows that insert a key that the table already has."""
         counts, first = Counter[str](), dict[str, int]()
         unmarked = UPSERT if self._upserts else INSERT

@@ -21,7 +21,7 @@ from mirrorfeed.lint.delimited_text import UnreadableText
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
 from mirrorfeed.lint.file_rules import UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import TYPELESS, Contents, Unreadable
-from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, TRUNCATED, Column, Finding, Settings
+from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, TRUNCATED, FileColumn, LintFinding, Settings
 from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
@@ -107,17 +107,17 @@ def _reaches_past_end(metadata: Any, size: int) -> bool:
     return False
 
 
-def _columns(parquet: Any) -> Iterator[Column]:
+def _columns(parquet: Any) -> Iterator[FileColumn]:
     """Yield the top-level columns with their Parquet types, not with the types of an Arrow schema in the file."""
     leaf = 0
     for field in parquet.schema_arrow:
         type_ = field.type
         if pa.types.is_nested(type_):
             kind = "struct" if pa.types.is_struct(type_) else "map" if pa.types.is_map(type_) else "list"
-            yield Column(field.name, kind, field.nullable)
+            yield FileColumn(field.name, kind, field.nullable)
         else:
             column = parquet.schema.column(leaf)
-            yield Column(field.name, _type_name(column), column.max_definition_level > 0)
+            yield FileColumn(field.name, _type_name(column), column.max_definition_level > 0)
         leaf += _count_leaves(type_)
 
 
@@ -166,7 +166,7 @@ def read_text(file: BinaryIO, path: str, settings: Settings, index: KeyIndex | N
     Counts the rows, the row markers, and the NULLs in key columns. The findings in `Contents.faults` show `path`. If
     `index` is set, adds the keys of the rows to `index`. After each call with an `index`, the caller must call
     `index.end`."""
-    faults: dict[str, Finding] = {}
+    faults: dict[str, LintFinding] = {}
     reader = TextReader(file, path, settings, lambda finding: faults.setdefault(finding.code, finding))
     try:
         counts = _count_values(reader.batches(), settings.keys, emit=index.add if index else None)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import LOG, data_name
-from mirrorfeed.lint.landing_zone import Contents, DataFile, Table, Unreadable
-from mirrorfeed.lint.specification import CODEC, TRUNCATED, Finding, Settings, advice, error, warning
+from mirrorfeed.lint.landing_zone import Contents, LandingFile, LandingTable, Unreadable
+from mirrorfeed.lint.specification import CODEC, TRUNCATED, LintFinding, Settings, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
@@ -113,7 +113,7 @@ def number_of(name: str) -> int | None:
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
 
 
-def check_files(table: Table) -> Iterator[Finding]:
+def check_files(table: LandingTable) -> Iterator[LintFinding]:
     settings = table.settings
     for file in table.files:
         path = f"{table.folder}/{file.name}"
@@ -143,7 +143,7 @@ def check_files(table: Table) -> Iterator[Finding]:
         yield NO_FILES.finding(table.folder)
 
 
-def _check_name(path: str, name: str, settings: Settings) -> Iterator[Finding]:
+def _check_name(path: str, name: str, settings: Settings) -> Iterator[LintFinding]:
     if not settings.by_time and number_of(name) is None:
         yield NAME.finding(path)
     elif form_of(name, settings) is None:
@@ -156,7 +156,7 @@ def _check_name(path: str, name: str, settings: Settings) -> Iterator[Finding]:
         yield FORM.finding(path, problem=f"The extension is {extension}, and {expected}")
 
 
-def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
+def _check_content(path: str, file: LandingFile) -> Iterator[LintFinding]:
     content = file.content
     if file.size == 0:
         yield TRUNCATED.finding(path, reason="it has 0 bytes")
@@ -170,7 +170,7 @@ def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
         yield from content.faults
 
 
-def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
+def _check_numbers(table: LandingTable, lost: Collection[int]) -> Iterator[LintFinding]:
     processed = {number: f"{folder}/{name}" for name, folder in table.processed.items() if (number := number_of(name))}
     paths: dict[int, str] = {}
     for file in table.files:

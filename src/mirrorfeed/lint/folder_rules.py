@@ -12,14 +12,14 @@ from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.lint.file_rules import number_of
-from mirrorfeed.lint.landing_zone import Contents, Folder, Table
+from mirrorfeed.lint.landing_zone import Contents, Folder, LandingTable
 from mirrorfeed.lint.specification import (
     METADATA,
     PARTNER_EVENTS,
     REBUILD,
     SCHEMA_SUFFIX,
     SCRATCH,
-    Finding,
+    LintFinding,
     advice,
     describe,
     error,
@@ -137,7 +137,7 @@ def find_tables(root: Folder) -> list[Folder]:
     return [table for folder in root.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
-def check_folders(root: Folder) -> Iterator[Finding]:
+def check_folders(root: Folder) -> Iterator[LintFinding]:
     yield from _check_loose(root)
     for folder in root.folders:
         inner = folder.folders if _is_schema(folder) else (folder,)
@@ -179,7 +179,7 @@ def _is_schema(folder: Folder) -> bool:
     return _has_suffix(folder.path) or has_tables
 
 
-def _check_loose(folder: Folder) -> Iterator[Finding]:
+def _check_loose(folder: Folder) -> Iterator[LintFinding]:
     for name in folder.files:
         path = f"{folder.path}/{name}" if folder.path else name
         if _is_partner_events(name):
@@ -204,7 +204,7 @@ class _PartnerEvents(BaseModel):
     sourceInfo: _SourceInfo
 
 
-def check_partner_events(data: bytes) -> Iterator[Finding]:
+def check_partner_events(data: bytes) -> Iterator[LintFinding]:
     try:
         content = load_object(data)
     except ValueError as fault:
@@ -222,7 +222,7 @@ def check_partner_events(data: bytes) -> Iterator[Finding]:
             yield SHAPE.finding(PARTNER_EVENTS, property=".".join(path), found=found)
 
 
-def check_leftovers(table: Table) -> Iterator[Finding]:
+def check_leftovers(table: LandingTable) -> Iterator[LintFinding]:
     """Yield findings for staged files, old logs, and keys or data files that do not match the newest log record."""
     extensions = rf"parquet|csv|tsv|psv|txt|{re.escape(table.settings.extension)}"
     staged = re.compile(rf"_.*\.(?:{extensions})(?:\.\w+)?|_temporary", re.IGNORECASE)
@@ -246,7 +246,7 @@ def check_leftovers(table: Table) -> Iterator[Finding]:
         yield from _check_against_record(table, log.newest)
 
 
-def _check_against_record(table: Table, record: Record) -> Iterator[Finding]:
+def _check_against_record(table: LandingTable, record: Record) -> Iterator[LintFinding]:
     if record.keys and record.keys != table.settings.keys:
         now = ", ".join(map(repr, table.settings.keys)) or "not set"
         yield KEYS_CHANGED.finding(f"{table.folder}/{METADATA}", now=now, before=record.keys)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mirrorfeed.landing.log_record import Record
-from mirrorfeed.lint.specification import Column, Finding, Rule, Settings
+from mirrorfeed.lint.specification import FileColumn, LintFinding, LintRule, Settings
 
 TYPELESS = "null"
 """Type name of a Parquet column without a type. Some writers create such a column if all values are NULL."""
@@ -16,7 +16,7 @@ TYPELESS = "null"
 class Unreadable:
     """The reason why a data file cannot be read."""
 
-    rule: Rule
+    rule: LintRule
     reason: str
     """Reason as text for the finding. For the rule `CODEC`, the name of the compression."""
 
@@ -25,7 +25,7 @@ class Unreadable:
 class Contents:
     """Columns of a data file, its number of rows, and properties of the rows that lint rules check."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[FileColumn, ...]
     """Columns including the row marker, in the order of the file."""
     rows: int = 0
     codecs: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Contents:
     """Number of rows with NULL, for each key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """Length of the longest value in bytes, for each key column with text or binary values."""
-    faults: tuple[Finding, ...] = ()
+    faults: tuple[LintFinding, ...] = ()
     """First violation of each rule for delimited text. Rows after text that cannot be split are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """Row number, from 1, of the first text that is not valid UTF-8, for each column with an invalid text."""
@@ -48,7 +48,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class LandingFile:
     """A file in the folder of a table, except the metadata file and files that Fabric ignores."""
 
     name: str
@@ -71,13 +71,13 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LandingTable:
     folder: str
     """Path below the landing zone."""
     settings: Settings
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LintFinding, ...] = ()
     """Findings for the metadata file, the log and duplicate keys."""
-    files: tuple[DataFile, ...] = ()
+    files: tuple[LandingFile, ...] = ()
     """Data files in the order in which Fabric applies them."""
     folders: tuple[str, ...] = ()
     """Subfolders that Fabric does not ignore."""

@@ -23,7 +23,7 @@ from mirrorfeed.lint.column_rules import check_columns
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.file_rules import PARQUET, UNSAFE, check_files, form_of, number_of
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
-from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable
+from mirrorfeed.lint.landing_zone import Contents, Folder, LandingFile, LandingTable, Log, Unreadable
 from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
 from mirrorfeed.lint.specification import (
     MARKER,
@@ -31,9 +31,9 @@ from mirrorfeed.lint.specification import (
     PARTNER_EVENTS,
     PROCESSED,
     SCRATCH,
-    Finding,
+    LintFinding,
+    LintSeverity,
     Settings,
-    Severity,
     is_ignored,
     load_object,
 )
@@ -45,9 +45,9 @@ MAX_BYTES_BY_DEFAULT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LintReport:
     tables: int
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -55,21 +55,21 @@ class Report:
         """One line, such as `3 tables: 1 error, 2 advice`."""
         counts = Counter(finding.severity for finding in self.findings)
         numbers = [
-            f"{counts[each]:,} advice" if each is Severity.ADVICE else counted(counts[each], each)
-            for each in Severity
+            f"{counts[each]:,} advice" if each is LintSeverity.ADVICE else counted(counts[each], each)
+            for each in LintSeverity
             if counts[each]
         ]
         return f"{counted(self.tables, 'table')}: {', '.join(numbers or ['no findings'])}"
 
 
-def lint(store: Store, check_keys: bool = False) -> Report:
+def lint(store: Store, check_keys: bool = False) -> LintReport:
     """Check all tables of a landing zone and return a report with all findings.
 
     Searches for duplicate keys in tables with at most 64 MiB of data files. If `check_keys` is set, searches in all
     tables. Raises `ReaderNotStarted` if the process that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
-    folders, findings, notes, unchecked = folder_rules.find_tables(root), list[Finding](), list[str](), list[str]()
+    folders, findings, notes, unchecked = folder_rules.find_tables(root), list[LintFinding](), list[str](), list[str]()
     partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
     if partner_events is None:
         notes.append(f"The landing zone has no {PARTNER_EVENTS} that describes the publisher.")
@@ -88,10 +88,10 @@ def lint(store: Store, check_keys: bool = False) -> Report:
             f" {size(MAX_BYTES_BY_DEFAULT)}: {first_names(unchecked)}."
             " Use --check-keys to check all tables."
         )
-    return Report(len(folders), tuple(findings), tuple(notes))
+    return LintReport(len(folders), tuple(findings), tuple(notes))
 
 
-def check_table(table: Table) -> list[Finding]:
+def check_table(table: LandingTable) -> list[LintFinding]:
     """Return the findings for a table, its metadata file and its data files, sorted by path."""
     rules = check_files, check_columns, folder_rules.check_leftovers
     findings = [*table.findings, *chain.from_iterable(check(table) for check in rules)]
@@ -110,7 +110,7 @@ def _read_folder(store: Store, path: str, depth: int = 2) -> Folder:
     )
 
 
-def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check_keys: bool) -> Table:
+def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check_keys: bool) -> LandingTable:
     entries = store.list(folder)
     metadata_name = find_metadata_name(entry.name for entry in entries if not entry.is_folder)
     settings, findings = _read_settings(store, folder, metadata_name)
@@ -120,7 +120,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     # List after the log and before the processed files, to find files that are renamed or consumed in the meantime.
     in_place = _names(store, folder) if log and log.newest else ()
     are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
-    files, last = list[DataFile](), 0
+    files, last = list[LandingFile](), 0
     required: frozenset[str] | None = None
     with KeyIndex(settings.upserts) as index:
         index_to_fill = index if settings.keys and are_keys_checked else None
@@ -136,9 +136,9 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
                 required = not_null - {*settings.keys, MARKER}
             rows = content.rows if isinstance(content, Contents) and not content.faults else None
             index.end(path, rows)
-            files.append(DataFile(entry.name, entry.size, content))
+            files.append(LandingFile(entry.name, entry.size, content))
         findings += index.findings()
-    return Table(
+    return LandingTable(
         folder,
         settings,
         tuple(findings),
@@ -153,7 +153,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     )
 
 
-def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Settings, list[Finding]]:
+def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Settings, list[LintFinding]]:
     path = f"{folder}/{name}"
     data = _read(store, path) if name else None
     if data is None:
@@ -188,7 +188,7 @@ def _read_content(
         return Unreadable(UNSAFE, error.reason)
 
 
-def _read_log(store: Store, folder: str, findings: list[Finding]) -> Log | None:
+def _read_log(store: Store, folder: str, findings: list[LintFinding]) -> Log | None:
     """Return the log of a table. Adds a finding to `findings` if `log.json` or the newest record cannot be read.
 
     `log.json` contains the id of the log. The id is also the name of the log's folder. Returns None if the table has no

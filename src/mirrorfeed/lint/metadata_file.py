@@ -18,10 +18,10 @@ from mirrorfeed.lint.specification import (
     ENCODING,
     METADATA,
     REBUILD,
-    Column,
     Dialect,
-    Finding,
-    Rule,
+    FileColumn,
+    LintFinding,
+    LintRule,
     Settings,
     advice,
     describe,
@@ -132,7 +132,7 @@ MANY_KEYS = advice(
 
 
 class Deviation(NamedTuple):
-    finding: Finding
+    finding: LintFinding
     is_clear: bool
     """True if the deviating value can have only one meaning. The settings then have this meaning."""
 
@@ -182,10 +182,10 @@ class _Reader:
         text = None if form is None else form != "Parquet"
         return Settings(keys, by_time, upserts, text, extension, dialect, declared)
 
-    def _report(self, rule: Rule, is_clear: bool = False, **values: object) -> None:
+    def _report(self, rule: LintRule, is_clear: bool = False, **values: object) -> None:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
-    def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
+    def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: LintRule) -> Mapping[str, Any]:
         """Return the properties in `names`, and report all others with the rule `unknown`. If a name differs
         only in upper and lower case, reports the name as misspelled and returns the property with the right name."""
         known = {name: value for name, value in properties.items() if name in names}
@@ -203,7 +203,7 @@ class _Reader:
         properties: Mapping[str, Any],
         name: str,
         default: Any,
-        rule: Rule,
+        rule: LintRule,
         is_valid: Callable[[Any], object],
         meanings: Mapping[str, Any] = {},
         allowed: str = "",
@@ -283,7 +283,7 @@ class _Reader:
         rule = replace(VALUE, fix=_FIXES.get(name, VALUE.fix))
         return self._value(properties, name, default, rule, lambda value: json.dumps(value) in texts, meanings, allowed)
 
-    def _declared(self, properties: Mapping[str, Any]) -> tuple[Column, ...] | None:
+    def _declared(self, properties: Mapping[str, Any]) -> tuple[FileColumn, ...] | None:
         if "SchemaDefinition" not in properties:
             return None
         definition = properties["SchemaDefinition"]
@@ -299,7 +299,7 @@ class _Reader:
             seen.add(column.name.casefold())
         return tuple(declared) if len(declared) == len(columns) else None
 
-    def _columns(self, columns: list[Any]) -> Iterator[Column]:
+    def _columns(self, columns: list[Any]) -> Iterator[FileColumn]:
         for at, column in enumerate(columns, 1):
             name = column.get("Name") if isinstance(column, dict) else None
             if not isinstance(name, str) or not name:
@@ -316,7 +316,7 @@ class _Reader:
                 problem = f"IsNullable of {name!r} is {describe(nullable)}, not true or false"
                 nullable = {"true": True, "false": False}.get(str(nullable).lower())
                 self._report(DEFINITION, nullable is not None, problem=problem)
-            yield Column(name, str(type_), nullable is not False)
+            yield FileColumn(name, str(type_), nullable is not False)
 
 
 def python_encoding(name: object) -> str | None:

@@ -41,7 +41,7 @@ def is_ignored(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FileColumn:
     name: str
     type: str | None
     """In a Parquet file: the type name in Delta or, if Delta lacks the type, in Parquet. In SchemaDefinition and in
@@ -76,7 +76,7 @@ class Settings:
     """True for delimited text, False for Parquet, None if FileFormat is not set."""
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
-    declared: tuple[Column, ...] | None = None
+    declared: tuple[FileColumn, ...] | None = None
     """Columns of SchemaDefinition, including a declared row marker. None if SchemaDefinition is missing or invalid."""
 
 
@@ -112,7 +112,7 @@ def describe(value: object) -> str:
     return f"the {'text' if isinstance(value, str) else 'value'} {text if len(text) <= 60 else text[:57] + '…'}"
 
 
-class Severity(StrEnum):
+class LintSeverity(StrEnum):
     ERROR = "error"
     """Replication stops, or the mirror has wrong data."""
     WARNING = "warning"
@@ -122,11 +122,11 @@ class Severity(StrEnum):
 
 
 @row
-class Finding(Row):
+class LintFinding(Row):
     """A violation of a lint rule by a file or folder in the landing zone."""
 
     code: str = shown("code")
-    severity: Severity = shown("severity")
+    severity: LintSeverity = shown("severity")
     """`error`, `warning` or `advice`."""
     file: str = shown("file")
     """Path of the file or folder below the landing zone. Empty for the landing zone itself."""
@@ -135,12 +135,12 @@ class Finding(Row):
 
     @property
     def ok(self) -> bool:
-        return self.severity is Severity.ADVICE
+        return self.severity is LintSeverity.ADVICE
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    severity: Severity
+class LintRule:
+    severity: LintSeverity
     code: str
     what: str
     """Template of the problem's text, with names of values in braces."""
@@ -148,11 +148,11 @@ class Rule:
     means: str = ""
     """Explanation of the code for the documentation, if `what` is not clear without its values."""
 
-    def finding(self, file: str, **values: object) -> Finding:
-        return Finding(self.code, self.severity, file, fill(self.what, values), self.fix)
+    def finding(self, file: str, **values: object) -> LintFinding:
+        return LintFinding(self.code, self.severity, file, fill(self.what, values), self.fix)
 
 
-error, warning, advice = (partial(Rule, severity) for severity in Severity)
+error, warning, advice = (partial(LintRule, severity) for severity in LintSeverity)
 
 # Rules for files that the readers cannot read. They are here because readers do not import `file_rules`, which uses the
 # publisher's log.

@@ -22,7 +22,7 @@ from mirrorfeed.lint.delimited_text import (
     decompress,
     split,
 )
-from mirrorfeed.lint.specification import DELETE, MARKER, Column, Finding, Rule, Settings
+from mirrorfeed.lint.specification import DELETE, MARKER, FileColumn, LintFinding, LintRule, Settings
 
 ARROW_TYPES: dict[str | None, pa.DataType] = {
     "Double": pa.float64(),
@@ -49,11 +49,11 @@ class TextReader:
     path: str
     """Path to show in findings. Ends in the name of the file."""
     settings: Settings
-    report: Callable[[Finding], object]
+    report: Callable[[LintFinding], object]
     """Function that is called with each violation of a rule. It can raise an error to stop reading."""
     allow_line_breaks: bool = False
     """True if values without quotes can contain line breaks other than the row separator."""
-    columns: tuple[Column, ...] = field(default=(), init=False)
+    columns: tuple[FileColumn, ...] = field(default=(), init=False)
     """Columns of the header with their declared types. Empty until `batches` has read the header."""
     rows: int = field(default=0, init=False)
     """Number of rows read, including the header."""
@@ -91,19 +91,19 @@ class TextReader:
         except UnicodeError as error:
             self._report(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({error})")
 
-    def _report(self, rule: Rule, row: int, detail: str) -> None:
+    def _report(self, rule: LintRule, row: int, detail: str) -> None:
         self.report(rule.finding(self.path, row=row, detail=detail))
 
-    def _header(self, names: list[str]) -> tuple[Column, ...]:
+    def _header(self, names: list[str]) -> tuple[FileColumn, ...]:
         known = [column for column in self.settings.declared or () if column.type in ARROW_TYPES]
         declared = {column.name.casefold(): column for column in known}
-        return tuple(replace(declared.get(name.casefold(), Column(name, None)), name=name) for name in names)
+        return tuple(replace(declared.get(name.casefold(), FileColumn(name, None)), name=name) for name in names)
 
     def _typed(self, numbers: list[int], rows: list[list[str | None]]) -> pa.RecordBatch:
         values = zip(*rows, strict=True) if rows else [()] * len(self.columns)
         arrays = [pa.array(column, pa.string()) for column in values]
         texts = pa.RecordBatch.from_arrays(arrays, [column.name for column in self.columns])
-        faults: list[tuple[int, Rule, str]] = []
+        faults: list[tuple[int, LintRule, str]] = []
         for index, column in enumerate(self.columns):
             if column.type is None or column.name == MARKER:
                 continue

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.lint.specification import Finding
+from mirrorfeed.lint.specification import LintFinding
 
 _RECREATE = "delete the folder of the table and publish all data again"
 
 
-class KeysChanged(Terminal):
+class MirrorKeysChanged(Terminal):
     code = "MF7003"
     what = "keyColumns of table {table} changed from {before:list} to {now:list}."
     fix = f"The keys of a table cannot change. Restore the previous keys, or {_RECREATE}."
@@ -69,7 +69,7 @@ class FileRefused(Terminal):
     what = "Cannot apply {finding.file} ({finding.code}): {finding.what}"
     fix = "{finding.next}"
     meaning = "A file breaks a rule of `mirrorfeed lint`, so the replica does not apply it."
-    finding: Finding
+    finding: LintFinding
 
 
 class PathNotSupported(Terminal):
@@ -131,7 +131,7 @@ class VersionGone(Terminal):
     )
 
 
-class TokenRefused(Terminal):
+class FabricTokenRefused(Terminal):
     code = "MF4201"
     what = "Fabric does not accept the token for {item} ({response})."
     fix = (
@@ -140,7 +140,7 @@ class TokenRefused(Terminal):
     )
 
 
-class NoPermission(Terminal):
+class FabricPermissionMissing(Terminal):
     code = "MF4202"
     what = "This identity has no permission in Fabric to {action} ({item}: {response})."
     fix = (
@@ -149,7 +149,7 @@ class NoPermission(Terminal):
     )
 
 
-class WorkspaceMissing(Terminal):
+class FabricWorkspaceMissing(Terminal):
     code = "MF4203"
     what = "The workspace {workspace} does not exist in Fabric, or this identity cannot see it ({response})."
     fix = (
@@ -158,7 +158,7 @@ class WorkspaceMissing(Terminal):
     )
 
 
-class DatabaseMissing(Terminal):
+class MirroredDatabaseMissing(Terminal):
     code = "MF4204"
     what = "The workspace {workspace} has no mirrored database {database} ({response})."
     fix = (

@@ -301,7 +301,7 @@ def state_of(config: Config) -> tuple[Store, str]:
     return zone_of(config), f"{LOG}/{FILE}"
 
 
-def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
+def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.LedgerRow]:
     """Return a ledger row with times and lags for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger  # imports Spark
 
@@ -313,6 +313,6 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
             lags: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
             target = targets.get(each.table)
             rows.append(
-                ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=target, **times, **lags)
+                ledger.LedgerRow(each.at, each.table, ledger.WATCHED, freshness_target_minutes=target, **times, **lags)
             )
     return rows

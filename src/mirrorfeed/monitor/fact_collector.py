@@ -23,7 +23,7 @@ from mirrorfeed.publish.errors import FilesLost, RowsRefused
 from mirrorfeed.publish.next_publication import decide_next, deselected_columns, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import BlockingFinding
 from mirrorfeed.source.snapshot_or_range import NothingNew, PublishedVersion, find_recreation
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 from mirrorfeed.storage.local_folder import arrow_files
@@ -193,7 +193,7 @@ class Collector:
         """Raise an error if publishing would fail. If not `is_log_read`, skip checks that need the table's log."""
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
         ahead, decision = decide_next(feed, table, view)
-        if isinstance(decision, Finding):
+        if isinstance(decision, BlockingFinding):
             raise decision
         if is_log_read:
             check_decision(feed, store, table, view, ahead, decision)

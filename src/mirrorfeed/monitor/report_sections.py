@@ -172,7 +172,7 @@ class Totals(Row):
 
 
 @row
-class TableState(Row):
+class LedgerTableState(Row):
     """Last publication or failure of a table, and last comparison with its mirror."""
 
     QUIET = "{tables}: published, and no comparison found a difference."
@@ -331,7 +331,7 @@ class Failure(Row):
 
 SECTIONS: Mapping[str, tuple[str, type[Row]]] = {
     "totals": ("Totals", Totals),
-    "tables": ("State of tables and mirrors", TableState),
+    "tables": ("State of tables and mirrors", LedgerTableState),
     "freshness": ("Freshness at the last check", TableFreshness),
     "on_time": ("Publications within the freshness target", DayOnTime),
     "days": ("Publications per day", DayTotals),

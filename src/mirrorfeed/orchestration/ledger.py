@@ -20,13 +20,13 @@ from mirrorfeed.landing.log_record import Record
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import BlockingFinding
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import open_local_table
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archive_report import Share
-    from mirrorfeed.mirror.verify.row_comparison import Comparison
+    from mirrorfeed.mirror.verify.row_comparison import RowComparison
 
 PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
@@ -56,7 +56,7 @@ def _column(type_: str, comment: str, default: Any = None) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LedgerRow:
     """Row of the ledger. The fields are the columns of the Delta table."""
 
     time: datetime = _column("timestamp", "Time of the record, or of the failure", MISSING)
@@ -122,7 +122,7 @@ class Row:
         return PublicationKey(self.time, self.from_version, self.to_version)
 
 
-COLUMNS = tuple((each.name, each.metadata["type"], each.metadata["comment"]) for each in fields(Row))
+COLUMNS = tuple((each.name, each.metadata["type"], each.metadata["comment"]) for each in fields(LedgerRow))
 
 
 def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
@@ -139,30 +139,30 @@ class Known:
     """Newest publications, oldest first."""
 
 
-def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
+def rows(results: Iterable[TableResult], now: datetime) -> list[LedgerRow]:
     """Return a ledger row for each publication, and one with the time `now` for each automatic reload and error."""
-    new: list[Row] = []
+    new: list[LedgerRow] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
-        failed = BLOCKED if isinstance(result.error, Finding) else FAILED
+        failed = BLOCKED if isinstance(result.error, BlockingFinding) else FAILED
         for outcome, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
                 new.append(state_row(result, outcome, now, str(error), type(error).__name__))
     return new
 
 
-def comparison_row(table: str, comparison: Comparison | MirrorfeedError, now: datetime) -> Row:
+def comparison_row(table: str, comparison: RowComparison | MirrorfeedError, now: datetime) -> LedgerRow:
     """Return the ledger row of a verification or its failure. The row contains no values of the compared tables."""
     if isinstance(comparison, MirrorfeedError):
-        return Row(now, table, UNVERIFIED, error=type(comparison).__name__, message=str(comparison))
+        return LedgerRow(now, table, UNVERIFIED, error=type(comparison).__name__, message=str(comparison))
     if comparison.equal:
-        return Row(now, table, VERIFIED, to_version=comparison.version, message=f"{comparison}.")
+        return LedgerRow(now, table, VERIFIED, to_version=comparison.version, message=f"{comparison}.")
     message = f"{comparison}. `mirrorfeed verify {shell_argument(table)}` shows the first of them."
-    return Row(now, table, DIFFERENT, to_version=comparison.version, message=message)
+    return LedgerRow(now, table, DIFFERENT, to_version=comparison.version, message=message)
 
 
-def archive_row(share: Share, now: datetime) -> Row:
-    return Row(
+def archive_row(share: Share, now: datetime) -> LedgerRow:
+    return LedgerRow(
         now,
         share.table,
         ARCHIVE,
@@ -179,8 +179,8 @@ def archive_row(share: Share, now: datetime) -> Row:
     )
 
 
-def state_row(result: TableResult, outcome: str, now: datetime, message: str, error: str | None = None) -> Row:
-    return Row(
+def state_row(result: TableResult, outcome: str, now: datetime, message: str, error: str | None = None) -> LedgerRow:
+    return LedgerRow(
         now,
         result.table,
         outcome,
@@ -192,12 +192,12 @@ def state_row(result: TableResult, outcome: str, now: datetime, message: str, er
     )
 
 
-def _publication_row(result: TableResult, record: Record) -> Row:
+def _publication_row(result: TableResult, record: Record) -> LedgerRow:
     measured: dict[str, Any] = {f"{marker}s": record.rows[marker] for marker in MARKERS}
     for name, value in result.measured.get(record.batch, {}).items():
-        if name in Row.__dataclass_fields__:
+        if name in LedgerRow.__dataclass_fields__:
             measured[name] = value
-    return Row(
+    return LedgerRow(
         time=record.at,
         table=result.table,
         outcome=PUBLISHED,
@@ -224,7 +224,7 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
         raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
-def append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> LedgerNotWritten | None:
+def append(spark: SparkSession, ledger: Source | None, new: Sequence[LedgerRow]) -> LedgerNotWritten | None:
     """Append the rows `new` in one commit. Does nothing if `ledger` is None. Returns an error instead of raising it."""
     if ledger is None or not new:
         return None

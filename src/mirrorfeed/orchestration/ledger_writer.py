@@ -12,7 +12,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line, wrap_error
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
-from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, PublicationKey, Row
+from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
@@ -84,13 +84,13 @@ class LedgerWriter:
             return ledger.append(spark, self.location, new) or unreadable
         return ledger.append(spark, self.location, self.rows(results, known, now))
 
-    def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
+    def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[LedgerRow]:
         """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
 
         Also returns a row for each table that is up to date again after an error, although nothing was published.
         `known` maps each table to its publications in the ledger. Adds the publications in the new rows to `known`.
         """
-        rows: list[Row] = []
+        rows: list[LedgerRow] = []
         for result in results:  # a table that is published continuously may have several results
             earlier = known.setdefault(result.table, Known())
             own = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
@@ -107,7 +107,7 @@ class LedgerWriter:
 
     def _missing(
         self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
-    ) -> list[Row]:
+    ) -> list[LedgerRow]:
         """Return ledger rows for earlier publications that are in the table's log, but not in `known` or `new`."""
         table = self.table(result.table)
         if is_complete(known[-table.log_retention_records :], new, result.published_version):

@@ -19,7 +19,7 @@ from mirrorfeed.publish.next_publication import decide_next, next_columns, with_
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import BlockingFinding
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
 
@@ -123,7 +123,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
 def check_snapshot(source: ChangeSource, table: Table) -> None:
     """Raise an error if no snapshot of the source can be published, for example because rows have invalid keys."""
     facts, decision = decide_next(source, table, None)
-    if isinstance(decision, Finding):
+    if isinstance(decision, BlockingFinding):
         raise decision
     next_columns(source, table, None, facts, facts.latest)
     source.check(facts.latest, facts)

@@ -118,7 +118,7 @@ def verify_tables(
     receives the error.
     """
     rows: list[Comparison] = []
-    ledger_rows: list[ledger.Row] = []
+    ledger_rows: list[ledger.LedgerRow] = []
     progress.info("Reading the positions of the mirrors")
     positions = mirror_positions(config, names)
     for at, (table, view, candidates) in enumerate(positions, 1):
@@ -127,7 +127,7 @@ def verify_tables(
         if view is None or view.newest is None:
             rows.append(Comparison(name, "not compared", None, error=NothingPublished(table=name)))
             continue
-        result: row_comparison.Comparison | MirrorfeedError
+        result: row_comparison.RowComparison | MirrorfeedError
         try:
             mirror = mirror_of(mirrors, table.target)
             result = verify_at(spark, table.source, mirror, candidates, shown, table.selection)
@@ -148,7 +148,7 @@ def verify_tables(
     return rows
 
 
-def _row(name: str, published: int, waiting: int, result: row_comparison.Comparison | MirrorfeedError) -> Comparison:
+def _row(name: str, published: int, waiting: int, result: row_comparison.RowComparison | MirrorfeedError) -> Comparison:
     if isinstance(result, MirrorfeedError):
         return Comparison(name, "not compared", None, published_version=published, error=result)
     waiting = 0 if published == result.version else max(1, waiting)
@@ -220,7 +220,7 @@ def repair_table(
         raise NothingPublished(table=name)
     if not newest.keys:
         raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
-    comparison: row_comparison.Comparison | None = None
+    comparison: row_comparison.RowComparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), lossless_settings(spark):
         if mirror is None:
@@ -264,7 +264,7 @@ def repair_table(
 
 def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
-) -> tuple[row_comparison.Comparison | None, DataFrame]:
+) -> tuple[row_comparison.RowComparison | None, DataFrame]:
     """Return the comparison of source and mirror, and the keys to repair.
     If it is unknown which log record Fabric applied last, `candidates` has all possible log records, newest first. If
     `where` is None, the keys to repair are the keys that differ. Otherwise nothing is compared: the comparison is None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.names import LOG_ID
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import BlockingFinding
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
@@ -96,7 +96,7 @@ class EqualFileTimes(Transient):
     fix = "Publish again. None of these files were published, because Fabric would not know their order."
 
 
-class RecordsMissing(Finding):
+class RecordsMissing(BlockingFinding):
     code = "MF3206"
     what = (
         "The log records before number {number} in {address} are missing: the folder of {table} was deleted during a"

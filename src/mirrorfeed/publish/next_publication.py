@@ -30,10 +30,10 @@ from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceR
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
+    KeyRepair,
     PublishedVersion,
     PublishRanges,
     Range,
-    Repair,
     TakeSnapshot,
     decide,
     find_recreation,
@@ -133,7 +133,7 @@ def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[
 
 def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
-) -> tuple[Facts, Repair | SourceRecreated]:
+) -> tuple[Facts, KeyRepair | SourceRecreated]:
     """Return facts about the source, and a repair that publishes the rows of `keys` again, at the published version.
 
     If another table has replaced the source, returns `SourceRecreated` instead of the repair. Raises `NothingPublished`
@@ -144,7 +144,7 @@ def decide_repair(
     published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)
     facts = source.facts(published.version, 0)
     other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)
-    return facts, other_table or Repair(published.version, keys)
+    return facts, other_table or KeyRepair(published.version, keys)
 
 
 def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
@@ -152,7 +152,7 @@ def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
     return decision.version if isinstance(decision, TakeSnapshot) else decision.ranges[0]
 
 
-def last_version(what: Range | int | Repair) -> int:
+def last_version(what: Range | int | KeyRepair) -> int:
     """Return the last version of a range, or the version of a snapshot or a repair (some rows published again)."""
     return what if isinstance(what, int) else what.to_version_inclusive
 

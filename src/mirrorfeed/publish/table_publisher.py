@@ -41,8 +41,8 @@ from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, 
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import Finding, SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Commit, Decision, Facts, NothingNew, Range, Repair
+from mirrorfeed.source.errors import BlockingFinding, SourceRecreated
+from mirrorfeed.source.snapshot_or_range import Commit, Decision, Facts, KeyRepair, NothingNew, Range
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.request_retries import retry_counter
@@ -69,8 +69,8 @@ def publish(
 
     Returns `result`, or a new result if it is None. The result is updated during the run, and passed to `on_step`
     before files are staged and after a log record is added. If `stop` returns True, the run ends after the current
-    publication. Raises a subclass of `Finding` if the source cannot be published, and another `MirrorfeedError` for any
-    other failure.
+    publication. Raises a subclass of `BlockingFinding` if the source cannot be published, and another `MirrorfeedError`
+    for any other failure.
 
     `repair_keys` is a Spark DataFrame with the key columns and, optionally, the column `DELETE_FIRST`. A repair reads
     the rows of these keys at the published version of the source, and adds one log record.
@@ -86,12 +86,12 @@ def publish(
             return result
         if stop():
             return result
-        step: tuple[Facts, Decision | Repair]
+        step: tuple[Facts, Decision | KeyRepair]
         step = decide_repair(source, table, view, repair_keys) if repairs else decide_next(source, table, view)
         facts, decision = step
         result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
         result.decision = str(decision)
-        if isinstance(decision, NothingNew | Repair):
+        if isinstance(decision, NothingNew | KeyRepair):
             run.check_unchanged(view)
         else:
             goal = facts.latest if goal is None else goal
@@ -105,11 +105,11 @@ def publish(
             if view is None or view.unfinished:  # the first listing may show a record without its files
                 continue
             result.missing_file_warning = log.check(view) or result.missing_file_warning
-        if isinstance(decision, Finding):
+        if isinstance(decision, BlockingFinding):
             raise decision
         on_step(result)
-        what = decision if isinstance(decision, Repair) else first_publication(decision)
-        reads = what.version if isinstance(what, Repair) else what
+        what = decision if isinstance(decision, KeyRepair) else first_publication(decision)
+        reads = what.version if isinstance(what, KeyRepair) else what
         with range_errors(str(table.source), reads, facts.commits, table.selection):
             staged = run.stage(view, facts, what)
         if isinstance(staged, NothingNew):
@@ -185,7 +185,7 @@ class _Run:
             deselected_columns(self.table, newest)
 
     def stage(
-        self, view: View | None, facts: Facts, what: Range | int | Repair
+        self, view: View | None, facts: Facts, what: Range | int | KeyRepair
     ) -> tuple[View, Record] | NothingNew | None:
         """Stage the files of a publication, and build its log record. Returns the log and the record to add to the log.
 
@@ -197,12 +197,12 @@ class _Run:
         started, table, source, version = time.monotonic(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
-        if isinstance(what, Repair):
+        if isinstance(what, KeyRepair):
             assert before is not None
             columns = repair_columns(table, before, version)
         else:
             columns = next_columns(source, table, before, facts, version)
-        source.check(version if isinstance(what, Repair) else what, facts)
+        source.check(version if isinstance(what, KeyRepair) else what, facts)
         gets_keys = before and keys and not before.keys and table.validate_keys != "none"
         if before and gets_keys and (bad := source.bad_keys(before.to_version_inclusive, table)):
             raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)
@@ -270,7 +270,7 @@ class _Run:
         }
         if staged.look_up_seconds:
             measured["look_up_seconds"] = staged.look_up_seconds
-        if not isinstance(what, Repair):
+        if not isinstance(what, KeyRepair):
             measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
         return view, record
 

@@ -10,15 +10,13 @@ from typing import Any
 def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` for the module `module`, which imports names from other modules when they are first used.
 
-    Each key of `names` is a module without the prefix `mirrorfeed.`, and the value lists names in this module. A key
-    such as `lint.specification:Finding` is a class in a module. Then each name in the value is imported as this class.
+    Each key of `names` is a module without the prefix `mirrorfeed.`, and the value lists names in this module.
     """
     homes = {name: home for home in names for name in names[home]}
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        home, _, original_name = homes[name].partition(":")
-        return getattr(import_module(f"mirrorfeed.{home}"), original_name or name)
+        return getattr(import_module(f"mirrorfeed.{homes[name]}"), name)
 
     return __getattr__

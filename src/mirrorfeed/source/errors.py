@@ -98,13 +98,13 @@ class NothingToRead(Terminal):
     fix = "Check the path, or set `source` to the name of a view or table in the catalog."
 
 
-class Finding(Terminal):
+class BlockingFinding(Terminal):
     """Error that prevents the publication of the next versions of a table until a person acts."""
 
     table: str
 
 
-class FeedOff(Finding):
+class FeedOff(BlockingFinding):
     code = "MF2101"
     what = "The change data feed of {table} is off at version {version}."
     fix = "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
@@ -114,7 +114,7 @@ class FeedOff(Finding):
     version: int
 
 
-class Gap(Finding):
+class Gap(BlockingFinding):
     code = "MF2102"
     what = "The changes of {table} after version {published} cannot be read: {place} {reason}."
     fix: ClassVar[Template] = {
@@ -157,7 +157,7 @@ class Gap(Finding):
         return self.where if isinstance(self.where, int) else self.where.from_version_exclusive + 1
 
 
-class SourceRecreated(Finding):
+class SourceRecreated(BlockingFinding):
     code = "MF2103"
     what = {
         True: "{table} was restored to an older version: version {published} is published, the newest is {latest}.",
@@ -177,7 +177,7 @@ class SourceRecreated(Finding):
         return self.published_id == self.found_id
 
 
-class PartitionsChanged(Finding):
+class PartitionsChanged(BlockingFinding):
     code = "MF2104"
     what = (
         "The partition columns of {table} changed from {old} to {new} after version {published}. Delta returns earlier"
@@ -198,7 +198,7 @@ class PartitionsChanged(Finding):
         return ", ".join(map(repr, self.now)) or "none"
 
 
-class FeedUnreadable(Finding):
+class FeedUnreadable(BlockingFinding):
     code = "MF2105"
     what = {
         False: (
@@ -353,7 +353,7 @@ class RangeUnreadable(Terminal):
         " versions changed the columns or turned the feed on."
     )
     meaning = "The changes between the requested versions cannot be read, or the columns changed between them."
-    cause: Finding
+    cause: BlockingFinding
 
 
 def _commit(commit: Commit) -> str:

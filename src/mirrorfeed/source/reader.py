@@ -16,7 +16,7 @@ from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter
 from mirrorfeed.source import errors
-from mirrorfeed.source.errors import Finding, Gap, GapReason
+from mirrorfeed.source.errors import BlockingFinding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
 
@@ -130,7 +130,7 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
         raise
 
 
-def is_only_feed_unreadable(error: Finding) -> bool:
+def is_only_feed_unreadable(error: BlockingFinding) -> bool:
     """Return whether `error` means that only the change data feed of a range is unreadable.
 
     If True, the caller can try to read snapshots of the range's versions instead. Returns False if the feed lacks

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.errors import BlockingFinding, FeedOff, Gap, GapReason, PartitionsChanged, SourceRecreated
 from mirrorfeed.source.table_info import FEED
 
 
@@ -123,7 +123,7 @@ class PublishRanges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repair:
+class KeyRepair:
     """Request to publish the rows of some keys again, with their values at the published version."""
 
     version: int
@@ -152,11 +152,11 @@ class NothingNew:
         return f"nothing new, version {self.version} is published"
 
 
-Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
+Decision = TakeSnapshot | PublishRanges | NothingNew | BlockingFinding
 
 
 def decide(table: str, published: PublishedVersion | None, facts: Facts, max_versions_per_publication: int) -> Decision:
-    """Return the next publication of a table, or the `Finding` that prevents it.
+    """Return the next publication of a table, or the `BlockingFinding` that prevents it.
 
     `published` is None before the first publication. A range has at most `max_versions_per_publication` versions,
     except if changes are found by comparing rows.

@@ -22,7 +22,7 @@ from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, shorten_reason
 from mirrorfeed.storage.onelake_errors import parse_response
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
+from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TierFacts, TierStore
 
 BATCH_SIZE = 256
 """Maximum number of blobs in one request to Azure."""
@@ -59,16 +59,16 @@ class AzureTiers(TierStore):
         match = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
         return cls(f"https://{match[2]}.blob.{match[3]}", match[1], match[0]) if match else None
 
-    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+    def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
         if not uris:
             return {}
         names = {self._name(uri): uri for uri in uris}
-        facts = dict.fromkeys(uris, Facts(Tier.MISSING))
+        facts = dict.fromkeys(uris, TierFacts(Tier.MISSING))
         # One listing request returns thousands of blobs. The common prefix keeps the listing short.
         with self._errors("read the access tiers of files in"):
             for blob in self._client.list_blobs(name_starts_with=_common_prefix(names)):
                 if blob.name in names:
-                    facts[names[blob.name]] = Facts(tier_of(blob), blob.size, blob.blob_tier_change_time)
+                    facts[names[blob.name]] = TierFacts(tier_of(blob), blob.size, blob.blob_tier_change_time)
         return facts
 
     def restore(
@@ -143,11 +143,11 @@ class S3Tiers(TierStore):
         match = _S3_BUCKET.match(location)
         return cls(match[1]) if match else None
 
-    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+    def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
         if not uris:
             return {}
         keys = {self._key(uri): uri for uri in uris}
-        facts, client = dict.fromkeys(uris, Facts(Tier.MISSING)), self._client
+        facts, client = dict.fromkeys(uris, TierFacts(Tier.MISSING)), self._client
         # One listing request returns a thousand objects. The common prefix keeps the listing short.
         with self._errors("read the storage classes of files in"):
             pages = client.get_paginator("list_objects_v2").paginate(
@@ -219,20 +219,20 @@ class S3Tiers(TierStore):
             raise TiersUnavailable(action=action, place=place, reason=first_line(str(error))) from error
 
 
-def facts_of(entry: Mapping[str, Any]) -> Facts:
+def facts_of(entry: Mapping[str, Any]) -> TierFacts:
     """Return tier, size and expiry time of an object from its entry in an S3 listing.
 
     An archived object with a restored copy has the tier `Tier.HOT` and the expiry time of the copy.
     """
     storage_class, size = entry.get("StorageClass", "STANDARD"), entry.get("Size")
     if storage_class not in _ARCHIVE_CLASSES:
-        return Facts(_OTHER_CLASSES.get(storage_class, Tier.HOT), size)
+        return TierFacts(_OTHER_CLASSES.get(storage_class, Tier.HOT), size)
     status = entry.get("RestoreStatus") or {}
     if status.get("IsRestoreInProgress"):
-        return Facts(Tier.PENDING, size)
+        return TierFacts(Tier.PENDING, size)
     if until := status.get("RestoreExpiryDate"):
-        return Facts(Tier.HOT, size, until=until)
-    return Facts(Tier.ARCHIVE, size)
+        return TierFacts(Tier.HOT, size, until=until)
+    return TierFacts(Tier.ARCHIVE, size)
 
 
 def _common_prefix(names: Iterable[str]) -> str:

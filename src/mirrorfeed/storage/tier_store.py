@@ -37,7 +37,7 @@ class Priority(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TierFacts:
     """Tier, size and times of a file."""
 
     tier: Tier
@@ -60,8 +60,8 @@ class TierStore(Protocol):
     def restores_copies(self) -> bool:
         """True if a restore creates a temporary copy. Otherwise a restore moves the file out of the archive tier."""
 
-    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """Return the `Facts` of the file at each URI. A file that does not exist has the tier `Tier.MISSING`."""
+    def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
+        """Return the `TierFacts` of the file at each URI. A file that does not exist has the tier `Tier.MISSING`."""
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}
@@ -97,7 +97,7 @@ class TiersOfTables(TierStore):
     def restores_copies(self) -> bool:
         return all(store.restores_copies for store in self._by_store(self.uris))
 
-    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+    def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
         parts = self._by_store(uris).items()
         return {uri: facts for store, part in parts for uri, facts in store.facts(part).items()}
 

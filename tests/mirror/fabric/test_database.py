@@ -15,17 +15,17 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import (
-    DatabaseMissing,
+    FabricPermissionMissing,
+    FabricTokenRefused,
     FabricUnavailable,
+    FabricWorkspaceMissing,
+    MirroredDatabaseMissing,
     NameTaken,
-    NoPermission,
     NotDropped,
     NotListed,
     NotReached,
     OtherMirror,
     RequestFailed,
-    TokenRefused,
-    WorkspaceMissing,
 )
 from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
@@ -326,9 +326,9 @@ def test_server_with_an_unknown_certificate_gets_no_token(onelake: OneLake, api:
 @pytest.mark.parametrize(
     ("item", "kind"),
     [
-        (FabricItem(OTHER, DATABASE), WorkspaceMissing),
-        (FabricItem(WORKSPACE, OTHER), DatabaseMissing),
-        (FabricItem(WORKSPACE, LAKEHOUSE), DatabaseMissing),
+        (FabricItem(OTHER, DATABASE), FabricWorkspaceMissing),
+        (FabricItem(WORKSPACE, OTHER), MirroredDatabaseMissing),
+        (FabricItem(WORKSPACE, LAKEHOUSE), MirroredDatabaseMissing),
     ],
 )
 def test_ids_without_a_mirrored_database_are_reported(
@@ -339,20 +339,22 @@ def test_ids_without_a_mirrored_database_are_reported(
 
 
 def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Requests) -> None:
-    with pytest.raises(WorkspaceMissing):
+    with pytest.raises(FabricWorkspaceMissing):
         create(replace(api, item=FabricItem(OTHER)), "orders", FabricOptions())
     assert requests() == ["list"]
 
 
 def test_identity_without_a_role_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.server.forbidden = True
-    with pytest.raises(NoPermission):
+    with pytest.raises(FabricPermissionMissing):
         database.status()
 
 
 def test_token_for_another_audience_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.authority.audience = "https://storage.azure.com"
-    with pytest.raises(TokenRefused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"):
+    with pytest.raises(
+        FabricTokenRefused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"
+    ):
         database.status()
 
 

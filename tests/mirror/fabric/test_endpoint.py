@@ -10,7 +10,7 @@ import pytest
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, RequestFailed
+from mirrorfeed.mirror.errors import FabricUnavailable, MirroredDatabaseMissing, NoSqlEndpoint, RequestFailed
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import TableSync, sync_of
 
@@ -78,7 +78,7 @@ def test_refresh_that_fails_after_acceptance_is_reported(onelake: OneLake, datab
 
 def test_missing_database_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases.clear()
-    with pytest.raises(DatabaseMissing):
+    with pytest.raises(MirroredDatabaseMissing):
         database.refresh()
 
 

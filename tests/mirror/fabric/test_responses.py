@@ -7,15 +7,15 @@ import pytest
 from mirrorfeed.display.redact import remember
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.mirror.errors import (
-    DatabaseMissing,
+    FabricPermissionMissing,
+    FabricTokenRefused,
     FabricUnavailable,
+    FabricWorkspaceMissing,
+    MirroredDatabaseMissing,
     NameTaken,
-    NoPermission,
     NotFound,
     PublicNetworkDenied,
     RequestFailed,
-    TokenRefused,
-    WorkspaceMissing,
 )
 from mirrorfeed.mirror.fabric.client import ErrorResponse, FabricItem, error_for, error_text, parse_error
 from mirrorfeed.storage.onelake_errors import CapacityPaused
@@ -28,21 +28,21 @@ SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
     [
         (
             SPACE, ErrorResponse(404, "WorkspaceNotFound", "Not found."),
-            WorkspaceMissing(workspace="w1", response="404 WorkspaceNotFound: Not found"),
+            FabricWorkspaceMissing(workspace="w1", response="404 WorkspaceNotFound: Not found"),
         ),
         (
             BASE, ErrorResponse(404, "ItemNotFound"),
-            DatabaseMissing(workspace="w1", database="d1", response="404 ItemNotFound"),
+            MirroredDatabaseMissing(workspace="w1", database="d1", response="404 ItemNotFound"),
         ),
         (
             BASE, ErrorResponse(404, "OddNotFound", "Nothing here."),
             NotFound(action="count", item=str(BASE), response="404 OddNotFound: Nothing here"),
         ),
         (SPACE, ErrorResponse(404), NotFound(action="count", item=str(SPACE), response="404")),
-        (BASE, ErrorResponse(401, "InvalidToken"), TokenRefused(item=str(BASE), response="401 InvalidToken")),
+        (BASE, ErrorResponse(401, "InvalidToken"), FabricTokenRefused(item=str(BASE), response="401 InvalidToken")),
         (
             SPACE, ErrorResponse(403, "InsufficientPrivileges", "No."),
-            NoPermission(action="count", item=str(SPACE), response="403 InsufficientPrivileges: No"),
+            FabricPermissionMissing(action="count", item=str(SPACE), response="403 InsufficientPrivileges: No"),
         ),
         (
             BASE, ErrorResponse(429, "CapacityNotActive", "The capacity is paused.", retry_after=60.0),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.lint.specification import Severity
+from mirrorfeed.lint.specification import LintSeverity
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.mirror.local_replica.conftest import MARKER, World
 
@@ -50,7 +50,7 @@ _BETWEEN = [_LATER["required"], _LATER["absent"], _LATER["without type"]]
 
 def _lint_errors(world: World) -> set[str]:
     findings = lint(FolderStore(str(world.zone))).findings
-    return {found.file.split("/")[0] for found in findings if found.severity is Severity.ERROR}
+    return {found.file.split("/")[0] for found in findings if found.severity is LintSeverity.ERROR}
 
 
 def test_lint_reports_the_tables_that_fail_because_of_null(world: World) -> None:

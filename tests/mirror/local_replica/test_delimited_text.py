@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.lint.column_rules import REQUIRED_GONE, UNDECLARED
 from mirrorfeed.lint.delimited_text import NULL, VALUE, decompress
-from mirrorfeed.lint.specification import Column, Dialect, Rule, Settings
+from mirrorfeed.lint.specification import Dialect, FileColumn, LintRule, Settings
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused
 from mirrorfeed.mirror.local_replica import State
 from mirrorfeed.mirror.local_replica.file_reader import read_rows
@@ -21,7 +21,7 @@ from tests.mirror.local_replica.conftest import World, is_error, plain
 MARKER = "__rowMarker__"
 
 
-def read(text: str | bytes, *, declared: tuple[Column, ...] | None = None, **options: Any) -> list[Any]:
+def read(text: str | bytes, *, declared: tuple[FileColumn, ...] | None = None, **options: Any) -> list[Any]:
     data = text.encode() if isinstance(text, str) else text
     found = read_rows(data, "1.csv", "1.csv", Settings(dialect=Dialect(**options), declared=declared))
     columns = [*found.rows.columns, *([] if found.markers is None else [found.markers])]
@@ -62,7 +62,7 @@ def read(text: str | bytes, *, declared: tuple[Column, ...] | None = None, **opt
         pytest.param('"a,b","c\\"d"\r\n1,2\r\n', {}, [("1", "2")], id="quotes in the header"),
         pytest.param(
             '"a\n",b\r\n1,2\r\n',
-            {"declared": (Column("a\n", "Int32"), Column("b", "String"))},
+            {"declared": (FileColumn("a\n", "Int32"), FileColumn("b", "String"))},
             [(1, "2")],
             id="a break in a name",
         ),
@@ -208,7 +208,7 @@ def test_delimited_text_supports_the_same_changes_as_parquet(world: World) -> No
     ],
 )
 def test_text_that_differs_from_its_schema_stops_the_table_until_replaced(
-    world: World, text: str, rule: Rule, values: dict[str, Any]
+    world: World, text: str, rule: LintRule, values: dict[str, Any]
 ) -> None:
     declared(world, ("id", "Int64"), ("name", "ByteArray"), IsNullable=False)
     path = world.put("orders", FIRST, text.encode())

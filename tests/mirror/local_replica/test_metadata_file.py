@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.lint.metadata_file import read_metadata
-from mirrorfeed.lint.specification import Column, Dialect, Settings
+from mirrorfeed.lint.specification import Dialect, FileColumn, Settings
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.mirror.local_replica.landing_zone import parse_settings
 
@@ -72,7 +72,7 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
             Settings(
                 text=True,
                 extension="psv",
-                declared=(Column("a", "Int32"), Column("b", "IDate", nullable=False)),
+                declared=(FileColumn("a", "Int32"), FileColumn("b", "IDate", nullable=False)),
             ),
         ),
     ],

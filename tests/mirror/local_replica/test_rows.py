@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.lint import column_rules as columns
-from mirrorfeed.lint.specification import Rule
-from mirrorfeed.mirror.errors import FileRefused, KeysChanged, YearNotHeld
+from mirrorfeed.lint.specification import LintRule
+from mirrorfeed.mirror.errors import FileRefused, MirrorKeysChanged, YearNotHeld
 from mirrorfeed.mirror.local_replica import State
 from tests.mirror.local_replica.conftest import MARKER, World, is_error, marked, plain
 
@@ -217,7 +217,7 @@ def test_keys_cannot_change(world: World, keys: list[str], now: tuple[str, ...])
     world.put("orders", 2, plain((2, "b")))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 0)
-    assert is_error(report, KeysChanged, table="orders", before=("id",), now=now)
+    assert is_error(report, MirrorKeysChanged, table="orders", before=("id",), now=now)
     world.metadata(keyColumns=["id"])
     assert world.step().files == 1
 
@@ -243,7 +243,7 @@ def test_keys_cannot_change(world: World, keys: list[str], now: tuple[str, ...])
     ],
 )
 def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
-    world: World, rows: pa.Table, rule: Rule, values: dict[str, Any]
+    world: World, rows: pa.Table, rule: LintRule, values: dict[str, Any]
 ) -> None:
     path = world.put("orders", 1, rows)
     world.put("orders", 2, plain((2, "b")))

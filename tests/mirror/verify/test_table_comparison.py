@@ -32,7 +32,7 @@ from mirrorfeed.mirror.verify import (
     version_gone_errors,
 )
 from mirrorfeed.mirror.verify.expected_rows import key_columns
-from mirrorfeed.mirror.verify.row_comparison import Comparison
+from mirrorfeed.mirror.verify.row_comparison import RowComparison
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable
@@ -78,7 +78,7 @@ def mirror(right: Path, tmp_path: Path) -> Source:
     return Source(path=str(shutil.copytree(right, tmp_path / "mirror")))
 
 
-def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[str, ...] = ("id",)) -> Comparison:
+def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[str, ...] = ("id",)) -> RowComparison:
     return compare(spark, source, 0, mirror, keys)
 
 
@@ -203,19 +203,19 @@ def test_comparison_determines_the_mirror_position(
 ) -> None:
     seen: list[int] = []
 
-    def compare_at(record: Record) -> Comparison:
+    def compare_at(record: Record) -> RowComparison:
         seen.append(record.to_version_inclusive)
         count = differing[record.to_version_inclusive]
         if count is None:
             raise MirrorColumns(table="t", path="p", faults=["'new' is missing"])
-        return Comparison(record.to_version_inclusive, 10, 10, count)
+        return RowComparison(record.to_version_inclusive, 10, 10, count)
 
     assert first_equal(compare_at, [record(each) for each in differing]).version == version
     assert seen == requested
 
 
 def test_mirror_with_other_columns_at_every_version_is_reported() -> None:
-    def compare_at(record: Record) -> Comparison:
+    def compare_at(record: Record) -> RowComparison:
         raise MirrorColumns(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
 
     with pytest.raises(MirrorColumns, match="of 9"):

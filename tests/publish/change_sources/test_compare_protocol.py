@@ -38,7 +38,7 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
 from tests.publish.state_machine import Published
 
 
@@ -153,7 +153,7 @@ class ModelSource:
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         new = facts.latest
         before = self.states.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.callback("before the commit")

@@ -44,7 +44,7 @@ class FabricClient:
 
     `item` has the ids of a workspace and of a database in it. In all methods, `path` is relative to this workspace.
     `action` describes the request in errors, such as "read the status". A failed request raises an error such as
-    `NoPermission`, or `FabricUnavailable` if Fabric does not respond.
+    `FabricPermissionMissing`, or `FabricUnavailable` if Fabric does not respond.
     """
 
     item: FabricItem
@@ -255,15 +255,15 @@ def error_for(action: str, item: FabricItem, response: ErrorResponse) -> Mirrorf
 def _error_class(item: FabricItem, response: ErrorResponse) -> type[MirrorfeedError]:
     match response:
         case ErrorResponse(status=401):
-            return errors.TokenRefused
+            return errors.FabricTokenRefused
         case ErrorResponse(status=403, code="RequestDeniedByInboundPolicy"):
             return errors.PublicNetworkDenied
         case ErrorResponse(status=403):
-            return errors.NoPermission
+            return errors.FabricPermissionMissing
         case ErrorResponse(status=404, code="WorkspaceNotFound"):
-            return errors.WorkspaceMissing
+            return errors.FabricWorkspaceMissing
         case ErrorResponse(status=404, code="ItemNotFound" | "EntityNotFound" | "ArtifactNotFound") if item.database:
-            return errors.DatabaseMissing
+            return errors.MirroredDatabaseMissing
         case ErrorResponse(status=404, retriable=False):
             return errors.NotFound
         case ErrorResponse(code="ItemDisplayNameAlreadyInUse"):

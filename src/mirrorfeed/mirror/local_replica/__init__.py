@@ -21,7 +21,7 @@ from mirrorfeed.display.rows import Row, counted, first_names, row, shown
 from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, SCHEMA_SUFFIX, Settings
-from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, NotOurs, SamePlace, TypeChanged
+from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, MirrorKeysChanged, NotOurs, SamePlace, TypeChanged
 from mirrorfeed.mirror.local_replica import landing_zone, mirrored_table
 from mirrorfeed.mirror.local_replica.file_reader import FileRows, align_columns, new_columns, read_rows, without_untyped
 from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, find_table_folders
@@ -100,7 +100,7 @@ class TableCycle:
         settings = landing_zone.read_settings(self._zone, self._folder.path)
         if mirror is not None:
             if mirror.keys and mirror.keys != settings.keys:
-                raise KeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
+                raise MirrorKeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
             if settings.keys and not mirror.keys:
                 mirror.set_keys(settings.keys)
         files = landing_zone.data_files(self._zone.list(self._folder.path))

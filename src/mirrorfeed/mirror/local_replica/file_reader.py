@@ -22,7 +22,7 @@ from mirrorfeed.lint.column_rules import (
     VALUE,
 )
 from mirrorfeed.lint.file_rules import FORM
-from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT, Column, Finding, Settings
+from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT, FileColumn, LintFinding, Settings
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 
@@ -71,7 +71,7 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
         problem = f"The extension is neither parquet nor {settings.extension}"
         raise FileRefused(finding=FORM.finding(address, problem=problem))
 
-    def refuse(finding: Finding) -> None:
+    def refuse(finding: LintFinding) -> None:
         raise FileRefused(finding=finding)
 
     batches = list(TextReader(BytesIO(data), address, settings, refuse, allow_line_breaks=True).batches())
@@ -80,7 +80,7 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
     return pa.Table.from_batches(batches)
 
 
-def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
+def _as_declared(rows: pa.Table, declared: tuple[FileColumn, ...], address: str) -> pa.Table:
     """Return `rows` with all `declared` columns. A nullable column that is missing becomes NULL. Raises `FileRefused`
     if a column is missing that is not nullable, or if `rows` has a column that is not declared."""
     columns = [column for column in declared if column.name != MARKER]

@@ -25,7 +25,7 @@ from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror import errors
 from mirrorfeed.mirror.verify.expected_rows import column_faults, select_rows
-from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
+from mirrorfeed.mirror.verify.row_comparison import SHOWN, RowComparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import SnapshotGone
@@ -88,7 +88,7 @@ def verify_at(
     records: Sequence[Record],
     shown: int = SHOWN,
     selection: Selection | None = None,
-) -> Comparison:
+) -> RowComparison:
     """Return the comparison of a mirror with the selected rows and columns of its source.
 
     `records` has the publications that the mirror may have reached, newest first. The mirror is compared with the
@@ -101,7 +101,7 @@ def verify_at(
     if has_no_versions := records[0].read is not None:
         records = records[:1]
 
-    def compare_at(record: Record) -> Comparison:
+    def compare_at(record: Record) -> RowComparison:
         return compare(
             spark,
             source,
@@ -117,12 +117,12 @@ def verify_at(
     return first_equal(compare_at, records)
 
 
-def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
+def first_equal(compare_at: Callable[[Record], RowComparison], records: Sequence[Record]) -> RowComparison:
     """Call `compare_at` for `records` until source and mirror are equal. Return the comparison with fewest differences.
 
     If records have the same version and keys, calls `compare_at` only for the first of these records. Raises
     `MirrorColumns` if each call of `compare_at` raises this error."""
-    comparisons: list[Comparison] = []
+    comparisons: list[RowComparison] = []
     column_error: errors.MirrorColumns | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()
     for record in records:
@@ -152,7 +152,7 @@ def compare(
     as_text: bool = False,
     selection: Selection | None = None,
     has_no_versions: bool = False,
-) -> Comparison:
+) -> RowComparison:
     """Return the comparison of a source at a version with its mirror.
 
     Compares rows with the same values in the columns `keys` or, if `keys` is empty, whole rows. Set `as_text` if the

@@ -43,7 +43,7 @@ class Difference(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RowComparison:
     version: int
     source_rows: int
     mirror_rows: int
@@ -72,7 +72,7 @@ class Comparison:
 
 def compare_rows(
     version: int, expected: DataFrame, actual: DataFrame, keys: Sequence[str], shown: int = SHOWN
-) -> Comparison:
+) -> RowComparison:
     """Compare the rows of a source (`expected`) with the rows of its mirror (`actual`), and return the comparison.
 
     `version` is the version of the source. `actual` must have all columns of `expected`. The comparison lists the
@@ -85,7 +85,7 @@ def compare_rows(
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
     columns = [name for name in names if name not in keys] if keys else []
     first = _first_differences(table, keys or names, columns, shown) if differing else ()
-    return Comparison(version, source_rows, mirror_rows, differing, first)
+    return RowComparison(version, source_rows, mirror_rows, differing, first)
 
 
 def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
 from mirrorfeed.source.table_info import is_in_local_folder
 
 
@@ -38,7 +38,7 @@ class ChangeSource(Protocol):
         Reads no rows, so it does not find every problem."""
         ...
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         """Read the rows to publish from the source, and write them to staged files, which Fabric ignores.
 
         `what` is a range of versions, the version of a snapshot, or a repair of some keys. A snapshot without rows gets

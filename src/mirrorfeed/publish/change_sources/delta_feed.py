@@ -26,10 +26,10 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
-from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
+from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
-from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
 from mirrorfeed.source.versions import read_schema
 
 _SMALL_BYTES = 8 * 2**20
@@ -71,15 +71,15 @@ class DeltaFeed:
                 try:
                     with reader.read_errors(str(self.source), what):
                         self._feed(what, columns, facts)
-                except Finding as error:
+                except BlockingFinding as error:
                     if not reader.is_only_feed_unreadable(error):
                         raise
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
-        version = what.version if isinstance(what, Repair) else what
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        version = what.version if isinstance(what, KeyRepair) else what
         try:
             with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
-                if isinstance(what, Repair):
+                if isinstance(what, KeyRepair):
                     rows = self._rows_at(what.version)
                     return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
                 if isinstance(what, int):
@@ -87,7 +87,7 @@ class DeltaFeed:
                 looks_up = job.keys and table.validate_keys == "source"
                 existing = partial(self._existing_rows, what.to_version_inclusive, facts, job) if looks_up else None
                 return self._stage_range(what, facts, job, self._changed_rows(what, facts, table, job), existing)
-        except Finding as error:
+        except BlockingFinding as error:
             if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
                 raise
             return self._stage_difference(what, facts, table, job, error)
@@ -114,7 +114,9 @@ class DeltaFeed:
             existing_rows=existing,
         )
 
-    def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
+    def _stage_difference(
+        self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: BlockingFinding
+    ) -> Staged:
         """Compare the snapshots at the start and the end of a range, and stage the rows that differ.
         `cause` is the error that made the change data feed unreadable. Raises `cause` if a snapshot is gone too."""
         from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared

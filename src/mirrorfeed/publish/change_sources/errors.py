@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.source.errors import Finding, Gap, GapReason
+from mirrorfeed.source.errors import BlockingFinding, Gap, GapReason
 
 
 class ReadFromHistory(Transient):
@@ -100,7 +100,7 @@ class RangeCompared(Transient):
         ),
     }
     is_warning = True
-    cause: Finding
+    cause: BlockingFinding
 
     @property
     def case(self) -> str:

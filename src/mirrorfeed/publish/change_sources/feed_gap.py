@@ -26,7 +26,7 @@ from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import only_adds_columns
 
@@ -63,7 +63,7 @@ class SnapshotDiff(DeltaFeed):
                 archive.check(self.spark, self.source, version, facts.properties)
                 _ = self._rows_at(version).schema
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         if not isinstance(what, Range):
             return super().stage(what, facts, table, job)
         with self._comparable(what):
@@ -135,7 +135,7 @@ class HistorySource(DeltaFeed):
         if not (isinstance(facts, HistoryFacts) and facts.contains(what)):
             super().check(what, facts)
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.contains(what):
             return staged._replace(note=staged.note or ReadFromHistory(gap=self.gap, history=str(self.history)))

@@ -45,7 +45,7 @@ from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import newest_version, read_commits, read_history
 
@@ -248,8 +248,8 @@ class FullCompare:
             with self.hashes.lost_state_errors(what.from_version_exclusive):
                 _ = self.hashes.rows_at(facts.published_at).schema
 
-    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
-        if isinstance(what, Repair):
+    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+        if isinstance(what, KeyRepair):
             raise FeedRequired(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
         published = what.from_version_exclusive if isinstance(what, Range) else None

@@ -157,7 +157,7 @@ def _nullable_columns(rows: DataFrame) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class FileCheck:
+class SchemaCheck:
     """Result of comparing a file from Spark with the schema of the table."""
 
     file: pq.ParquetFile
@@ -169,7 +169,7 @@ class FileCheck:
     """True if the file cannot be uploaded as Spark wrote it."""
 
 
-def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
+def check_file(file: BinaryIO, job: StagingJob) -> SchemaCheck:
     """Count the rows of a file from Spark, and compare its schema with the schema of the job's columns.
     Raises an error of PyArrow if the file is damaged."""
     # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
@@ -179,7 +179,7 @@ def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
     differs = _difference(parquet, arrow_schema(job.columns, with_marker=job.with_marker))
     # If rows without a marker are upserts, a file with only upserts needs no marker column.
     drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
-    return FileCheck(parquet, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
+    return SchemaCheck(parquet, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
 
 
 def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
@@ -256,7 +256,7 @@ def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
         return Staged(files, retries=retry_counter().of_thread - retries_before, differed=check.differs)
 
 
-def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
+def _copy(job: StagingJob, check: SchemaCheck, file: BinaryIO) -> File:
     def copy() -> File:
         file.seek(0)
         with NewFile(job.store, job.new_path) as new:
@@ -269,7 +269,7 @@ def _copy(job: StagingJob, check: FileCheck, file: BinaryIO) -> File:
         return copy()  # once more, with a new staged name
 
 
-def _move(job: StagingJob, path: str, check: FileCheck, file: BinaryIO) -> File:
+def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> File:
     """Move a file from the staging area to the folder of the table's log, under a new staged name. The move is only a
     rename, so the staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing."""
     file.seek(0)
