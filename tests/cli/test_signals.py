@@ -32,7 +32,7 @@ def test_first_signal_requests_a_stop_and_a_later_interrupt_exits(
         assert stop()
         sleep_unless(stop, 3600)  # returns immediately
         os.kill(os.getpid(), signal.SIGTERM)
-        assert (codes, capfd.readouterr().err.count("Stopping after the current files.")) == ([], 1)
+        assert (codes, capfd.readouterr().err.count("Stopping after the current publication.")) == ([], 1)
         os.kill(os.getpid(), signal.SIGINT)
         assert codes == [1]
     assert [signal.getsignal(each) for each in SIGNALS] == before
@@ -130,7 +130,7 @@ def test_immediate_exit_waits_for_no_thread_and_prints_one_line() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "Stopping after the current files. Press Ctrl-C again to stop immediately.\nInterrupted. The next run"
+        "Stopping after the current publication. Press Ctrl-C again to stop immediately.\nInterrupted. The next run"
         " completes unfinished publications.\n"
     )
 

@@ -106,7 +106,7 @@ def test_ctrl_c_stops_publish_after_the_current_files(
     monkeypatch.setattr(show, "Steps", Interrupted)
     monkeypatch.setattr(Interruption, "notify", notify)
     ended = project.run("publish", code=1)
-    assert messages == ["Stopping after the current files. Press Ctrl-C again to stop immediately."]
+    assert messages == ["Stopping after the current publication. Press Ctrl-C again to stop immediately."]
     assert "Stopped on request. The next run continues with 1 of 3 tables." in ended
     assert "stopped" in ended
     assert ended.count("snapshot to 1 ") == 2

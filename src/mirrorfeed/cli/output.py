@@ -98,7 +98,7 @@ class Interruption:
             self.exit_at_once()
         elif not self.requested:
             self.requested = True
-            self.notify("Stopping after the current files. Press Ctrl-C again to stop immediately.")
+            self.notify("Stopping after the current publication. Press Ctrl-C again to stop immediately.")
 
 
 _SPINNER_AND_TIME = 12
