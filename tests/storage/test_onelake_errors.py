@@ -17,8 +17,8 @@ from mirrorfeed.storage.onelake_errors import (
     CallRefused,
     CapacityPaused,
     DatabaseMissing,
-    ErrorResponse,
     NoPermission,
+    OneLakeResponse,
     StillRead,
     Throttled,
     TokenRefused,
@@ -80,7 +80,7 @@ from mirrorfeed.storage.onelake_errors import (
 )
 def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
     new_address = "at/new" if action in ("create", "rename") else None
-    error = convert_response(action, "at/x", ErrorResponse(status, code, "said"), new_address)
+    error = convert_response(action, "at/x", OneLakeResponse(status, code, "said"), new_address)
 
     assert type(error) is kind
     assert isinstance(error, Transient if issubclass(kind, StoreUnavailable) else Terminal)
@@ -98,7 +98,7 @@ def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kin
     ],
 )
 def test_paused_capacity_differs_from_a_busy_one(message: str, paused: bool) -> None:
-    error = convert_response("list", "at/x", ErrorResponse(429, "", message))
+    error = convert_response("list", "at/x", OneLakeResponse(429, "", message))
 
     assert isinstance(error, CapacityPaused) is paused
     assert isinstance(error, Throttled) is not paused
@@ -107,24 +107,24 @@ def test_paused_capacity_differs_from_a_busy_one(message: str, paused: bool) -> 
 @pytest.mark.parametrize(
     ("answer", "kind", "response"),
     [
-        (ErrorResponse(401, "BadAuth", "the audience is wrong"), TokenRefused, "401 BadAuth: the audience is wrong"),
-        (ErrorResponse(403, "Forbidden", "Not authorized"), NoPermission, "403 Forbidden: Not authorized"),
-        (ErrorResponse(404, "WorkspaceNotFound", ""), WorkspaceMissing, None),
-        (ErrorResponse(404, "ArtifactNotFound", ""), DatabaseMissing, None),
+        (OneLakeResponse(401, "BadAuth", "the audience is wrong"), TokenRefused, "401 BadAuth: the audience is wrong"),
+        (OneLakeResponse(403, "Forbidden", "Not authorized"), NoPermission, "403 Forbidden: Not authorized"),
+        (OneLakeResponse(404, "WorkspaceNotFound", ""), WorkspaceMissing, None),
+        (OneLakeResponse(404, "ArtifactNotFound", ""), DatabaseMissing, None),
         (
-            ErrorResponse(429, "CapacityNotActive", "It is paused"),
+            OneLakeResponse(429, "CapacityNotActive", "It is paused"),
             CapacityPaused,
             "429 CapacityNotActive: It is paused",
         ),
         (
-            ErrorResponse(400, "InvalidHeaderValue", "It is wrong", refused="header x-ms-version = 2030-01-01"),
+            OneLakeResponse(400, "InvalidHeaderValue", "It is wrong", refused="header x-ms-version = 2030-01-01"),
             CallRefused,
             "400 InvalidHeaderValue: It is wrong (header x-ms-version = 2030-01-01)",
         ),
     ],
 )
 def test_error_quotes_the_response_and_has_a_fix(
-    answer: ErrorResponse, kind: type[MirrorfeedError], response: str | None
+    answer: OneLakeResponse, kind: type[MirrorfeedError], response: str | None
 ) -> None:
     error = convert_response("list", "at/x", answer)
     assert type(error) is kind
@@ -134,7 +134,7 @@ def test_error_quotes_the_response_and_has_a_fix(
 
 
 def test_throttling_error_has_the_time_to_wait() -> None:
-    error = convert_response("list", "at/x", ErrorResponse(429, "TooManyRequests", "", 300))
+    error = convert_response("list", "at/x", OneLakeResponse(429, "TooManyRequests", "", 300))
     assert isinstance(error, Throttled)
     assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
     assert error.retry_after == 300
@@ -158,4 +158,4 @@ def test_wait_until_a_date_is_reported_in_seconds() -> None:
     ],
 )
 def test_removal_error_is_transient_if_the_message_says_in_use(message: str, read: bool) -> None:
-    assert isinstance(convert_response("remove", "at/x", ErrorResponse(409, "Odd", message)), StillRead) is read
+    assert isinstance(convert_response("remove", "at/x", OneLakeResponse(409, "Odd", message)), StillRead) is read

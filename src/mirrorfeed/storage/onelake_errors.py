@@ -104,7 +104,7 @@ _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorResponse:
+class OneLakeResponse:
     status: int
     code: str
     """Error code of the service, such as `PathAlreadyExists`, or an empty string."""
@@ -120,7 +120,7 @@ class ErrorResponse:
         return f"{self.status or ''} {text}{refused}".strip()
 
 
-def parse_response(error: Any) -> ErrorResponse:
+def parse_response(error: Any) -> OneLakeResponse:
     """Return the error response in an exception of the Azure libraries."""
     headers = getattr(error.response, "headers", {})
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
@@ -133,7 +133,7 @@ def parse_response(error: Any) -> ErrorResponse:
         if details.get(f"{part}name")
     )
     retry_after = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
-    return ErrorResponse(error.status_code or 0, code, message, retry_after, refused)
+    return OneLakeResponse(error.status_code or 0, code, message, retry_after, refused)
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -155,7 +155,7 @@ def is_paused(code: str, message: str) -> bool:
 
 
 def convert_response(
-    action: str, address: str, response: ErrorResponse, new_address: str | None = None
+    action: str, address: str, response: OneLakeResponse, new_address: str | None = None
 ) -> MirrorfeedError:
     """Return the error to raise for `response`. Its message has the verb `action` and the `address` of the file.
 
