@@ -233,7 +233,7 @@ def change_interval(
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
-    """Set the archive interval to its value at `now`, if an increase is in progress, and return the policy."""
+    """Continue an increase of the archive interval, if one is in progress. Return the policy of the table at `now`."""
     before = required(spark, source)
     policy = advance(before, now)
     if policy != before:

@@ -270,7 +270,7 @@ def _keys(files: pa.Table) -> pa.Array:
 
 
 def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
-    """Return the files whose keys are not in `later`. `later` has the `_keys` of all files in newer log files."""
+    """Return the files that newer log files do not contain. `later` has the `_keys` of each newer log file."""
     keys = _keys(files)
     # Filter `later` first, because `is_in` builds a hash table of its second argument, and `later` can be much larger.
     both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []

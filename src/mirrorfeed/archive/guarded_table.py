@@ -263,7 +263,7 @@ class GuardedTable:
         self._spark.sql(statement)
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
-        """Return the rows of all files of the table except unreadable files in `needed`, and these unreadable files."""
+        """Return the rows of the readable files of the table, and a list of the unreadable files in `needed`."""
         blocked = find_unreadable(needed, self._tiers_at)
         return self._engine.rows_without(self.source, {file.uri for file in blocked}, needed.version), blocked
 

@@ -1,4 +1,4 @@
-"""Selection of columns and rows of a source, and checks that it fits the source and the published selection."""
+"""Columns and rows of a source to publish. Checks them against the source and against what is already published."""
 
 from __future__ import annotations
 

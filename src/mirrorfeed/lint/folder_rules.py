@@ -223,7 +223,7 @@ def check_partner_events(data: bytes) -> Iterator[LintFinding]:
 
 
 def check_leftovers(table: LandingTable) -> Iterator[LintFinding]:
-    """Yield findings for staged files, old logs, and keys or data files that do not match the newest log record."""
+    """Yield findings for staged files, old logs, and keys or data files that the newest log record contradicts."""
     extensions = rf"parquet|csv|tsv|psv|txt|{re.escape(table.settings.extension)}"
     staged = re.compile(rf"_.*\.(?:{extensions})(?:\.\w+)?|_temporary", re.IGNORECASE)
     for name in filter(staged.fullmatch, table.ignored):

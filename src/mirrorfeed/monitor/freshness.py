@@ -97,8 +97,8 @@ def mirror_freshness(
     """Return the freshness of a mirror that was last written at `mirrored`, and of its SQL endpoint.
 
     `queryable` is the time of the last successful refresh of the SQL endpoint. `refresh_failed` is True if a later
-    refresh failed. Then changes in the mirror wait for the SQL endpoint if `mirrored` is later than `queryable`. A time
-    is None if it is unknown. `unknown` maps a step to the reason why its time is unknown."""
+    refresh failed. Then, if `mirrored` is later than `queryable`, the mirror has changes that the SQL endpoint does
+    not show. A time is None if it is unknown. `unknown` maps a step to the reason why its time is unknown."""
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
     since = {Step.QUERYABLE: mirrored} if mirrored and is_waiting else {}

@@ -181,7 +181,7 @@ def plan_next_steps(
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
-    """Return the next step of a table, or "paused until …" if it is paused. None if only Spark can decide the step."""
+    """Return what the next run would do for a table, without Spark. None if the answer needs a Spark query."""
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):

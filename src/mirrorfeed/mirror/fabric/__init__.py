@@ -222,8 +222,8 @@ class MirroredDatabase:
         """Change settings in Fabric to their values in `options`. Return all settings whose values were different.
 
         If mirroring is not stopped, `default_schema` keeps its value, and `Setting.changes` is False for this setting.
-        Calls `confirm` before the change. Each argument is the text of one of the returned settings. `confirm` can
-        raise an error to prevent the change. Raises `NotApplied` if Fabric still has old values after the change."""
+        Calls `confirm` before the change, with one text for each returned setting. `confirm` can raise an error to
+        prevent the change. Raises `NotApplied` if Fabric still has old values after the change."""
         definition, stopped = self.definition(), self.is_stopped()
         settings = find_differences(definition.content, options, stopped)
         if not any(each.changes for each in settings):

@@ -83,8 +83,8 @@ class TableLog:
         raise errors.ConcurrentChanges(address=self._address())
 
     def _create_log(self) -> View | None:
-        """Try to create `log.json` with one request. If the file already exists, returns the log of the existing file.
-        Returns None if the existing file was deleted before this function read it."""
+        """Create `log.json` with one request, and return the log. The file may exist already: then return the log with
+        the id in this file. Returns None if the file was deleted before this function read it."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
