@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.faults import FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
@@ -66,6 +67,21 @@ def test_first_publication_restarts_if_the_source_is_replaced() -> None:
     mirror.take()
     assert len(progress.records) == 1
     assert sorted(row["id"] for row in mirror.rows) == [2, 3, 7]
+
+
+def test_metadata_file_is_written_if_the_folder_was_deleted_before_the_log_was_created() -> None:
+    store, table, metadata = MemoryStore(), two_orders(), f"{FOLDER}/_metadata.json"
+    publish(TableFeed(table), store, plan())
+    found = store.read(metadata)
+    store.remove_folder(FOLDER)
+    store.create(metadata, found)
+
+    def delete(verb: str) -> None:
+        if verb == "create_once":
+            store.remove_folder(FOLDER)
+
+    publish(TableFeed(table), FaultyStore(store, before=delete), plan())
+    assert store.read(metadata) == found
 
 
 def test_changes_of_a_replaced_source_are_not_published() -> None:

@@ -208,7 +208,9 @@ class _Run:
             raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)
         wanted = metadata_of(table, columns)
         described = metadata_files.check(self.log.store, folder, wanted)
-        view = view or self.log.confirm(self.log.create_log())
+        if view is None:
+            view = self.log.confirm(self.log.create_log())
+            described = False  # before the log was created, the folder may have been deleted with the file
         if view is None or view.newest != before:
             return None
         job = StagingJob(
