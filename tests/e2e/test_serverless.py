@@ -337,10 +337,11 @@ def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
     """Peak memory in MiB of the publishing process, and of the largest Python process of Spark."""
     peaks = {"driver": 0, "worker": 0}
     while publisher.poll() is None:
-        for process in psutil.process_iter(["cmdline"]):
-            is_worker = any(
-                "pyspark/daemon" in word or "pyspark.daemon" in word for word in process.info["cmdline"] or ()
-            )
+        for process in psutil.Process().children(recursive=True):
+            command: list[str] = []
+            with suppress(psutil.Error):  # a process that has just ended
+                command = process.cmdline()
+            is_worker = any("pyspark/daemon" in word or "pyspark.daemon" in word for word in command)
             role = "driver" if process.pid == publisher.pid else "worker" if is_worker else ""
             with suppress(OSError, IndexError):  # a process that has just ended has no file or no memory
                 status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
