@@ -142,7 +142,7 @@ class TableLog:
             newest_first=self.records(second),
             by_time=metadata_files.is_read_by_time(self.store, self.folder),
         )
-        if not missing:
+        if not missing or self.current_id() != view.log_id:  # the folder may have been deleted after the second read
             return None
         error = errors.FilesLost if second.numbers else errors.LastFileMissing
         return error(address=self._address(), numbers=missing)
