@@ -97,7 +97,7 @@ class Interval(Row):
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """Return an `Interval` with the values of `policy`, for the table `source`.
+        """Return the `Interval` of the table `source`. Its values come from `policy`.
 
         If `moved` is False, the lifecycle rule of the cloud does not have `policy.rule` days yet. Then the field
         `notes` contains the instruction to set the rule to this number of days.

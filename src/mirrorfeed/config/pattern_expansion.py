@@ -140,7 +140,7 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the pattern's keys. Return None, for the primary key in Unity Catalog, if the table lacks one of them."""
+    """Return the pattern's keys if the table has all of them. Otherwise, return None: the primary key is used."""
     if entry.keys is None:
         return None
     columns = {fold(name): name for name in found.columns}
