@@ -130,9 +130,11 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 def _groupable(value: Column, type_: object) -> Column:
     """Return an expression to group rows by the column `value`. `type_` is the parsed JSON of the column's Spark type.
 
-    Returns the JSON text of the value if the type contains a variant. Returns a struct with the value and its JSON text
-    if the type contains floating-point numbers and no map. Otherwise returns `value`.
+    Returns the text of a floating-point number, and the JSON text of a value that contains a variant. Returns a struct
+    with the value and its JSON text if the value contains floating-point numbers and no map. Otherwise returns `value`.
     """
+    if type_ in ("float", "double"):
+        return value.cast("string")
     kinds = {each["type"] if isinstance(each, dict) else each for each in types_in(type_)}
     text = F.to_json(F.struct(value), EXACT_JSON)
     if "variant" in kinds:  # Spark cannot group by a variant
