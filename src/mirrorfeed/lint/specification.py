@@ -96,10 +96,12 @@ def load_object(data: bytes) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if duplicate := next((name for at, name in enumerate(names) if name in names[:at]), None):
-        raise ValueError(f"it has the property {duplicate!r} twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has the property {name!r} twice")
+        found[name] = value
+    return found
 
 
 def describe(value: object) -> str:
