@@ -46,7 +46,7 @@ class Exchanged:
 
 
 class Repeating(TableFeed):
-    """Executors that repeat one store call for each file of a range, and three for a file of a snapshot."""
+    """Threads that repeat one store call for each file of a range, and three for a file of a snapshot."""
 
     def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)

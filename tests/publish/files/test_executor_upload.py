@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,9 +24,10 @@ from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImposs
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.spark_files import SparkFiles, upload_from_executors, upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
+from mirrorfeed.storage.request_retries import retry_counter
 from tests.delta import DeltaTable, Zone
 
 EXECUTOR = """
@@ -73,13 +75,27 @@ def test_executors_upload_with_upload_from_executors(
     assert zone.mirrors_the_table()
 
 
-@pytest.mark.parametrize(("transient", "expected"), [(False, ExecutorUploadImpossible), (True, ExecutorUploadFailed)])
-def test_executor_errors_are_raised_on_the_driver(tmp_path: Path, transient: bool, expected: type[Exception]) -> None:
-    result = pa.table({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
-    task_result = SimpleNamespace(toArrow=lambda: result)
+def upload_with_result(place: Path, result: dict[str, Any], rows: Counter[str]) -> Staged:
+    """Run `upload_from_executors` for one file, with this result of its Spark task."""
+    task_result = SimpleNamespace(toArrow=lambda: pa.table({"result": [json.dumps(result)]}))
     numbers = SimpleNamespace(mapInArrow=lambda _task, _schema: task_result)
     written: Any = SimpleNamespace(sparkSession=SimpleNamespace(range=lambda _end, numPartitions: numbers))
-    job = StagingJob(FolderStore(str(tmp_path)), "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False)
+    job = StagingJob(FolderStore(str(place)), "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False)
+    return upload_from_executors(job, SparkFiles(StagingArea(str(place)), "folder", written, ["folder/part"], rows, 0))
+
+
+def test_retries_on_executors_are_counted_once(tmp_path: Path) -> None:
+    file = {"staged": "a", "number": 0, "rows": {"insert": 2}, "bytes": 1, "sha256": "0" * 64}
+    counter = retry_counter()
+    of_process, of_thread = counter.value, counter.of_thread
+    result = {"number": 0, "files": [file], "retries": 3, "differed": ""}
+    staged = upload_with_result(tmp_path, result, Counter(insert=2))
+    assert counter.value - of_process == 3
+    assert counter.of_thread - of_thread + staged.retries == 3  # the retries of a publication
+
+
+@pytest.mark.parametrize(("transient", "expected"), [(False, ExecutorUploadImpossible), (True, ExecutorUploadFailed)])
+def test_executor_errors_are_raised_on_the_driver(tmp_path: Path, transient: bool, expected: type[Exception]) -> None:
     with pytest.raises(expected) as caught:
-        upload_from_executors(job, SparkFiles(StagingArea(str(tmp_path)), "folder", written, ["folder/part"], {}, 0))
+        upload_with_result(tmp_path, {"error": "It is busy.", "transient": transient}, Counter())
     assert caught.value.reason == "It is busy."

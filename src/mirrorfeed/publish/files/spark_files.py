@@ -325,9 +325,9 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
         uploaded = [File(**file) for file in each["files"]]
         parts[each["number"]] = Staged(uploaded, retries=each["retries"], differed=each["differed"])
     staged = combine_staged(part for _, part in sorted(parts.items()))
-    retry_counter().add(staged.retries)
     _check_counts(files, staged)
-    return staged
+    retry_counter().add(staged.retries)
+    return staged._replace(retries=0)  # now counted as retries of this thread
 
 
 def upload_task(job: StagingJob, area: StagingArea, paths: Sequence[str]) -> Callable[[_Batches], _Batches]:

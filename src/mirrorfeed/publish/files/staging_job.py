@@ -112,7 +112,7 @@ class Staged(NamedTuple):
     corrections: int = 0
     """Number of files at the end of `files` that replace rows of the other files. Fabric must apply them last."""
     retries: int = 0
-    """Number of storage requests that were retried in other threads or on executors."""
+    """Number of storage requests that were retried in other threads."""
     differed: str = ""
     """First difference of Spark's files from the schema of the table, in words. Empty if there was none."""
     rows_read: int | None = None
