@@ -38,7 +38,7 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage.databricks_volume import VolumeStore
-from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, SymbolicLink
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable, Zone
 
@@ -92,6 +92,23 @@ def test_files_removed_by_another_publisher_cause_a_transient_error(orders: Zone
     with pytest.raises(StagingFilesLost, match="it was deleted, possibly by another publisher of the table") as lost:
         publish(feed, CleanedByAnother(str(orders.root)), orders.plan)
     assert isinstance(lost.value, Transient)
+    published(orders)
+    assert orders.mirrors_the_table()
+
+
+class RepeatedRename(FolderStore):
+    """Client that repeats a rename whose response was lost, so that its file already has the new name."""
+
+    def rename(self, path: str, new_path: str) -> None:
+        super().rename(path, new_path)
+        if path.startswith(staging_area.IN_ZONE):
+            raise AlreadyThere(address=self.address(new_path))
+
+
+def test_repeated_request_to_move_a_file_is_a_transient_error(orders: Zone) -> None:
+    feed = DeltaFeed(orders.table.spark, orders.table.source)
+    with pytest.raises(StoreUnavailable, match="the name was already taken"):
+        publish(feed, RepeatedRename(str(orders.root)), orders.plan)
     published(orders)
     assert orders.mirrors_the_table()
 

@@ -47,7 +47,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import per_process
-from mirrorfeed.storage.errors import NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.storage.local_folder import flush_to_disk
 from mirrorfeed.storage.request_retries import NewFile, retry_counter
 
@@ -271,7 +271,8 @@ def _copy(job: StagingJob, check: SchemaCheck, file: BinaryIO) -> File:
 
 def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> File:
     """Move a file from the staging area to the folder of the table's log, under a new staged name. The move is only a
-    rename, so the staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing."""
+    rename, so the staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing, and
+    `StoreUnavailable` if the rename failed but may have taken effect."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
@@ -282,6 +283,9 @@ def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> Fil
     except NotThere as error:
         reason = "it was deleted, possibly by another publisher of the table"
         raise StagingFilesLost(place=path, reason=reason) from error
+    except AlreadyThere as error:  # renamed by this same request, if the storage client sent the request twice
+        reason = "the name was already taken"
+        raise StoreUnavailable(action="rename", address=error.address, reason=reason) from error
     return File(staged.rpartition("/")[2], 0, job.by_marker(check.rows), file.tell(), digest)
 
 
