@@ -32,7 +32,7 @@ STATEMENTS = {
     "vacuum": 5,
     "restore": 4,
 }
-FOLLOWING = "Following"
+FOLLOWING = "Publishing new commits"
 
 
 @pytest.mark.soak
@@ -46,7 +46,7 @@ def test_mirror_is_equal_after_half_an_hour_of_kills_while_following(
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
     with capsys.disabled():
-        print(f"\n{soak.output()}")
+        print(f"\n{soak.summary()}")
     assert soak.counted["SIGKILL"]
     assert soak.counted["SIGTERM"]
 
@@ -64,7 +64,7 @@ class Soak:
             f"tables:\n  - {{source: {place}/source, target: s.t, keys: [id]}}\n",
             encoding="utf-8",
         )
-        self.output = place / "said.txt"
+        self.messages = place / "messages.txt"
         self.waited: list[float] = []
         """Seconds from a commit's file to the record that contains it."""
         self._measured = 0
@@ -109,11 +109,11 @@ class Soak:
     def start(self) -> subprocess.Popen[bytes]:
         """Start a follower and wait until it follows."""
         before = self._started()
-        with self.output.open("ab") as output:
+        with self.messages.open("ab") as output:
             command = [sys.executable, "-m", "mirrorfeed.cli", "publish", "--follow", "--config", str(self.file)]
             follower = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         while self._started() == before:
-            assert follower.poll() is None, self.output.read_text()
+            assert follower.poll() is None, self.messages.read_text()
             time.sleep(0.2)
         return follower
 
@@ -125,7 +125,7 @@ class Soak:
             self.counted["SIGKILL"] += 1
             return
         follower.send_signal(signal.SIGTERM)
-        assert follower.wait(300) == 0, self.output.read_text()
+        assert follower.wait(300) == 0, self.messages.read_text()
         view = TableLog(self.journey.zone, FOLDER).read_view()
         assert view is None or not (view.unfinished or view.leftovers() or view.staged)
         self.counted["SIGTERM"] += 1
@@ -143,7 +143,7 @@ class Soak:
         for version in range(begin + 1, newest.to_version_inclusive + 1):
             self.waited.append(newest.at.timestamp() - self.table.commit_file(version).stat().st_mtime)
 
-    def output(self) -> str:
+    def summary(self) -> str:
         view = TableLog(self.journey.zone, FOLDER).read_view()
         assert view is not None
         assert view.newest is not None
@@ -158,4 +158,4 @@ class Soak:
         )
 
     def _started(self) -> int:
-        return self.output.read_text().count(FOLLOWING) if self.output.exists() else 0
+        return self.messages.read_text().count(FOLLOWING) if self.messages.exists() else 0
