@@ -49,12 +49,12 @@ class Zone:
 
     @property
     def messages(self) -> list[str]:
-        return [f"{found.code} {found.what}" for found in lint(self._store).findings]
+        return [f"{found.code} {found.what}" for found in lint(self._store)[0]]
 
     @property
     def printed(self) -> str:
         out = Console(file=io.StringIO(), width=1000)
-        draw(out, lint(self._store).findings)
+        draw(out, lint(self._store)[0])
         return re.sub(r"[\s│┃]+", " ", out.file.getvalue())  # type: ignore[attr-defined]
 
     def replicate(self) -> TableReport:

@@ -23,7 +23,6 @@ from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.snapshot_or_range import Range
-from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.commits import commit
@@ -36,8 +35,7 @@ LATER = NOW + timedelta(days=90)
 
 
 def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
-    found = read_table_info(table.spark, table.source)
-    guard.check(table.spark, table.source, what, found.properties, lambda _: tiers, now)
+    guard.check(table.spark, table.source, what, lambda _: tiers, now)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ class Scene:
         """Request the files of the plan as `mirrorfeed archive restore` does, without Spark."""
         patched.setattr(restore, "check_plan", lambda *_: None)
         patched.setattr(restore, "tiers_of", lambda _: self.tiers)
-        return restore.restore(NO_SPARK, estimate(self.plan, self.tiers, None, START), terms)
+        return restore.restore(lambda: NO_SPARK, estimate(self.plan, self.tiers, None, START), terms)
 
 
 def test_all_archived_files_are_requested(tmp_path: Path) -> None:

@@ -35,13 +35,13 @@ def zone(_clean: MemoryStore) -> MemoryStore:
 
 
 def test_clean_zone_has_no_findings(zone: MemoryStore) -> None:
-    assert lint(zone).findings == ()
+    assert lint(zone)[0] == []
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=str)
 def test_defect_is_the_only_finding(defect: Defect, zone: MemoryStore) -> None:
     defect.seed(zone)
-    assert [(found.code, found.file) for found in lint(zone).findings] == [(defect.code, defect.file)]
+    assert [(found.code, found.file) for found in lint(zone)[0]] == [(defect.code, defect.file)]
 
 
 _ROWS = 'id,name\r\n1,"a\r\nb"\r\n,x\r\n'
@@ -81,7 +81,7 @@ def test_text_is_read_in_every_compression(suffix: str, pack: Callable[[bytes], 
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}{suffix}", pack(_ROWS.encode()))
-    messages = [f"{found.code} {found.what}" for found in lint(store).findings]
+    messages = [f"{found.code} {found.what}" for found in lint(store)[0]]
     assert messages == ["MF408 The key column 'id' is NULL in 1 of 2 rows."]
 
 
@@ -91,7 +91,7 @@ def test_snappy_block_with_an_impossible_size_is_a_finding(size: int) -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"\xff\x06\x00\x00sNaPpY\x00\x09\x00\x00" + b"\0\0\0\0" + declared)
-    messages = [f"{found.code} {found.what}" for found in lint(store).findings]
+    messages = [f"{found.code} {found.what}" for found in lint(store)[0]]
     assert messages == ["MF307 The file cannot be read: a Snappy block declares more bytes than it can hold."]
 
 
@@ -102,7 +102,7 @@ def test_file_consumed_during_the_check_is_skipped() -> None:
 
     store = Taken()
     write_clean_zone(store)
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []
 
 
 def test_symlinks_and_special_files_are_findings(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_symlinks_and_special_files_are_findings(tmp_path: Path) -> None:
     for name in ("u/_mirrorfeed/a", "u/_ProcessedFiles", "v/_mirrorfeed"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(tmp_path / "t")
-    assert {(found.code, found.file) for found in lint(store).findings} >= {
+    assert {(found.code, found.file) for found in lint(store)[0]} >= {
         ("MF107", "_partnerEvents.json"),
         ("MF203", "t/_metadata.json"),
         ("MF314", f"t/{data_name(1)}"),
@@ -128,18 +128,18 @@ def test_symlinks_and_special_files_are_findings(tmp_path: Path) -> None:
 def test_folder_with_the_name_of_a_metadata_file_does_not_stop_lint(tmp_path: Path) -> None:
     for name in ("_partnerEvents.json", "t/_metadata.json"):
         (tmp_path / name).mkdir(parents=True)
-    report = lint(FolderStore(str(tmp_path)))
-    assert [(found.code, found.file) for found in report.findings] == [
+    findings, notes, _ = lint(FolderStore(str(tmp_path)))
+    assert [(found.code, found.file) for found in findings] == [
         ("MF310", "t"),
         ("MF201", "t/_metadata.json"),
     ]
-    assert report.notes == ("The landing zone has no _partnerEvents.json that describes the publisher.",)
+    assert notes == ["The landing zone has no _partnerEvents.json that describes the publisher."]
 
 
 def test_damaged_record_hides_no_other_finding_of_the_log(zone: MemoryStore) -> None:
     zone.create(f"{CARTS}/_mirrorfeed/0ld/{record_name(1)}", b"{}")
     zone.create(f"{CARTS}/_mirrorfeed/{LOG_ID}/{record_name(99)}", b"{}")
-    assert {found.code for found in lint(zone).findings} == {"MF706", "MF707"}
+    assert {found.code for found in lint(zone)[0]} == {"MF706", "MF707"}
 
 
 @pytest.mark.parametrize("path", ["log.json", f"a/{record_name(1)}"])
@@ -150,7 +150,7 @@ def test_damaged_log_is_no_late_start(path: str) -> None:
     store.replace(f"t/_mirrorfeed/{path}", b"damaged")
     for number in (5, 6):
         store.create(f"t/{data_name(number)}", _parquet_of(id=pa.array([number])))
-    assert [found.code for found in lint(store).findings] == ["MF707"]
+    assert [found.code for found in lint(store)[0]] == ["MF707"]
 
 
 def test_files_ordered_by_time_have_any_name_and_are_checked_in_order(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order(tmp_path: 
         "MF404 a.parquet: The type of column 'name' changes from string to int64 in this file. This stops replication"
         " of the table."
     )
-    found = [f"{each.code} {each.file.removeprefix('orders/')}: {each.what}" for each in lint(store).findings]
+    found = [f"{each.code} {each.file.removeprefix('orders/')}: {each.what}" for each in lint(store)[0]]
     assert found == [expected]
 
 
@@ -172,7 +172,7 @@ def test_invalid_row_is_named_by_its_number() -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"id,name\r\n" + b"1,a\r\n" * 70_000 + b"2,\xff\r\n")
-    assert [found.what.partition(" (")[0] for found in lint(store).findings] == ["Row 70,002: it is not utf-8"]
+    assert [found.what.partition(" (")[0] for found in lint(store)[0]] == ["Row 70,002: it is not utf-8"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -184,7 +184,7 @@ def test_unknown_row_marker_is_named_by_its_first_row(suffix: str) -> None:
     parquet = _parquet_of(id=pa.array(range(len(markers))), **{MARKER: pa.array(markers, pa.int32())})
     store.create(f"t/{data_name(1, suffix)}", f"id,{MARKER}\r\n{text}".encode() if suffix == "csv" else parquet)
     expected = [f"{MARKER} is '3', '9' in 3 rows, first in row 70,001. It must be 0, 1, 2 or 4."]
-    assert [found.what for found in lint(store).findings] == expected
+    assert [found.what for found in lint(store)[0]] == expected
 
 
 def _strings(*values: bytes | None) -> pa.Array:
@@ -229,7 +229,7 @@ def test_invalid_utf8_text_is_named_by_column_and_row(columns: dict[str, pa.Arra
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1)}", _parquet_of(**columns))
-    found = [f"{finding.code} {finding.what}" for finding in lint(store).findings if finding.code != "MF408"]
+    found = [f"{finding.code} {finding.what}" for finding in lint(store)[0] if finding.code != "MF408"]
     assert found == [f"MF315 The column {each}. Readers fail on such values." for each in messages]
 
 
@@ -238,4 +238,4 @@ def test_invalid_utf8_row_marker_is_a_finding() -> None:
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     marker = _strings(b"\xff")
     store.create(f"t/{data_name(1)}", _parquet_of(id=pa.array([1]), **{MARKER: marker}))
-    assert "MF315" in [finding.code for finding in lint(store).findings]
+    assert "MF315" in [finding.code for finding in lint(store)[0]]

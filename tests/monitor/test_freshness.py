@@ -157,13 +157,6 @@ def test_freshness_json_has_every_time_and_the_unknown_steps() -> None:
     assert set(freshness["unknown"]) == {"committed", "mirrored", "queryable"}
 
 
-def test_freshness_text_is_one_line() -> None:
-    assert str(freshness_of(RECORDS, [3, 4], ago(12), None)) == (
-        "committed 2026-03-14 09:18:00, published 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (changes wait),"
-        " mirrored unknown, queryable unknown"
-    )
-
-
 def test_clock_differences_cause_no_negative_lag() -> None:
     assert freshness_of(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).lag(Step.PUBLISHED, NOW) == 0
 

@@ -99,7 +99,7 @@ def test_files_with_equal_times_are_applied_in_their_order(tmp_path: Path, seed:
     assert canonical(map(_texts, mirrored(tmp_path / "sales" / "orders"))) == canonical(
         map(_texts, table.at(table.latest))
     )
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []
 
 
 def _texts(row: dict[str, Any]) -> dict[str, Any]:
@@ -151,10 +151,10 @@ def test_column_named_almost_like_the_marker_is_an_ordinary_column() -> None:
     store, table = MemoryStore(), Table({"id": "long", "__rowmarker": "long", "RowMarker": "string"}, ("id",))
     table.insert({"id": 1, "__rowmarker": 7, "RowMarker": "x"})
     publish(TableFeed(table), store, plan())
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []
     table.update(1, RowMarker="y")
     publish(TableFeed(table), store, plan())
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []
 
 
 def test_upsert_only_files_omit_the_marker_when_upsert_is_default() -> None:
@@ -169,7 +169,7 @@ def test_upsert_only_files_omit_the_marker_when_upsert_is_default() -> None:
     assert sorted(headers) == ["id,status", "id,status", "id,status", "id,status,__rowMarker__"]
     assert [text.splitlines()[1:] for text in files if "__rowMarker__" in text] == [["2,,2"]]
     assert progress.rows == {"upsert": 2, "delete": 1}
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []
 
 
 def test_upserts_by_default_require_keys() -> None:
@@ -213,4 +213,4 @@ def test_exact_row_markers_match_commits_and_never_insert_existing_keys(
     mirror = Mirror(store, FOLDER)
     mirror.take()
     assert canonical(mirror.rows) == canonical(table.at(table.latest))
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []

@@ -238,7 +238,7 @@ class ArchiveAwareTable(GuardedTable):
         Call the method again until the result is `done`. Files that are being restored are not requested twice. Raises
         `MirrorfeedError` if the storage has no access tiers or rejects a request.
         """
-        return restore.restore(self._spark, plan, Terms())
+        return restore.restore(lambda: self._spark, plan, Terms())
 
     def maintain(
         self,

@@ -275,8 +275,8 @@ class Feed:
         from mirrorfeed.lint.linter import lint
 
         progress.info("Checking %s", self.landing_zone)
-        report = lint(self._zone, check_keys)
-        return Result(report.findings, report.notes, summary=report.summary)
+        findings, notes, summary = lint(self._zone, check_keys)
+        return Result(tuple(findings), tuple(notes), summary=summary)
 
     def replicate(
         self,

@@ -28,4 +28,4 @@ def check(spark: SparkSession, source: Source, what: Range | int, properties: Ma
     if has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files
 
-        guard.check(spark, source, what, properties)
+        guard.check(spark, source, what)

@@ -103,7 +103,6 @@ def check(
     spark: SparkSession,
     source: Source,
     what: Range | int,
-    properties: Mapping[str, str],
     tiers: TiersAt = tiers_at,
     now: datetime | None = None,
     operation: str | None = None,
@@ -114,10 +113,12 @@ def check(
     `archive.check`. `operation` is a name of the read for the error message. If `operation` is None, the name comes
     from `what`.
     """
-    interval = parse_policy(str(source), properties)
-    if interval is None or is_databricks(spark):
+    if is_databricks(spark):
         return
     table = read_table_info(spark, source)
+    interval = parse_policy(str(source), table.properties)
+    if interval is None:
+        return
     store = tiers(table.location)
     files = files_to_read(spark, source, table, what)
     if isinstance(what, int):

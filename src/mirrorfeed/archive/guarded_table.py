@@ -151,9 +151,8 @@ class GuardedTable:
             if not self._engine.guards_itself:
                 newest = versions.newest_version(self._spark, self.source)
                 if starting_version <= newest:
-                    properties = read_table_info(self._spark, self.source).properties
                     range_, operation = Range(starting_version - 1, newest), f"A stream from version {starting_version}"
-                    guard.check(self._spark, self.source, range_, properties, self._tiers_at, self._now(), operation)
+                    guard.check(self._spark, self.source, range_, self._tiers_at, self._now(), operation)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _guard(self, operation: str, rows: DataFrame, where: str | None = None) -> DataFrame:
@@ -269,15 +268,11 @@ class GuardedTable:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        return session_of(self._session)
+        return self._session() if callable(self._session) else self._session
 
     @cached_property
     def _engine(self) -> Engine:
         return engine_of(self._spark)
-
-
-def session_of(session: Session) -> SparkSession:
-    return session() if callable(session) else session
 
 
 def _has_subquery(rows: DataFrame, expression: str) -> bool:

@@ -28,7 +28,7 @@ from mirrorfeed.archive.errors import (
     TargetExists,
 )
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.guarded_table import GuardedTable, Session, session_of
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_plan import (
     DEFAULT_TERMS,
     Plan,
@@ -100,7 +100,7 @@ def tiers_of(plan: Plan) -> TierStore | None:
 
 
 def plan_restore(
-    session: Session,
+    session: Callable[[], SparkSession],
     make_plan: Callable[[SparkSession, Priority, datetime], Plan],
     priority: str,
     rates: Prices | None,
@@ -113,13 +113,13 @@ def plan_restore(
     """
     check_path(save_as)
     now = datetime.now(UTC)
-    plan = make_plan(session_of(session), Priority[priority.upper()], now)
+    plan = make_plan(session(), Priority[priority.upper()], now)
     estimated = estimate(plan, tiers_of(plan), rates, now)
     return estimated.save(save_as) if save_as else estimated
 
 
 def restore(
-    session: Session,
+    session: Callable[[], SparkSession],
     restore_plan: RestorePlan | str,
     terms: Terms,
     rates: Prices | None = None,
@@ -142,7 +142,7 @@ def restore(
     target = None if into is None else Source.parse_argument(into)
     if target and (plan.files_alone or plan.feed_from is not None):
         raise OnlyRows(table=plan.table)
-    spark = session_of(session)
+    spark = session()
     check_plan(spark, plan)
     if target and is_copied(spark, plan, target):
         note = f"{target} already contains the rows of the plan."
@@ -321,6 +321,6 @@ def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) 
     if plan.feed_from is None:
         return GuardedTable(spark, source, lambda _: tiers, lambda: now).query(plan.where, version=plan.version)
     range_ = Range(plan.feed_from - 1, plan.version)
-    guard.check(spark, source, range_, read_table_info(spark, source).properties, lambda _: tiers, now)
+    guard.check(spark, source, range_, lambda _: tiers, now)
     check_readable(spark, source, range_)
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from mirrorfeed.display.rows import counted, first_names, size
@@ -44,26 +44,8 @@ MAX_BYTES_BY_DEFAULT = 64 << 20
 """Maximum bytes of a table's data files for which lint searches for duplicate keys by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class LintReport:
-    tables: int
-    findings: tuple[LintFinding, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def summary(self) -> str:
-        """One line, such as `3 tables: 1 error, 2 advice`."""
-        counts = Counter(finding.severity for finding in self.findings)
-        numbers = [
-            f"{counts[each]:,} advice" if each is LintSeverity.ADVICE else counted(counts[each], each)
-            for each in LintSeverity
-            if counts[each]
-        ]
-        return f"{counted(self.tables, 'table')}: {', '.join(numbers or ['no findings'])}"
-
-
-def lint(store: Store, check_keys: bool = False) -> LintReport:
-    """Check all tables of a landing zone and return a report with all findings.
+def lint(store: Store, check_keys: bool = False) -> tuple[list[LintFinding], list[str], str]:
+    """Check all tables of a landing zone. Return the findings, notes, and a summary of one line.
 
     Searches for duplicate keys in tables with at most 64 MiB of data files. If `check_keys` is set, searches in all
     tables. Raises `ReaderNotStarted` if the process that reads Parquet files cannot start.
@@ -88,7 +70,18 @@ def lint(store: Store, check_keys: bool = False) -> LintReport:
             f" {size(MAX_BYTES_BY_DEFAULT)}: {first_names(unchecked)}."
             " Use --check-keys to check all tables."
         )
-    return LintReport(len(folders), tuple(findings), tuple(notes))
+    return findings, notes, _summary(len(folders), findings)
+
+
+def _summary(tables: int, findings: list[LintFinding]) -> str:
+    """Return one line, such as `3 tables: 1 error, 2 advice`."""
+    counts = Counter(finding.severity for finding in findings)
+    numbers = [
+        f"{counts[each]:,} advice" if each is LintSeverity.ADVICE else counted(counts[each], each)
+        for each in LintSeverity
+        if counts[each]
+    ]
+    return f"{counted(tables, 'table')}: {', '.join(numbers or ['no findings'])}"
 
 
 def check_table(table: LandingTable) -> list[LintFinding]:

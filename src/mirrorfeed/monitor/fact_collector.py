@@ -18,7 +18,7 @@ from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, Ta
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.orchestration.dry_run import check_decision
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.publish.change_sources import NO_SPARK, source_for
+from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
 from mirrorfeed.publish.next_publication import decide_next, deselected_columns, with_keys
 from mirrorfeed.publish.table_log import TableLog
@@ -87,7 +87,7 @@ class Collector:
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table whose source is a local folder. None if Spark is needed or an error occurs."""
-        if table.changes == "compare" or open_local_table(table.source) is None or (self.deep and table.selection):
+        if not needs_no_spark(table) or (self.deep and table.selection):
             return None
         with suppress(Exception):  # Spark reads the table then, and its error counts
             facts = self._facts(NO_SPARK, store, table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -51,14 +51,6 @@ class Freshness:
     """Time when changes began to wait for a step. The key is the step. A step is missing if no change waits for it."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
     """Reason why the time of a step in `times` or `since` is unknown. The key is the step."""
-
-    def __str__(self) -> str:
-        def shown(step: Step) -> str:
-            at = self.times.get(step)
-            time = "unknown" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-            return f"{step} {time}{' (changes wait)' if step in self.since else ''}"
-
-        return ", ".join(map(shown, Step))
 
     def lag(self, step: Step, now: datetime) -> float | None:
         """Return the seconds for which changes have waited to reach `step`, for example to be published.

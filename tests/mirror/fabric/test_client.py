@@ -67,7 +67,7 @@ def call_api(name: str, body: bytes) -> object:
             return create(api, "other", FabricOptions(), seconds=0.0)
         case "endpoint":
             return MirroredDatabase(api).refresh()
-    return find_differences(MirroredDatabase(api).definition().content, FabricOptions())
+    return find_differences(MirroredDatabase(api).definition()[0], FabricOptions())
 
 
 def check(name: str, body: bytes) -> None:

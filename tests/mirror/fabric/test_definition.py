@@ -107,14 +107,14 @@ def test_apply_changes_differences_and_reads_the_definition_again(
 def test_change_with_one_failed_response_is_made(onelake: OneLake, database: MirroredDatabase, how: How) -> None:
     onelake.server.faults.add(Fault("fabric updateDefinition", how))
     database.apply(FabricOptions(retention_days=30))
-    assert database.definition().content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
+    assert database.definition()[0]["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
 
 
 def test_slow_definition_is_awaited(
     onelake: OneLake, database: MirroredDatabase, requests: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.slow_definition = 2
-    assert database.definition().content["properties"]["target"]["typeProperties"]["format"] == "Delta"
+    assert database.definition()[0]["properties"]["target"]["typeProperties"]["format"] == "Delta"
     assert requests() == ["getDefinition", *["operation"] * 3]
 
 

@@ -36,7 +36,7 @@ def test_partner_events_file_is_written_once_and_lints_clean(config: Config) -> 
     store = MemoryStore()
     assert [write_partner_events(store, config) for _ in range(2)] == [True, False]
     assert json.loads(store.read(FILE)) == EXPECTED
-    assert lint(store).findings == ()
+    assert lint(store)[0] == []
 
 
 def test_partner_events_file_with_other_layout_is_not_changed(config: Config) -> None:

@@ -193,9 +193,10 @@ class MirroredDatabase:
             for each in page.entries or ()
         ]
 
-    def definition(self, name: str | None = None) -> Definition:
-        """Return the definition of the database.
+    def definition(self, name: str | None = None) -> tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]:
+        """Return the definition of the database: the content of `mirroring.json`, and the other parts.
 
+        Fabric calls the files of a definition parts. The other parts are as Fabric returned them, without `.platform`.
         Raises `DefinitionUnreadable` if `mirroring.json` is missing or invalid. Raises `OtherMirror` if the database is
         not an open mirrored database. This error shows `name` or, if it is None, the id of the database.
         """
@@ -209,11 +210,11 @@ class MirroredDatabase:
         if kind != OPEN_MIRROR:
             raise errors.OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
         others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _PLATFORM))
-        return Definition(content, others)
+        return content, others
 
     def plan(self, options: FabricOptions) -> tuple[list[Setting], str]:
         """Return the settings whose values in Fabric and in `options` differ, and all values in Fabric as one line."""
-        content = self.definition().content
+        content, _ = self.definition()
         target = target_settings(content)
         values = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
         return find_differences(content, options, self.is_stopped()), values
@@ -224,28 +225,19 @@ class MirroredDatabase:
         If mirroring is not stopped, `default_schema` keeps its value, and `Setting.changes` is False for this setting.
         Calls `confirm` before the change, with one text for each returned setting. `confirm` can raise an error to
         prevent the change. Raises `NotApplied` if Fabric still has old values after the change."""
-        definition, stopped = self.definition(), self.is_stopped()
-        settings = find_differences(definition.content, options, stopped)
+        (content, others), stopped = self.definition(), self.is_stopped()
+        settings = find_differences(content, options, stopped)
         if not any(each.changes for each in settings):
             return settings
         if confirm:
             confirm(*(each.in_words for each in settings))
-        body = {"definition": {"parts": [_part(change_settings(definition.content, settings)), *definition.others]}}
+        body = {"definition": {"parts": [_part(change_settings(content, settings)), *others]}}
         self.client.call("change the definition", f"{self.item.path}/updateDefinition", body)
-        remaining = find_differences(self.definition().content, options, stopped)
+        content, _ = self.definition()
+        remaining = find_differences(content, options, stopped)
         if left := tuple(each.in_words for each in remaining if each.changes):
             raise errors.NotApplied(item=str(self.item), left=left)
         return settings
-
-
-@dataclass(frozen=True)
-class Definition:
-    """Files that define a mirrored database. Fabric calls these files parts."""
-
-    content: Mapping[str, Any]
-    """Content of `mirroring.json`."""
-    others: tuple[Mapping[str, Any], ...]
-    """All parts except `mirroring.json` and `.platform`, as Fabric returned them."""
 
 
 def _part(content: Mapping[str, Any]) -> dict[str, str]:
