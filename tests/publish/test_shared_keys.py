@@ -13,6 +13,7 @@ from mirrorfeed.landing.schema import Problem
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import row_staging
+from mirrorfeed.source.errors import Gap
 from tests.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -143,6 +144,24 @@ def test_only_deleted_keys_of_a_table_without_guaranteed_keys_are_looked_up(
         looked_up[way] = measures_look_up(Zone(zone.root, table, validate_keys=way))
     assert looked_up == {"source": True, "range": False, "none": False}
     assert zone.mirrors_the_table()
+
+
+def test_exact_markers_need_the_files_of_the_version_at_which_keys_are_looked_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("INSERT INTO {} VALUES (0, 'z'), (1, 'a'), (2, 'b')")
+    table.sql("INSERT INTO {} VALUES (3, 'c')")
+    zone = Zone(tmp_path / "zone", table, max_versions_per_publication=1, **WAYS["exact"])
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE id = 1")
+    before = set(table.path.glob("*.parquet"))
+    table.sql("OPTIMIZE {}")
+    table.sql("INSERT INTO {} VALUES (1, 'again')")
+    for file in before - table.live_files():
+        file.unlink()
+    with pytest.raises(Gap, match="after version 2 cannot be read: at version 3 a file is missing"):
+        zone.publish()  # the newest version has key 1, and a later range inserts it
 
 
 def test_keys_are_looked_up_in_the_newest_version_if_files_are_gone(spark: SparkSession, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
-from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, SnapshotGone
+from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, GapReason, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
@@ -85,7 +85,7 @@ class DeltaFeed:
                 if isinstance(what, int):
                     return self._stage_snapshot(what, facts, table, job)
                 looks_up = job.keys and table.validate_keys == "source"
-                existing = partial(self._existing_rows, what.to_version_inclusive, facts, job) if looks_up else None
+                existing = partial(self._existing_rows, what, facts, table, job) if looks_up else None
                 return self._stage_range(what, facts, job, self._changed_rows(what, facts, table, job), existing)
         except BlockingFinding as error:
             if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
@@ -190,19 +190,33 @@ class DeltaFeed:
         return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
 
     def _existing_rows(
-        self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame
+        self,
+        range_: Range,
+        facts: Facts,
+        table: Table,
+        job: StagingJob,
+        deleted: pa.Table | DataFrame,
+        *,
+        at_newest: bool = False,
     ) -> DataFrame | None:
-        """Search the source at `version` for the keys in `deleted`. Return the rows to publish for the keys that exist.
-        Returns None if the source has none of the keys. Reads the newest version if the files of `version` are gone."""
-        # The changes up to the newest version are published later, so the mirror becomes the same.
+        """Search the source at the end of a range for deleted keys. Return the rows to publish for keys that exist.
+
+        Returns None if the source has none of the keys. If files at the end of the range are gone, searches the newest
+        version (`at_newest`) or, with `row_markers: exact`, raises `Gap`.
+        """
+        version = facts.latest if at_newest else range_.to_version_inclusive
         try:
             with reader.read_errors(str(self.source), version):
                 keys = self._existing_keys(version, facts, job, deleted)
                 few_keys = row_staging.collect_small_batch(keys)
-        except SnapshotGone:
+        except SnapshotGone as error:
             if facts.latest == version:
                 raise
-            return self._existing_rows(facts.latest, facts, job, deleted)
+            if table.row_markers == "exact":  # the newest version can have rows that a later range inserts again
+                after, reason = range_.from_version_exclusive, GapReason.FILE_MISSING
+                raise Gap(table=str(self.source), published=after, where=version, reason=reason) from error
+            # The changes up to the newest version are published later, so the mirror becomes the same.
+            return self._existing_rows(range_, facts, table, job, deleted, at_newest=True)
         if few_keys is not None and not few_keys.num_rows:
             return None
         wanted = keys if few_keys is None else few_keys
