@@ -206,6 +206,21 @@ def test_incompatible_source_columns_of_a_selection_are_refused(
     assert caught.value.changes == changes
 
 
+def test_new_column_with_the_target_name_of_a_missing_column_is_refused() -> None:
+    now = {"id": "long", "cost": "decimal(10,2)", "secret": "string", "note": "string"}
+    selection = Selection(rename={"price": "cost"})
+    with pytest.raises(IncompatibleSchema) as caught:
+        check_source_columns("t", 7, selection, WAS, now, drops=False)
+    assert caught.value.changes == ("'price' is missing, and 'cost' would be published under its name",)
+    check_source_columns("t", 7, selection, WAS, now, drops=False, compared=True)
+
+
+def test_missing_excluded_column_can_be_renamed_between_two_compared_versions() -> None:
+    now = {"id": "long", "price": "decimal(10,2)", "note": "string", "leaked": "string"}
+    with pytest.raises(IncompatibleSchema, match="'secret' is missing"):
+        check_source_columns("t", 7, BEFORE, WAS, now, drops=False, compared=True)
+
+
 def test_dropped_excluded_column_is_not_a_rename() -> None:
     now = {"id": "long", "price": "decimal(10,2)", "note": "string", "added": "string"}
     check_source_columns("t", 7, BEFORE, WAS, now, drops=True)

@@ -247,14 +247,17 @@ def check_source_columns(
     now: Mapping[str, str],
     *,
     drops: bool,
+    compared: bool = False,
 ) -> None:
     """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchema` if not.
 
     For example, raises the error if an excluded column is missing, and a new column is possibly the renamed column.
+    Also raises it if a new column would be published under the name of a missing column.
 
     - `before`: type of each source column in the newest record.
     - `now`: type of each source column at `version`.
     - `drops`: True if a missing column was dropped. False if it is possible that the column was renamed.
+    - `compared`: True if all rows are compared, so that values of a new column replace values of a missing one.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
@@ -262,9 +265,14 @@ def check_source_columns(
         for name, type_ in before.items()
         if name in used and now.get(name, type_) != type_
     ]
-    gained = any(selection.includes(name) for name in now if name not in before)
-    if gained and not drops:
-        changes += [f"{name!r} is missing" for name in before if name not in now and not selection.includes(name)]
+    gained = {selection.name_of(name): name for name in now if name not in before and selection.includes(name)}
+    for name in before:
+        if name in now or drops:
+            continue
+        if not selection.includes(name) and gained:
+            changes.append(f"{name!r} is missing")
+        elif not compared and selection.includes(name) and (other := gained.get(selection.name_of(name))):
+            changes.append(f"{name!r} is missing, and {other!r} would be published under its name")
     if changes:
         raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
 

@@ -88,10 +88,12 @@ def next_columns(
     if newest is not None:
         before = newest.columns
         deselected = deselected_columns(table, newest)
-        # A change that breaks the schema is a separate range. In a comparison, a missing column counts as dropped.
-        drops = facts.is_comparison or facts.commits[0].operation == "DROP COLUMNS"
+        # A change that breaks the schema is a separate range.
+        drops = facts.commits[0].operation == "DROP COLUMNS"
         if newest.source_columns and selection:
-            check_source_columns(name, version, selection, newest.source_columns, source_types(schema), drops=drops)
+            now, compared = source_types(schema), facts.is_comparison
+            check_source_columns(name, version, selection, newest.source_columns, now, drops=drops, compared=compared)
+        drops = drops or facts.is_comparison  # a missing column counts as dropped
         if (drops or deselected) and table.on_dropped_column != "keep":
             names = {column.name for column in columns}
             if dropped := [each.name for each in before if not (each.dropped or each.name in names)]:

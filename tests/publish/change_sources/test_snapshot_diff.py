@@ -13,6 +13,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
@@ -119,6 +120,20 @@ def test_only_rows_with_keys_are_compared(tmp_path: Path, keys: str) -> None:
     source = DeltaFeed(None, table.source)  # type: ignore[arg-type]  # nothing is read
     gap = Gap(table="t", published=1, where=2, reason="the change data feed is off")
     assert isinstance(bridge_gap(source, table, gap, lambda _: None), SnapshotDiff) == (keys == "[id]")
+
+
+def test_excluded_column_renamed_within_a_gap_stops_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, secret string", properties={"delta.columnMapping.mode": "name"})
+    config = a_config(tmp_path, part=", exclude_columns: [secret]")
+    table.sql("INSERT INTO {} VALUES (1, 'a')")
+    published(spark, config)
+    before = {path.name for path in (tmp_path / "landing").rglob("*.parquet")}
+    table.set_feed(False)
+    table.sql("ALTER TABLE {} RENAME COLUMN secret TO leaked")
+    table.set_feed(True)
+    outcome, _ = published(spark, config)
+    assert isinstance(outcome.error, IncompatibleSchema)
+    assert {path.name for path in (tmp_path / "landing").rglob("*.parquet")} == before
 
 
 def test_missing_published_version_is_reported(spark: SparkSession, tmp_path: Path) -> None:
