@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -132,17 +134,16 @@ def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[C
     work of a JVM: two publications by comparison and a VACUUM."""
     view = Compared.copied(first, tmp_path_factory.mktemp("second"))
     view.kind = RowHashTable
-    _looks_back(view, "0 hours")
+    _keep_files(view, "interval 0 hours")
     view.always = always((20, "x", None, 0.0), (21, "x", None, float("nan")), (22, "x", None, -0.0))
     view.holds((1, "a"), (2, "b"), (3, None))
     progress = view.publish()
-    _looks_back(view, "1 week")
+    _keep_files(view, "interval 30 days")
     return view, progress
 
 
-def _looks_back(view: Compared, how_far: str) -> None:
-    properties = {"delta.deletedFileRetentionDuration": f"interval {how_far}"}
-    DeltaTable(view.states.path).alter.set_table_properties(properties)
+def _keep_files(view: Compared, interval: str) -> None:
+    DeltaTable(view.states.path).alter.set_table_properties({"delta.deletedFileRetentionDuration": interval})
 
 
 @pytest.fixture
@@ -291,6 +292,59 @@ def test_hash_version_without_a_record_is_recovered_without_differences(publishe
     mended = view.publish()
     assert (mended.rows, mended.files, len(mended.records)) == ({}, 0, 1)
     assert (mended.published_version, view.is_mirrored()) == (view.newest_state, True)
+
+
+def holds_decimals(view: Compared, scale: int, *values: str) -> None:
+    rows = ", ".join(f"({number}, CAST({value} AS decimal(10, {scale})))" for number, value in enumerate(values))
+    view.spark.sql(f"CREATE OR REPLACE TEMP VIEW {view.source.sql} AS SELECT * FROM VALUES {rows} AS t(id, v)")
+    view.rows = [{"id": number, "v": Decimal(value)} for number, value in enumerate(values)]
+
+
+def test_reload_publishes_the_values_of_a_column_with_another_type(view: Compared) -> None:
+    holds_decimals(view, 2, "1.25", "9.99")
+    view.publish()
+    shutil.rmtree(view.store.root)
+    holds_decimals(view, 4, "1.2578", "9.9999")
+    assert (view.publish().rows, view.is_mirrored()) == ({"insert": 2}, True)
+
+
+def test_two_landing_zones_with_the_same_table_of_row_hashes_get_their_values(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one, other = (Compared(spark, tmp_path / name) for name in ("one", "other"))
+    other.states = one.states
+    holds_decimals(one, 4, "1.2578", "9.9999")
+    one.publish()
+    holds_decimals(other, 2, "1.25", "9.99")
+    assert (other.publish().rows, other.is_mirrored()) == ({"insert": 2}, True)
+    holds_decimals(one, 4, "1.2578", "9.9998")
+    assert (one.publish().rows, one.is_mirrored()) == ({"upsert": 1}, True)
+
+
+def let_days_pass(view: Compared, days: int) -> None:
+    """Make the hashes older. Spark reads their log again."""
+    for file in (view.root / "hashes").rglob("*.*"):
+        modified = file.stat().st_mtime - days * 86_400
+        os.utime(file, (modified, modified))
+    view.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "days_between_runs", [pytest.param([8], id="weekly runs"), pytest.param([8, 8, 8, 8], id="a month without changes")]
+)
+def test_run_killed_after_a_long_time_without_changes_loses_no_hashes(
+    first: Compared, tmp_path: Path, days_between_runs: list[int]
+) -> None:
+    view = Compared.copied(first, tmp_path)
+    view.holds((1, "a"), (2, "b"), (3, None))
+    for number, days in enumerate(days_between_runs):
+        if number:
+            assert view.publish().records == []
+        let_days_pass(view, days)
+    view.holds((1, "new"), (2, "b"), (3, None))
+    with pytest.raises(Killed):
+        view.publish(DyingStore(view.store.root))  # rewrites all hashes
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
 
 
 def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> None:

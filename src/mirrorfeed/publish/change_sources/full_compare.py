@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -47,10 +47,12 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
 from mirrorfeed.source.table_info import TableInfo, read_table_info
-from mirrorfeed.source.versions import newest_version, read_commits, read_history
+from mirrorfeed.source.versions import newest_version, read_commits, read_history, read_newest_commit
 
 _ID = "mirrorfeed.states"
 """Table property with a random id. Only tables of row hashes have it, so it shows that mirrorfeed created the table."""
+_COMPARED_AT = "mirrorfeed.compared_at"
+"""Table property that `RowHashTable.keep_readable` sets, so that Delta adds a commit."""
 _STATE = "_state"
 """Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
@@ -58,6 +60,10 @@ _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
 Above these limits, the table is rewritten."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations of Delta commits that do not change rows."""
+_KEEPS_FILES = "delta.deletedFileRetentionDuration", "interval 30 days"
+"""Delta reads no version that is older than this. The version in the newest log record must stay readable."""
+_MAX_AGE = timedelta(days=7)
+"""Maximum age of the newest commit. If it is older, a comparison without differences adds a commit without changes."""
 _NTZ = "delta.feature.timestampNtz", "supported"
 """Table feature for columns of type timestamp_ntz, set at creation, because such a column could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
@@ -104,12 +110,12 @@ class RowHashTable:
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
-        """Return `newest` (the newest version) if no commit after `version` changed hashes, otherwise `version`."""
+        """Return the last version, at most `newest`, up to which no commit after `version` changed hashes."""
         if newest == version:
             return version
         later = read_commits(self.spark, self.location, version)
         maintenance = {each.version for each in later if each.operation in _MAINTENANCE}
-        return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
+        return next(each for each in range(version, newest + 1) if each == newest or each + 1 not in maintenance)
 
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
         """Return the keys and row hashes that this table of row hashes has at its version `version`.
@@ -143,9 +149,12 @@ class RowHashTable:
         writer = rows.writeTo(self.location.sql).option("userMetadata", batch)
         try:
             if facts.before is None:
-                writer.using("delta").tableProperty(_ID, facts.table_id).tableProperty(*_NTZ).create()
+                properties = (_ID, facts.table_id), _NTZ, _KEEPS_FILES
+                for name, value in properties:
+                    writer = writer.tableProperty(name, value)
+                writer.using("delta").create()
             elif all_hashes:
-                writer.option("mergeSchema", "true").overwrite(F.lit(True))
+                writer.option("overwriteSchema", "true").overwrite(F.lit(True))
             else:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
@@ -162,6 +171,12 @@ class RowHashTable:
         metrics = own_commits[0]["operationMetrics"]
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
+    def stores_other_types(self, rows: DataFrame, version: int) -> bool:
+        """Return True if a column of `rows` has another type in version `version` of this table. Delta would cast its
+        values to that type."""
+        stored = {field.name: field.dataType for field in self.rows_at(version).schema}
+        return any(stored.get(field.name, field.dataType) != field.dataType for field in rows.schema)
+
     def count_rows(self, version: int) -> int:
         """Return the number of rows that the source had when a comparison wrote version `version` of this table."""
         return int(self.rows_at(version).agg(F.sum(GAIN)).collect()[0][0] or 0)
@@ -177,6 +192,16 @@ class RowHashTable:
         """Return the changed rows that a comparison wrote to version `version` of this table.
         If `with_marker` is True, the rows have row markers."""
         return differing_rows(self.rows_at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
+
+    def keep_readable(self) -> None:
+        """Add a commit without changes if the newest commit is old. Errors are logged, not raised.
+        Otherwise, the newest version would no longer be readable after a later run that is killed after its commit."""
+        try:
+            if datetime.now(UTC) - read_newest_commit(self.spark, self.location).timestamp > _MAX_AGE:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                self.spark.sql(f"ALTER TABLE {self.location.sql} SET TBLPROPERTIES ('{_COMPARED_AT}' = '{now}')")
+        except Exception as error:
+            wrap_error(f"Adding a commit to {self.location}", error)
 
     def vacuum(self) -> None:
         """Delete old files of the table of row hashes with VACUUM. Errors are logged, not raised.
@@ -259,6 +284,7 @@ class FullCompare:
                 compacts = is_newest and self.hashes.needs_compaction(facts.published_at)
                 written = self._compare(published, facts, job, all_hashes=compacts or not is_newest)
             if written is None:
+                self.hashes.keep_readable()
                 return None
             (rows, size), target = written, job.output.target_file_size
             rows_read = self.hashes.count_rows(facts.latest)
@@ -297,6 +323,8 @@ class FullCompare:
         if published is None:
             no_hashes = self.spark.createDataFrame([], rows.select(*key, HASH).schema)
             return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
+        assert facts.before is not None
+        all_hashes = all_hashes or self.hashes.stores_other_types(rows, facts.before)
         compared = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
         if all_hashes and facts.published_at == facts.before and compared.where(DIFFERS).isEmpty():
             return None  # without differences, do not rewrite all hashes
