@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.errors import BadSelection
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.landing.errors import BadKey, BadSelection
+from mirrorfeed.publish.next_publication import next_columns, with_keys
+from mirrorfeed.source.snapshot_or_range import Facts
 
 
 class Catalog:
@@ -53,3 +54,13 @@ def test_unity_catalog_keys_use_target_names_and_cannot_be_excluded() -> None:
     assert keys(rename={"line": "position"}, cast={"line": "string"}) == ("order_id", "position")
     with pytest.raises(BadSelection, match="'line' is a key and cannot be excluded"):
         keys(exclude_columns=["line"])
+
+
+@pytest.mark.parametrize("key", ["quantity", "skuu"])
+def test_keys_must_be_names_of_source_columns(key: str) -> None:
+    fields = [{"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in ("sku", "qty")]
+    source: Any = SimpleNamespace(schema=lambda *_: {"fields": fields})
+    options = {"keys": [key], "rename": {"qty": "quantity"}}
+    table = Table.model_validate({"source": "sales.orders", "target": "sales.orders", **options})
+    with pytest.raises(BadKey, match=f"'{key}' cannot be a key of .*: it does not exist; the table has 'sku', 'qty'"):
+        next_columns(source, table, None, Facts("id", 1, ()), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -113,14 +113,20 @@ def _column(table: str, field: dict[str, Any]) -> Column:
     raise UnsupportedType(table=table, column=name, type=type_ if isinstance(type_, str) else type_.get("type", "?"))
 
 
+def check_key_names(table: str, keys: Sequence[str], names: Collection[str]) -> None:
+    """Check that the table has each key, with the same case. `names` are its columns. Raises `BadKey` if not."""
+    for key in keys:
+        if key not in names:
+            similar = [name for name in names if name.lower() == key.lower()]
+            existing = repr(similar[0]) if similar else ", ".join(map(repr, names))
+            raise BadKey(table=table, column=key, reason=f"it does not exist; the table has {existing}")
+
+
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
     """Check that each key is a column whose values can be compared exactly, unlike floats. Raises `BadKey` if not."""
     types = {column.name: column.type for column in columns}
+    check_key_names(table, keys, types)
     for key in keys:
-        if key not in types:
-            similar = [name for name in types if name.lower() == key.lower()]
-            names = repr(similar[0]) if similar else ", ".join(map(repr, types))
-            raise BadKey(table=table, column=key, reason=f"it does not exist; the table has {names}")
         if types[key] in _NOT_FOR_KEYS or is_geo_type(types[key]):
             raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
 

@@ -15,7 +15,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
-from mirrorfeed.landing.schema import Column, check_keys
+from mirrorfeed.landing.schema import Column, check_key_names, check_keys
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import (
     decide_next,
@@ -127,7 +127,9 @@ def _check_columns(
             check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in columns])
     elif table.changes != "compare" and (schema := newest_schema(source, spark)):
         if table.selection:
-            selection.check_names(name, table.selection, selection.source_types(schema))
+            types = selection.source_types(schema)
+            selection.check_names(name, table.selection, types)
+            check_key_names(name, table.keys or (), types)
         check_keys(name, keys, selection.selected_columns(name, table.selection, schema))
 
 

@@ -13,7 +13,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import check_output, metadata_content
-from mirrorfeed.landing.schema import Column, check_keys, evolve
+from mirrorfeed.landing.schema import Column, check_key_names, check_keys, evolve
 from mirrorfeed.landing.selection import (
     check_names,
     check_source_columns,
@@ -100,6 +100,8 @@ def next_columns(
                 raise ColumnsDropped(table=name, version=version, columns=dropped)
         may_drop = [column.name for column in before if column.name not in keys] if drops else deselected
         columns = evolve(name, version, before, columns, may_drop=may_drop, fixed=table.output.fixes_columns)
+    if selection:
+        check_key_names(name, table.keys or (), source_types(schema))
     check_keys(name, keys, [column for column in columns if not column.dropped])
     check_output(name, table.output, columns, keys)
     return columns
