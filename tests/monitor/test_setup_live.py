@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,9 +16,9 @@ from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.volume_mount import VOLUME, Refusals, mounted, needs_fuse
 from mirrorfeed.config.model import Config
-from mirrorfeed.monitor import setup_checks
+from mirrorfeed.monitor import platform_checks, setup_checks
 from mirrorfeed.monitor.findings import Severity, not_checked, passed
-from mirrorfeed.monitor.platform_checks import check_mount, check_settings
+from mirrorfeed.monitor.platform_checks import check_mount, check_settings, check_spark_writes
 from mirrorfeed.monitor.setup_checks import (
     CHECKS,
     MANUAL_CHECKS,
@@ -39,6 +40,25 @@ ROOT = Path(__file__).parent.parent.parent
 def test_page_of_manual_checks_names_the_automatic_ones() -> None:
     page = (ROOT / MANUAL_CHECKS).read_text(encoding="utf-8")
     assert [check for check in CHECKS if check not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("metrics", "severity", "text"),
+    [
+        ({"rows": 3}, Severity.OK, "counts 3 of 3 rows"),
+        ({}, Severity.OK, "returns no metrics"),  # then publications count in another way
+        ({"rows": 1}, Severity.WRONG, "counts 1 of 3 rows"),
+        ({"rows": 0}, Severity.WRONG, "counts 0 of 3 rows"),
+    ],
+    ids=str,
+)
+def test_wrong_count_of_written_rows_fails(
+    monkeypatch: pytest.MonkeyPatch, metrics: dict[str, int], severity: Severity, text: str
+) -> None:
+    monkeypatch.setattr(platform_checks, "Observation", lambda: MagicMock(get=metrics))
+    monkeypatch.setattr(platform_checks, "F", MagicMock())
+    observed = next(check_spark_writes(MagicMock(), MagicMock(root="file:/x")))
+    assert (observed.severity, observed.what) == (severity, text)
 
 
 def test_live_checks_pass_in_the_order_of_the_page_and_choose_the_staging_area_once(

@@ -225,11 +225,15 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
     def observe() -> str:
         spark.range(_ROWS).observe(observation, F.count("*").alias("rows")).write.parquet(folder)
         rows = dict(observation.get).get("rows")
-        return f"counts {rows} of {_ROWS} rows" if rows is not None else "returns no metrics"
+        if rows not in (None, _ROWS):
+            raise ValueError(f"counts {rows} of {_ROWS} rows")
+        return "returns no metrics" if rows is None else f"counts {rows} of {_ROWS} rows"
 
     def input_files() -> str:
         uris = sorted(uri.replace(folder, "<folder>", 1) for uri in spark.read.parquet(folder).inputFiles())
-        return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<id>", ", ".join(uris)) or "returns no file"
+        if not uris:
+            raise ValueError("returns no file")
+        return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<id>", ", ".join(uris))
 
     try:
         observed = attempt("`observe` of a write", observe)
