@@ -14,10 +14,13 @@ from pyspark.sql import functions as F
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.errors import UnknownFiles
+from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
+from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
-from tests.delta import DeltaTable
+from tests.delta import SPARK_4_0, DeltaTable
 
 DERIVES = "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled"
 
@@ -108,6 +111,24 @@ def test_planned_files_are_read_despite_later_caching(spark: SparkSession, tmp_p
         lazy.unpersist(blocking=True)
         spark.sql("UNCACHE TABLE whole")
         spark.catalog.dropTempView("whole")
+
+
+@pytest.mark.skipif(SPARK_4_0, reason="Delta 4.0 has no other connector")
+def test_table_read_through_another_connector_is_refused(spark: SparkSession, orders: Orders) -> None:
+    """Its plan shows no files. Version 1 has no interval, and only paths are still read through the usual connector."""
+    table, guarded = GuardedTable(spark, orders.source, now=lambda: NOW), Guarded(spark, now=lambda: NOW)
+    by_path = spark.read.format("delta").option("versionAsOf", 1).load(str(orders.path))
+    with setting(spark, "spark.databricks.delta.v2.enableMode", "STRICT"):
+        for read in (
+            lambda: guarded.sql(f"SELECT * FROM {orders.source.sql} WHERE day = 1"),
+            lambda: guarded.sql(f"SELECT 1 WHERE EXISTS (SELECT * FROM {orders.source.sql} VERSION AS OF 1)"),
+            lambda: guarded.frame(by_path),
+            lambda: table.query("day = 1"),
+            lambda: table.query("day = 1", version=1),
+            lambda: table.delete("day = 3"),
+        ):
+            with pytest.raises(UnknownFiles, match=r"a Delta table in an unknown form \(DeltaV2Table\)"):
+                read()
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)

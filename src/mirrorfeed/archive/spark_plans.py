@@ -37,6 +37,8 @@ from mirrorfeed.runtime.spark_errors import silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 DELTA = "org.apache.spark.sql.delta."
+_OTHER_DELTA = "io.delta."
+"""Start of the class names of Delta's other connectors, such as the one of `spark.databricks.delta.v2.enableMode`."""
 CATALYST = "org.apache.spark.sql.catalyst."
 FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _SETTINGS = {
@@ -191,11 +193,16 @@ class Scan:
 
 
 def scan_all(frame: DataFrame) -> Scan | None:
-    """Return all files of the Delta table that `frame` reads, or None if `frame` reads a view or another source."""
+    """Return all files of the Delta table that `frame` reads, or None if `frame` reads a view or another source.
+
+    Raises `UnknownFiles` if `frame` reads the table through an unknown connector.
+    """
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
     while node.children().size() == 1 and not class_of(node).endswith(".View"):
         node = node.children().apply(0)
+    if "DataSourceV2" in class_of(node):
+        _refuse_connector(node.table())
     if not class_of(node).endswith(".LogicalRelation") or not is_a(node.relation(), FILES):
         return None
     index = node.relation().location()
@@ -252,8 +259,7 @@ def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
                 raise UnknownFiles(reads="rows that are cached, whose files it does not show")
             elif "DataSourceV2" in kind:
                 table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
-                if class_of(table).startswith(DELTA):
-                    raise UnknownFiles(reads=f"a Delta table in an unknown form ({kind_of(leaf)})")
+                _refuse_connector(table)
                 if is_a(table, _FILE_TABLE):
                     _refuse_tables(spark, table.fileIndex())
 
@@ -274,6 +280,12 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
         raise UnknownFiles(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
     else:
         _refuse_tables(spark, index)
+
+
+def _refuse_connector(table: Any) -> None:
+    """Raise `UnknownFiles` if `table` is a Delta table of a connector whose plans do not show the files."""
+    if class_of(table).startswith((DELTA, _OTHER_DELTA)):
+        raise UnknownFiles(reads=f"a Delta table in an unknown form ({kind_of(table)})")
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
