@@ -158,6 +158,26 @@ def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: P
     assert sorted(cut.rows()) == sorted(expected.values())
 
 
+def test_no_statement_lets_auto_compaction_rewrite_archived_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = SparkTable(spark, tmp_path / "t", properties={"delta.autoOptimize.autoCompact": "true"})
+    table.insert(1)
+    table.insert(2)
+    archive_interval.set_first(spark, table.source, 60, NOW)
+    archived = table.live_files()
+    writer = GuardedTable(spark, table.source, now=lambda: NOW + timedelta(days=100))
+    name = "spark.databricks.delta.autoCompact"
+    with setting(spark, f"{name}.minNumFiles", "2"):
+        writer.merge(spark.sql("SELECT 3 AS id, 'v3' AS v"), ["id"], "WHEN NOT MATCHED THEN INSERT *")
+        assert archived < table.live_files()
+        with setting(spark, f"{name}.enabled", "true"):
+            failing = spark.sql("SELECT 4 AS id, 'v4' AS v")
+            with pytest.raises(Exception, match="USER_RAISED_EXCEPTION"):
+                writer.merge(failing, ["id"], "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, raise_error(s.v))")
+            assert spark.conf.get(f"{name}.enabled") == "true"
+    assert spark.conf.get(f"{name}.enabled", None) is None
+    assert archived < table.live_files()
+
+
 def condition(rng: random.Random, of: str = "", depth: int = 0) -> str:
     """A random condition, mostly on active files."""
     a, b, v, day = (f"{of}{column}" for column in ("a", "b", "v", "day"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -35,11 +35,14 @@ from mirrorfeed.archive.errors import (
 from mirrorfeed.archive.spark_plans import Scan, plan_frame
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, silence_spark_logs
-from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks
+from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks, setting
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import TableInfo, read_table_info
+
+_AUTO_COMPACTION = "spark.databricks.delta.autoCompact.enabled"
+"""Setting that overrides the table property `delta.autoOptimize.autoCompact`."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,13 @@ class Engine:
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
         """Return the archived files in which a DELETE, UPDATE or MERGE searches for rows. Empty on Databricks."""
         return ()
+
+    def without_compaction(self) -> AbstractContextManager[object]:
+        """Context manager in which a commit does not start auto compaction, which rewrites files of the table.
+
+        Does nothing on Databricks, because Databricks itself leaves out archived files.
+        """
+        return nullcontext()
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Return the archived files, including restored files, in which rows may match `where` (None: all rows).
@@ -149,6 +159,9 @@ class ClassicEngine(Engine):
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
         self._check_settings()
         return self._needed_by([spark_plans.scan_for_change(self.spark, statement, self.newest(source))], now)
+
+    def without_compaction(self) -> AbstractContextManager[object]:
+        return setting(self.spark, _AUTO_COMPACTION, "false")
 
     def _check_settings(self) -> None:
         """Raise `CannotBePlanned` if a session setting makes Spark skip unreadable files."""

@@ -259,7 +259,8 @@ class GuardedTable:
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         require_readable(needed, self._tiers_at, operation=operation)
-        self._spark.sql(statement)
+        with self._engine.without_compaction():
+            self._spark.sql(statement)
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """Return the rows of the readable files of the table, and a list of the unreadable files in `needed`."""
