@@ -250,6 +250,10 @@ def scripts(spark: SparkSession) -> Iterator[None]:
             "EXECUTE IMMEDIATE 'DELETE FROM orders WHERE id = 15'",
             "ExecuteImmediateQuery" if SPARK_4_0 else "UnresolvedExecuteImmediate",
         ),
+        # Delta rewrites files to remove column mapping and some features.
+        ("ALTER TABLE orders SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')", "SetTableProperties"),
+        ("ALTER TABLE orders UNSET TBLPROPERTIES ('delta.columnMapping.mode')", "UnsetTableProperties"),
+        ("ALTER TABLE orders DROP FEATURE columnMapping", "AlterTableDropFeature"),
         ("SHOW PARTITIONS orders", "ShowPartitions"),  # open source Delta reads rows for it
         ("BEGIN SELECT max(v) FROM orders; END", "CompoundBody"),
     ],

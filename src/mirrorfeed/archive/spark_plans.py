@@ -313,8 +313,8 @@ _COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.Parse
 _SUBQUERY = f"{CATALYST}expressions.SubqueryExpression"
 READS_NO_ROWS = re.compile(
     r"(Show(?!Partitions)|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
-    r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
-    r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
+    r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|AddColumns|RenameTable"
+    r"|CloneTable)"
 )
 """Regular expression for the start of the class names of Spark commands that read no data file."""
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
