@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive import archive_interval, restore
 from mirrorfeed.archive.archive_report import share
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NeededFiles, find_unreadable
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
+from mirrorfeed.archive.restore_plan import plan_files
 from mirrorfeed.archive.table_maintenance import maintain
+from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
 
@@ -72,3 +76,22 @@ def test_clone_with_a_missing_original_is_refused(
         (tmp_path / "aside").rename(log)
     assert caught.value.table == str(clone.path)
     assert caught.value.uri.startswith(f"file:{original.path}/day=3/part-")
+
+
+@dataclass(frozen=True)
+class Bucket(TierStore):
+    """A bucket with readable files."""
+
+    name: str
+
+    def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
+        assert all(uri.startswith(f"s3://{self.name}/") for uri in uris)
+        return {uri: TierFacts(Tier.HOT) for uri in uris}
+
+
+def test_files_of_a_clone_are_looked_up_in_their_own_buckets() -> None:
+    file = DataFile("s3://original/t/part-0")
+    for each in (file, replace(file, deletion_vector="s3://clone/t/vector.bin")):
+        needed = NeededFiles("t", "id", "s3://clone/t", 1, (each,))
+        assert find_unreadable(needed, lambda uri: Bucket(uri.split("/")[2])) == []
+        assert restore.tiers_of(plan_files([needed], None)) == TiersOfTables(tuple(sorted(each.uris)))

@@ -144,7 +144,8 @@ def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str 
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Function that returns the `TierStore` for a table's folder. None means that no archived file counts as restored."""
+"""Function that returns the `TierStore` for the URI of a table or file. None means that no archived file counts as
+restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +220,16 @@ def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
     """Return the files in `need` that cannot be read, sorted by URI.
 
     A file can be read if the access tiers of the file and of its deletion vector allow it. `tiers_at` returns the
-    `TierStore` for a table's folder. If `tiers_at` returns None, no file of this folder counts as readable.
+    `TierStore` for the URI of a file. If `tiers_at` returns None, the file does not count as readable.
     """
-    folders: dict[str, list[DataFile]] = {}
-    for file in need.files:
-        folders.setdefault(file.folder or need.location, []).append(file)
-    unreadable: list[DataFile] = []
-    for folder, files in folders.items():
-        if store := tiers_at(folder):
-            tiers = store.read_tiers(sorted({uri for file in files for uri in file.uris}))
-            files = [file for file in files if not all(tiers[uri].is_readable for uri in file.uris)]
-        unreadable += files
+    uris_by_store: dict[TierStore, set[str]] = {}
+    for uri in (uri for file in need.files for uri in file.uris):  # files of a clone can be in several buckets
+        if store := tiers_at(uri):
+            uris_by_store.setdefault(store, set()).add(uri)
+    readable: set[str] = set()
+    for store, uris in uris_by_store.items():
+        readable |= {uri for uri, tier in store.read_tiers(sorted(uris)).items() if tier.is_readable}
+    unreadable = [file for file in need.files if not readable.issuperset(file.uris)]
     return sorted(unreadable, key=lambda file: file.uri)
 
 

@@ -34,7 +34,7 @@ from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpire
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
-from mirrorfeed.storage.tier_store import Tier, TierStore, tiers_at
+from mirrorfeed.storage.tier_store import Tier, TiersOfTables, TierStore, tiers_at
 
 
 def guarded_rows(
@@ -127,7 +127,8 @@ def check(
         last, read = what.to_version_inclusive, f"The change data feed ({what})"
         arguments = [str(source), "--feed-from", str(what.from_version_exclusive + 1), "--feed-to", str(last)]
     archived = find_archived(spark, str(source), table.location, files, interval, now or datetime.now(UTC))
-    if missing := missing_among([file for file in files if store or file not in archived], store):
+    stores = TiersOfTables((), tiers) if store else None  # files of a clone can be in several buckets
+    if missing := missing_among([file for file in files if store or file not in archived], stores):
         if isinstance(what, int):
             raise SnapshotGone(table=str(source), version=what, uris=missing)
         raise Gap(

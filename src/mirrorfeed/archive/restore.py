@@ -94,9 +94,11 @@ class Restoring(Row):
 
 
 def tiers_of(plan: Plan) -> TierStore | None:
-    if len(plan.tables) > 1:
-        return TiersOfTables(tuple(file.uri for file in plan.files))
-    return tiers_at(plan.tables[0].location)
+    location, uris = plan.tables[0].location, tuple(file.uri for file in plan.files)
+    # Files of a clone can be in other buckets than the clone.
+    if len(plan.tables) > 1 or len({tiers_at(uri) for uri in (location, *uris)}) > 1:
+        return TiersOfTables(uris)
+    return tiers_at(location)
 
 
 def plan_restore(
