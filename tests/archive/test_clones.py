@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from mirrorfeed.archive.restore_plan import plan_files
 from mirrorfeed.archive.table_maintenance import maintain
 from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
-from tests.delta import DeltaTable
+from tests.delta import DeltaTable, SparkTable
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,23 @@ def test_clone_with_a_missing_original_is_refused(
         (tmp_path / "aside").rename(log)
     assert caught.value.table == str(clone.path)
     assert caught.value.uri.startswith(f"file:{original.path}/day=3/part-")
+
+
+def test_deletion_vector_of_a_clone_uses_the_interval_of_the_clone(spark: SparkSession, tmp_path: Path) -> None:
+    original = SparkTable(spark, tmp_path / "original", properties={"delta.enableDeletionVectors": "true"})
+    original.sql("INSERT INTO {} SELECT /*+ REPARTITION(1) */ cast(id AS int), 'v' FROM range(10)")
+    clone = DeltaTable.cloned(original, tmp_path / "clone", original.latest)
+    clone.sql("DELETE FROM {} WHERE id = 3")
+    archive_interval.set_first(spark, clone.source, 30, NOW)
+    (vector,) = (f"file:{path}" for path in clone.path.rglob("*.bin"))
+    tiers, query = FolderTiers(tmp_path / "aside", Clock(NOW)), f"SELECT sum(id) FROM {clone.source.sql}"
+    assert Guarded(spark, lambda _: tiers, lambda: NOW).needed(query) == []
+    guarded = Guarded(spark, lambda _: tiers, lambda: NOW + timedelta(days=100))
+    assert guarded.sql(query).first() == (42,)
+    tiers.archive([vector])
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        guarded.sql(query)
+    assert [file.deletion_vector for file in caught.value.files] == [vector]
 
 
 @dataclass(frozen=True)

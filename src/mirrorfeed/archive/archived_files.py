@@ -61,8 +61,6 @@ class DataFile(Row):
     tier: str | None = None
     """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
-    folder: str | None = field(default=None, repr=False, compare=False)
-    """Folder of the table to which the file belongs. A clone also uses files of other tables. None if unknown."""
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -199,20 +197,27 @@ def select_archived(files: Iterable[DataFile], policy: Policy | None, now: datet
 def find_archived(
     spark: SparkSession, name: str, location: str, files: Iterable[DataFile], policy: Policy | None, now: datetime
 ) -> list[DataFile]:
-    """Return the files that count as archived at `now`, each with its age and the folder of its table.
+    """Return the files that count as archived at `now`, each with its age.
 
     `policy` applies to files in `location`, the folder of the table `name`. A clone also has files in folders of other
-    tables, whose archive intervals apply to these files. Raises `FileOfNoTable` if a file is in no table's folder.
+    tables, whose archive intervals apply to these files. A deletion vector can be in another folder than its data file.
+    Then both intervals apply. Raises `FileOfNoTable` if a file is in no table's folder.
     """
     location, known, archived = normalize_uri(location), dict[str, str | None](), list[DataFile]()
     policies, start = {location: policy}, f"{location.rstrip('/')}/"
-    for file in files:
-        folder = location if file.uri.startswith(start) else table_folder(spark, file.uri, known)
+
+    def policy_of(uri: str) -> Policy | None:
+        folder = location if uri.startswith(start) else table_folder(spark, uri, known)
         if folder is None:
-            raise FileOfNoTable(table=name, uri=file.uri)
+            raise FileOfNoTable(table=name, uri=uri)
         if folder not in policies:
             policies[folder] = archive_interval.read(spark, Source(path=folder))
-        archived += [replace(each, folder=folder) for each in select_archived([file], policies[folder], now)]
+        return policies[folder]
+
+    for file in files:
+        # The log does not contain the age of a vector. The vector is never older than its data file.
+        selected = [each for uri in file.uris for each in select_archived([file], policy_of(uri), now)]
+        archived += selected[:1]
     return archived
 
 
