@@ -35,6 +35,11 @@ DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
         ("t.current_date = day AND now = 1", "t.current_date = day AND now = 1"),
         ("a -- now()\n= now()", f"a -- now()\n= {TIME}"),
         ("a /* /* now() */ now() */ = now()", f"a /* /* now() */ now() */ = {TIME}"),
+        ("ts > now(/* c */)", f"ts > {TIME}"),
+        ("ts > now -- c\n ( /* /* c */ c */ -- )\n)", f"ts > {TIME}"),
+        ("day = CURRENT_DATE /* x */ ()", f"day = {DAY}"),
+        ("s > unix_timestamp(/* c */ t)", "s > unix_timestamp(/* c */ t)"),
+        ("day > current_date /* c */ - 3", f"day > {DAY} /* c */ - 3"),
         ("my_now() > 1 AND now_() > 2", "my_now() > 1 AND now_() > 2"),
     ],
 )
@@ -46,7 +51,10 @@ def test_column_named_like_a_relative_time_is_not_replaced() -> None:
     assert fix_relative_times("Current_Date = current_date()", AT, ["current_date"]) == f"Current_Date = {DAY}"
 
 
-@pytest.mark.parametrize("text", ["day = DATE 'today'", "ts > timestamp' Yesterday CET '", "t < current_time(3)"])
+@pytest.mark.parametrize(
+    "text",
+    ["day = DATE 'today'", "ts > timestamp' Yesterday CET '", "t < current_time(3)", "t < current_time /* */ (3)"],
+)
 def test_irreplaceable_relative_times_are_refused(text: str) -> None:
     with pytest.raises(RelativeWord):
         fix_relative_times(text, AT)

@@ -108,11 +108,12 @@ _TOKEN = re.compile(
     (?P<comment> --[^\n]* ) | (?P<block> /\* ) |
     (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" ) | (?P<quoted> `(?:[^`]|``)*` ) |
     (?P<alias> \b(?i:AS)\s+[A-Za-z_]\w*\b(?!\s*\() ) |
-    (?P<word> (?<![\w.]) [A-Za-z_]\w* ) (?P<call> \s*\(\s*\) )?
+    (?P<word> (?<![\w.]) [A-Za-z_]\w* )
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ARGUMENTS = re.compile(r"\s*\(")
+_SPACE = re.compile(r"\s+|--[^\n]*|/\*")
+"""Regular expression for white space, a line comment, or the start of a block comment."""
 _RELATIVE_TEXT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "current_time")
 """Functions that Spark also accepts without parentheses, unless a column has the same name."""
@@ -140,13 +141,25 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
         is_column = word in column_names
         if token["text"] and _RELATIVE_TEXT.fullmatch(token["text"].lstrip("rR")[1:-1]):
             raise RelativeWord(text=text, word=token["text"])
-        has_arguments = _ARGUMENTS.match(text, end) is not None
-        is_call = token["call"] is not None or (word in _WITHOUT_PARENTHESES and not is_column and not has_arguments)
+        opening = _end_of_space(text, end) if word else end
+        has_parentheses = bool(word) and text.startswith("(", opening)
+        closing = _end_of_space(text, opening + 1) if has_parentheses else end
+        has_arguments = has_parentheses and not text.startswith(")", closing)
+        if has_parentheses and not has_arguments:
+            end = closing + 1
+        is_call = (has_parentheses or (word in _WITHOUT_PARENTHESES and not is_column)) and not has_arguments
         if word == "current_time" and (is_call or has_arguments) and not is_column:
             raise RelativeWord(text=text, word=token["word"])
         parts.append(literals[word] if is_call and word in literals else text[token.start() : end])
         done = end
     return "".join([*parts, text[done:]])
+
+
+def _end_of_space(text: str, start: int) -> int:
+    """Return the position of the first character from `start` on that is not part of white space or of a comment."""
+    while space := _SPACE.match(text, start):
+        start = _end_of_comment(text, space.end()) if space[0] == "/*" else space.end()
+    return start
 
 
 def _end_of_comment(text: str, start: int) -> int:
