@@ -99,9 +99,10 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
 def test_secret_without_a_scope_outside_a_deployment_is_reported() -> None:
     with pytest.raises(SecretUnreachable) as caught:
         read_secret(Secret(key="fabric"))
-    assert caught.value.problem == (
-        "Cannot read the client secret from the secret fabric of the Databricks workspace: it has no scope: pass"
-        " `--secret-scope`."
+    assert str(caught.value) == (
+        "Cannot read the client secret from the secret fabric of the Databricks workspace: it has no scope. Set"
+        " the scope before the command: `mirrorfeed --secret-scope SCOPE publish`. In Python, set `secret_scope`. Or"
+        " add `scope` to the secret in the configuration."
     )
 
 
@@ -114,27 +115,38 @@ def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
     assert read_secret(place) == VALUE
 
 
-def test_unreadable_scope_is_reported_without_third_party_text() -> None:
+def test_missing_login_for_the_workspace_is_reported_without_third_party_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
     with pytest.raises(SecretUnreachable) as caught:
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
-    assert caught.value.problem == (
-        "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: the request to the"
-        " workspace failed with ValueError."
-    )
-    assert caught.value.solution.endswith(
-        'set this variable in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".'
+    assert str(caught.value) == (
+        "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: no valid login for a"
+        " workspace was found. Run `databricks auth login`, or set DATABRICKS_HOST and DATABRICKS_TOKEN. Or use an"
+        " environment variable with the secret: `secret: {env: NAME}`."
     )
 
 
-def test_unreadable_scope_on_serverless_compute_is_reported_without_advice_for_clusters(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("runtime", "for_executors"), [("", False), ("client.4.9", False), ("17.3", True)])
+def test_only_the_error_on_a_cluster_has_advice_for_executors(
+    monkeypatch: pytest.MonkeyPatch, runtime: str, for_executors: bool
 ) -> None:
-    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
+    workspace = Workspace({("kv", "mirror"): ValueError(VALUE)})
     with pytest.raises(SecretUnreachable) as caught:
+        read_secret(Secret(scope="kv", key="mirror"), lambda: workspace)
+    assert caught.value.reason == "the request to the workspace failed with ValueError"
+    start, _, advice = caught.value.solution.partition(" Executors cannot read secret scopes: ")
+    assert start == "Check that the scope and the key exist, and that this identity can read the secret."
+    end = 'set this variable in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".'
+    assert advice.endswith(end) if for_executors else advice == ""
+
+
+def test_executor_without_a_login_gets_advice_for_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    with pytest.raises(
+        SecretUnreachable, match=r"no valid login for a workspace was found\. .* `upload_from: executors`"
+    ):
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
-    assert caught.value.solution == (
-        "Check that the scope and the key exist, and that this identity can read the secret."
-    )
 
 
 def test_missing_secret_is_reported() -> None:

@@ -89,25 +89,35 @@ class SecretUnreachable(Terminal):
             "On Databricks use `secret: {{scope, key}}`, because serverless compute has no environment variables."
             " Elsewhere set the environment variable for this process."
         ),
-        "a secret scope": (
+        "a key without a scope": (
+            "Set the scope before the command: `mirrorfeed --secret-scope SCOPE publish`. In Python, set"
+            " `secret_scope`. Or add `scope` to the secret in the configuration."
+        ),
+        "a secret scope": "Check that the scope and the key exist, and that this identity can read the secret.",
+        "a secret scope, without a login for the workspace": (
+            "Run `databricks auth login`, or set DATABRICKS_HOST and DATABRICKS_TOKEN. Or use an environment variable"
+            " with the secret: `secret: {{env: NAME}}`."
+        ),
+        "a secret scope on a cluster": (
             "Check that the scope and the key exist, and that this identity can read the secret. Executors cannot read"
             " secret scopes: with `upload_from: executors`, add an environment variable (`secret: {{scope, key,"
             " env}}`), and set"
             ' this variable in `spark_env_vars` of the cluster to "{{{{secrets/{path}}}}}".'
         ),
-        "a secret scope on serverless compute": (
-            "Check that the scope and the key exist, and that this identity can read the secret."
-        ),
     }
     secret: Any
     reason: str
+    has_login: bool = True
+    """False if no valid login for a Databricks workspace was found."""
 
     @property
     def case(self) -> str:
         if not getattr(self.secret, "scope", None):
-            return "an environment variable"
-        is_serverless = os.environ.get("DATABRICKS_RUNTIME_VERSION", "").startswith("client.")
-        return "a secret scope on serverless compute" if is_serverless else "a secret scope"
+            return "a key without a scope" if getattr(self.secret, "key", None) else "an environment variable"
+        runtime = os.environ.get("DATABRICKS_RUNTIME_VERSION", "")
+        if runtime and not runtime.startswith("client."):  # serverless compute has versions such as client.4.9
+            return "a secret scope on a cluster"
+        return "a secret scope" if self.has_login else "a secret scope, without a login for the workspace"
 
     @property
     def path(self) -> str:

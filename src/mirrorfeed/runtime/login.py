@@ -130,16 +130,20 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:
-        reason = "it has no scope: pass `--secret-scope`" if secret.key else "it is not set in this process"
-        raise SecretUnreachable(secret=secret, reason=reason)
-    try:
-        # The API returns every secret in base64.
-        return base64.b64decode(workspace().secrets.get_secret(secret.scope, secret.key).value).decode()
-    except Exception as error:
-        # Report only the type, because the message may contain anything.
         raise SecretUnreachable(
-            secret=secret, reason=f"the request to the workspace failed with {type(error).__name__}"
-        ) from None
+            secret=secret, reason="it has no scope" if secret.key else "it is not set in this process"
+        )
+    client = None
+    try:
+        client = workspace()
+        # The API returns every secret in base64.
+        return base64.b64decode(client.secrets.get_secret(secret.scope, secret.key).value).decode()
+    except Exception as error:
+        has_login = client is not None or not isinstance(error, ValueError)
+        # Report only the type, because the message may contain anything.
+        failed = f"the request to the workspace failed with {type(error).__name__}"
+        reason = failed if has_login else "no valid login for a workspace was found"
+        raise SecretUnreachable(secret=secret, reason=reason, has_login=has_login) from None
 
 
 def service_credential(name: str, cloud: Literal["Azure", "AWS"] = "Azure") -> Any:
