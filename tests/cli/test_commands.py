@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -77,6 +78,26 @@ def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configu
         monkeypatch.chdir(config.parent.parent)
         result = CliRunner().invoke(main, [*option, "archive", *arguments[:1], "a.b"])
         assert f"Ledger: {config.parent.parent}/given" in result.output  # without a configuration
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["status", "--secret-scope", "kv"],
+            "--secret-scope goes before the command: mirrorfeed --secret-scope … status",
+        ),
+        (["archive", "report", "--ledger=a"], "--ledger goes before the command: mirrorfeed --ledger … archive report"),
+        (["fabric", "--verbose", "status"], "--verbose goes before the command: mirrorfeed --verbose fabric"),
+        (["status", "--wrong"], "No such option"),
+    ],
+)
+def test_option_of_the_main_command_after_a_command_is_explained(arguments: list[str], message: str) -> None:
+    found = CliRunner().invoke(main, arguments, prog_name="mirrorfeed")
+    assert found.exit_code == 2
+    assert message in found.output
+    as_json = CliRunner().invoke(main, [*arguments, "--json"], prog_name="mirrorfeed")
+    assert (as_json.exit_code, json.loads(as_json.output)["error"]["what"][:14]) == (2, message[:14])
 
 
 def test_empty_shard_succeeds_without_starting_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

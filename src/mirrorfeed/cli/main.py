@@ -137,6 +137,7 @@ class _Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
+            error = _explain_main_option(error)
             if prints_json() or has_spark_ended(error):
                 fail(wrap_error(f"mirrorfeed {ctx.invoked_subcommand}", error))
             click.echo(printable_block(redact(format_exc())), err=True)
@@ -156,6 +157,20 @@ def confirmation(yes: bool) -> Callable[..., None]:
 
     The function raises `NotConfirmed` if the user does not confirm.
     """
+
+def _explain_main_option(error: click.UsageError) -> click.UsageError:
+    """Return the error to show for a usage error. An unknown option may be an option of `mirrorfeed` itself."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error
+    name, root = error.option_name, error.ctx.find_root()
+    for option in root.command.params:
+        if isinstance(option, click.Option) and name in option.opts and error.ctx is not root:
+            value = "" if option.is_flag else " …"
+            path = error.ctx.command_path.removeprefix(root.command_path)
+            message = f"{name} goes before the command: {root.command_path} {name}{value}{path}"
+            return click.UsageError(message, error.ctx)
+    return error
+
 
     def confirm(*consequences: str) -> None:
         clear_progress()
