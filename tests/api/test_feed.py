@@ -152,7 +152,7 @@ VALUES = {
     "Explanation": "code name kind means next example",
     "History": "table history since versions newest_version lag_versions rows error",
     "LintFinding": "code severity file what next",
-    "Listed": "table source included keys takes part why error",
+    "Listed": "table source selected keys takes part why error",
     "LogRecord": "table record time what from_version_exclusive to_version_inclusive inserts updates upserts"
     " deletes files bytes build places error",
     "PartnerFile": "address written",

@@ -393,13 +393,13 @@ def test_tables_lists_a_folder_with_reasons_without_spark(lake: Path) -> None:
     takes = "inserts, updates, deletes"
     assert json.loads(run(lake, "tables", "--json"))["rows"] == [
         {
-            "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "included": True, "why": reason, "keys": ["id"],
+            "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "selected": True, "why": reason, "keys": ["id"],
             "takes": takes, "error": None, "part": None,
         }
         for name in ("lines", "orders")
     ] + [
         {
-            "table": None, "source": f"{lake}/tables/tmp_x", "included": False, "why": "is listed in `exclude`",
+            "table": None, "source": f"{lake}/tables/tmp_x", "selected": False, "why": "is listed in `exclude`",
             "keys": None, "takes": None, "error": None, "part": None,
         }
     ]  # fmt: skip

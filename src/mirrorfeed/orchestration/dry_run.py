@@ -51,12 +51,12 @@ _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured h
 
 @row
 class Listed(Row):
-    """A table that is in the configuration or matches a pattern in it. `included` is True if runs publish the table."""
+    """A table that is in the configuration or matches a pattern in it. `selected` is True if runs publish the table."""
 
     table: str | None = shown("table")
     """Target. None if the table is not selected."""
     source: str = shown("source")
-    included: bool = shown("published")
+    selected: bool = shown("selected")
     keys: tuple[str, ...] | None = shown("keys", default=None)
     """Key columns. None if they are unknown."""
     takes: str | None = shown("takes", default=None)
