@@ -29,6 +29,13 @@ def test_short_time_axis_shows_times_and_the_day(seconds: float) -> None:
     assert len([text for text in texts if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text)]) >= 3
 
 
+@pytest.mark.parametrize(("end", "anchor"), [(NOW.replace(hour=0), "end"), (NOW, "middle")])
+def test_label_at_the_right_edge_ends_at_its_time(end: datetime, anchor: str) -> None:
+    svg = ElementTree.fromstring(lines({"a": {end - timedelta(days=5): 1.0, end: 2.0}}, "min"))
+    labels = [text for text in svg.iter("text") if re.fullmatch(r"Mar \d+", text.text or "")]
+    assert [label.get("text-anchor") for label in labels] == ["middle"] * (len(labels) - 1) + [anchor]
+
+
 def test_bar_chart_has_an_axis_title_and_labels() -> None:
     svg = ElementTree.fromstring(bars([("4", {"rows": 1.0})], ["rows"], "rows", "version of the source"))
     assert [text.text for text in svg.iter("text")][-2:] == ["version of the source", "4"]

@@ -117,6 +117,8 @@ COLORS = 8
 
 _WIDTH, _HEIGHT = 640, 266
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
+_HALF_LABEL = 24
+"""Half the width of the longest label of a time, such as 12:30:15."""
 _LABELS = 8
 """Maximum number of labels below the bars. With more bars, only some bars have a label."""
 _LEAST = timedelta(minutes=1)
@@ -257,7 +259,8 @@ def _value_axis(steps: Sequence[float], unit: str) -> list[str]:
 
 
 def _tick_label(x: float, label: str) -> str:
-    return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{escape_html(label)}</text>'
+    anchor = "end" if x + _HALF_LABEL > _WIDTH else "middle"  # otherwise the edge of the chart cuts it off
+    return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="{anchor}">{escape_html(label)}</text>'
 
 
 def _axis_label(text: str) -> str:
