@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -78,6 +80,19 @@ def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configu
         monkeypatch.chdir(config.parent.parent)
         result = CliRunner().invoke(main, [*option, "archive", *arguments[:1], "a.b"])
         assert f"Ledger: {config.parent.parent}/given" in result.output  # without a configuration
+
+
+def commands(group: click.Group, *path: str) -> Iterator[list[str]]:
+    """Yield the words of the group and of each of its commands."""
+    yield [*path]
+    for name, command in group.commands.items():
+        yield from commands(command, *path, name) if isinstance(command, click.Group) else [[*path, name]]
+
+
+@pytest.mark.parametrize("words", list(commands(main)), ids=" ".join)
+def test_help_fits_into_80_columns(words: list[str]) -> None:
+    shown = CliRunner().invoke(main, [*words, "--help"], prog_name="mirrorfeed", terminal_width=80).output
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize(

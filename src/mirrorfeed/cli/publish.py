@@ -153,7 +153,7 @@ def publish(
       mirrorfeed publish                          publish everything once
       mirrorfeed publish sales.orders --dry-run   show what would be published
       mirrorfeed publish --follow --duration 60   keep publishing for an hour
-      mirrorfeed publish --shard 2/8              publish one of eight parts of the tables
+      mirrorfeed publish --shard 2/8              publish one eighth of the tables
     """
     if shard and tables:
         raise click.UsageError("--shard cannot be combined with TABLES.")
