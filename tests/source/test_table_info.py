@@ -130,6 +130,7 @@ def test_missing_table_is_reported(spark: SparkSession) -> None:
         with pytest.raises(SourceMissing) as caught:
             read_table_info(spark, Source.parse(name))
         assert caught.value.table == name
+        assert ("For a folder, write `./nowhere`." in caught.value.solution) == (name == "nowhere")
 
 
 @pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])

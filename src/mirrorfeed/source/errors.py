@@ -50,7 +50,18 @@ class BadSource(Terminal):
 class SourceMissing(Terminal):
     code = "MF2001"
     what = "The table {table} does not exist, or you cannot access it."
-    fix = "Check `source` in the configuration and the SELECT privilege on the table."
+    fix = {
+        "": "Check `source` in the configuration and the SELECT privilege on the table.",
+        "a name without a schema": (
+            "Check `source` in the configuration and the SELECT privilege on the table. For a folder,"
+            " write `./{table}`."
+        ),
+    }
+    table: str
+
+    @property
+    def case(self) -> str:
+        return "a name without a schema" if self.table.isidentifier() else ""
 
 
 class NoTableAtPath(Terminal):
