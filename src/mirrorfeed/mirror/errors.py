@@ -81,7 +81,10 @@ class PathNotSupported(Terminal):
 class MirrorMissing(Terminal):
     code = "MF7101"
     what = "There is no Delta table at {path}, where the mirror of {table} should be."
-    fix = "Wait until Fabric has created the table, or set the folder of the mirror: --mirror, in Python `mirror`."
+    fix = (
+        "Wait until Fabric has created the table. Without Fabric, `mirrorfeed replicate` creates it. Or set the folder"
+        " of the mirror: --mirror, in Python `mirror`."
+    )
 
 
 class MirrorNotReached(Transient):
