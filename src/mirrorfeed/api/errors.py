@@ -65,7 +65,10 @@ class NotInATask(Terminal):
 class NoLandingZone(Terminal):
     code = "MF1004"
     what = "There is no landing zone at {path}."
-    fix = "Use the value of `landing_zone` in the configuration: a folder or an address in OneLake."
+    fix = (
+        "Check the path. It is a folder or an address in OneLake. If you have a configuration, use the value of its"
+        " `landing_zone`."
+    )
 
 
 class ReplicaMissing(Terminal):
