@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
 from mirrorfeed.display.html import section_of
 from mirrorfeed.display.terminal import text_of
+from mirrorfeed.errors import with_known_code
 from mirrorfeed.monitor.report import NoLedger, Report, read_report, report_of
 from mirrorfeed.monitor.report_sections import (
     DASHBOARD_ONLY,
@@ -187,6 +188,12 @@ def test_failures_of_30_days_are_listed_newest_first(report: Report) -> None:
         ("sales.orders", RESEEDED, "Gap"), ("sales.again", FAILED, "StoreUnavailable"),
         ("sales.orders", DIFFERENT, None),
     ]  # fmt: skip
+
+
+def test_failures_are_shown_with_their_codes(report: Report) -> None:
+    for shown in (repr(report), report.page()):
+        assert {"MF2102 Gap", "MF4003 StoreUnavailable"} <= set(re.findall(r"MF\d+ \w+", shown))
+    assert with_known_code("OfALaterRelease") == "OfALaterRelease"
 
 
 def test_failures_beyond_the_listed_ones_are_counted(report: Report) -> None:

@@ -33,6 +33,7 @@ import logging
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from string import Formatter
 from traceback import walk_tb
 from typing import Any, ClassVar
@@ -192,6 +193,12 @@ def with_code(error: MirrorfeedError) -> str:
     return f"{error.code}: {error}"
 
 
+def with_known_code(name: str) -> str:
+    """Return the name of an error after its code, such as "MF3003 BadKey". Return an unknown name unchanged."""
+    codes = [entry.code for entry in catalogue().values() if entry.name == name]
+    return f"{codes[0]} {name}" if codes else name
+
+
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Return `error` unchanged if it is a `MirrorfeedError`. Convert any other error to a `MirrorfeedError`.
 
@@ -286,6 +293,7 @@ def _fold(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
+@cache
 def catalogue() -> dict[str, Explanation]:
     """Return the explanation of each code from `codes.json`. To generate this file from the code, run `make fmt`."""
     from importlib import resources

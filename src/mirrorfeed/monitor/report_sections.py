@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 
 from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size, utc_minute
+from mirrorfeed.errors import with_known_code
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
@@ -180,7 +181,7 @@ class LedgerTableState(Row):
     table: str = shown("Table")
     state: str | None = shown("State")
     """`published`, `recovered`, `blocked` or `failed`. None if there is no publication or failure."""
-    error: str | None = shown("Error")
+    error: str | None = shown("Error", with_known_code)
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")
     last_published: datetime | None = shown("Last published", utc_minute)
@@ -319,7 +320,7 @@ class Failure(Row):
     time: datetime = shown("Time (UTC)", utc_minute)
     table: str = shown("Table")
     outcome: str = shown("Outcome")
-    error: str | None = shown("Error")
+    error: str | None = shown("Error", with_known_code)
     message: str | None = shown("Message")
     total: int
     """Number of these events in the last 30 days. The report lists the newest 50."""
