@@ -199,21 +199,21 @@ def create(name: str) -> Result[results.CreatedDatabase]:
 
 @fabric.command()
 @click.option("--force", is_flag=True, help="Start mirroring even if a table has no file yet.")
-@wait_option
+@wait_option("mirroring runs")
 def start(force: bool, minutes: float) -> Result[results.DatabaseStatus]:
     """Start mirroring, and wait until it runs. Requires a published file for every configured table, unless --force."""
     return feed().fabric_start(force=force, minutes=minutes)
 
 
 @fabric.command()
-@wait_option
+@wait_option("mirroring has stopped")
 def stop(minutes: float) -> Result[results.DatabaseStatus]:
     """Stop mirroring. After the next start, Fabric replicates every table from the beginning."""
     return feed().fabric_stop(minutes)
 
 
 @fabric.command()
-@wait_option
+@wait_option("mirroring runs")
 def resume(minutes: float) -> Result[results.DatabaseStatus]:
     """Resume mirroring that is Paused because its capacity was paused, and wait until it runs.
 

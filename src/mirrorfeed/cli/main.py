@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
-wait_option = click.option("--wait", "minutes", default=10.0, metavar="MINUTES", help="Maximum time to wait.")
 tables_argument = click.argument("tables", nargs=-1)
 table_argument = click.argument("table")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -43,6 +42,13 @@ mirror_option = click.option(
     help="Folder with the replicated tables. For a single table, the folder of its Delta table works as well. Default"
     " for a landing zone in OneLake: the tables of the mirrored database.",
 )
+
+
+def wait_option(until: str) -> Callable[[Any], Any]:
+    """Return the option --wait of a command that waits until the condition `until`."""
+    text = f"Maximum time to wait until {until}."
+    return click.option("--wait", "minutes", default=10.0, metavar="MINUTES", help=text)
+
 
 _CONFIG, _JSON, _SPARK, _STOP = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.spark", "mirrorfeed.stop"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
@@ -131,13 +137,13 @@ class _Commands(click.Group):
 
             fail(SparkMissing())
         except click.UsageError as error:
+            error = _explain_main_option(error)
             if not prints_json():
-                raise
+                raise error from None
             fail(Misused(reason=error.format_message()), error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            error = _explain_main_option(error)
             if prints_json() or has_spark_ended(error):
                 fail(wrap_error(f"mirrorfeed {ctx.invoked_subcommand}", error))
             click.echo(printable_block(redact(format_exc())), err=True)
@@ -152,12 +158,6 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, helps[name]) for name in names])
 
 
-def confirmation(yes: bool) -> Callable[..., None]:
-    """Return a function that prints the consequences of a change and, unless `yes`, asks the user for confirmation.
-
-    The function raises `NotConfirmed` if the user does not confirm.
-    """
-
 def _explain_main_option(error: click.UsageError) -> click.UsageError:
     """Return the error to show for a usage error. An unknown option may be an option of `mirrorfeed` itself."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
@@ -171,6 +171,12 @@ def _explain_main_option(error: click.UsageError) -> click.UsageError:
             return click.UsageError(message, error.ctx)
     return error
 
+
+def confirmation(yes: bool) -> Callable[..., None]:
+    """Return a function that prints the consequences of a change and, unless `yes`, asks the user for confirmation.
+
+    The function raises `NotConfirmed` if the user does not confirm.
+    """
 
     def confirm(*consequences: str) -> None:
         clear_progress()

@@ -253,7 +253,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool)
 @main.command()
 @table_argument
 @yes_option
-@wait_option
+@wait_option("Fabric has dropped the table")
 def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult]:
     """Delete TABLE in the landing zone and publish it again from the start.
 
