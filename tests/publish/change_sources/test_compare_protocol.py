@@ -21,7 +21,7 @@ from fixtures.mirror import canonical
 from fixtures.tables import stage_small_batch
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.config.loader import load
-from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.config.model import Config, Table, hashes_of, zone_of
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
@@ -29,8 +29,8 @@ from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK, full_compare
-from mirrorfeed.publish.change_sources.errors import LedgerRequired, RowHashesLost
-from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable, hash_table_of
+from mirrorfeed.publish.change_sources.errors import RowHashesLost
+from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
@@ -48,20 +48,13 @@ def a_table(**options: Any) -> Table:
 
 def test_hash_tables_are_next_to_the_ledger_and_unique_per_target() -> None:
     def place(ledger: Source, target: str) -> str:
-        table = a_table().model_copy(update={"target": Target.parse(target)})
-        return str(hash_table_of(Config(landing_zone="zone", tables=(), ledger=ledger), table))
+        return str(hashes_of(ledger, Target.parse(target)))
 
     assert place(Source(("main", "ops", "ledger")), "sales.orders") == "main.ops.hashes_sales_orders_74609b97"
     assert place(Source(path="/data/ledger"), "sales.orders") == "/data/hashes_sales_orders_74609b97"
     assert place(Source(("ledger",)), "SALES.Orders") == "hashes_sales_orders_74609b97"
     names = {place(Source(("ledger",)), name) for name in ("a_b.c", "a.b_c", "a.`b c`", "a.`b-c`", "b_c")}
     assert len(names) == 5
-
-
-def test_comparison_requires_a_ledger() -> None:
-    with pytest.raises(LedgerRequired) as caught:
-        hash_table_of(Config(landing_zone="zone", tables=()), a_table())
-    assert caught.value.table == "sales.v"
 
 
 @pytest.mark.parametrize("now", [3, 4])
@@ -106,6 +99,22 @@ def test_missing_comparison_options_are_reported_with_their_line(
         load(path)
     assert words in str(caught.value)
     assert f"mirrorfeed.yml:{text.count(chr(10))}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "changes: compare\ntables:\n  - {source: v, target: t, keys: [id]}\n",
+        "tables:\n  - {sources: main.sales.*, changes: compare, keys: [id]}\n",
+        "changes: compare\ntables:\n  - {sources: main.sales.*, keys: [id]}\n",
+    ],
+)
+def test_comparison_of_a_pattern_or_as_default_requires_a_ledger(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mirrorfeed.yml"
+    path.write_text(f"landing_zone: ./zone\n{text}", encoding="utf-8")
+    with pytest.raises(ConfigInvalid, match="compare stores row hashes next to the ledger: set `ledger`"):
+        load(path)
+    assert load(path, ledger="main.ops.ledger").ledger == Source(("main", "ops", "ledger"))
 
 
 def test_delta_versions_do_not_make_a_compared_table_up_to_date(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
@@ -63,11 +63,11 @@ def needs_no_spark(table: Table) -> bool:
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
-    """Return the `ChangeSource` of a table: a full comparison for `changes: compare`, otherwise the change data feed.
-    For a full comparison, raises `LedgerRequired` without a ledger: the row hashes are stored next to the ledger."""
+    """Return the `ChangeSource` of a table: a full comparison for `changes: compare`, else the change data feed."""
     if table.changes == "compare":
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 
-        hashes = full_compare.RowHashTable(spark, full_compare.hash_table_of(config, table), str(table.source))
+        assert config.ledger is not None  # the loader requires it with `changes: compare`
+        hashes = full_compare.RowHashTable(spark, hashes_of(config.ledger, table.target), str(table.source))
         return full_compare.FullCompare(spark, table.source, hashes, config.staging_path, config.upload_from)
     return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection)

@@ -60,15 +60,6 @@ class ColumnsChanged(Transient):
     fix = "Publish again."
 
 
-class LedgerRequired(Terminal):
-    code = "MF3505"
-    what = (
-        "{table} is published by comparison (`changes: compare`). This stores row hashes next to the ledger, but no"
-        " ledger is configured."
-    )
-    fix = "Set `ledger`, for example `ledger: main.ops.mirror_ledger`."
-
-
 class NotComparable(Gap):
     code = "MF3509"
     what = (

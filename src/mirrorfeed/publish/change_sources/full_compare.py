@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.config.model import Config, Table, hashes_of
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
@@ -329,11 +329,3 @@ class FullCompare:
         if all_hashes and facts.published_at == facts.before and compared.where(DIFFERS).isEmpty():
             return None  # without differences, do not rewrite all hashes
         return self.hashes.write(compared, facts, key, all_hashes=all_hashes)
-
-
-def hash_table_of(config: Config, table: Table) -> Source:
-    """Return the location of the table of row hashes, which is next to the ledger.
-    Raises `LedgerRequired` if no ledger is configured."""
-    if config.ledger is None:
-        raise errors.LedgerRequired(table=str(table.source))
-    return hashes_of(config.ledger, table.target)
