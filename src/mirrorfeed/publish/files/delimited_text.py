@@ -95,7 +95,7 @@ class TextForm:
         self._format, self._encoder = format_, codecs.getincrementalencoder(format_.encoding)()
         special = "".join(map(re.escape, (format_.column_separator, format_.quote, format_.escape)))
         self._special = rf"[{special}\r\n]|^[\s\x{{feff}}]|\s$"
-        self._sink: Any = _OpenSink(sink)
+        self._sink: Any = sink
         if compression == "snappy":
             self._sink = SnappyFrames(self._sink)
         elif compression != "none":
@@ -182,15 +182,3 @@ class TextForm:
         row = pc.index(where, True).as_py()
         if row >= 0:
             raise UnwritableValue(reason, name, row, texts[row].as_py())
-
-
-class _OpenSink:
-    """Wrapper of a file, for compressors that close their output. Closing the wrapper does not close the file."""
-
-    closed = False
-
-    def __init__(self, sink: Any) -> None:
-        self.write, self.flush, self.tell, self.writable = sink.write, sink.flush, sink.tell, sink.writable
-
-    def close(self) -> None:
-        self.closed = True
