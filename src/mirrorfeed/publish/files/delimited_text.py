@@ -102,9 +102,10 @@ class TextForm:
             self._sink = pa.CompressedOutputStream(self._sink, compression)
         self._sink.write(self._encoder.encode(self._header(schema)))
 
-    def write(self, group: pa.Table) -> None:
+    def write_table(self, group: pa.Table, _: int) -> None:
         """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value.
-        Flushes the file afterwards, so that the caller knows its size, except for a few bytes that `close` adds."""
+        Flushes the file afterwards, so that the caller knows its size, except for a few bytes that `close` adds.
+        The second parameter is for Parquet only: `ParquetWriter.write_table` needs the size of a row group."""
         for batch in group.combine_chunks().to_batches():
             text = self._rows(batch)
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,25 +55,6 @@ class UnwritableValue(Exception):
         self.reason, self.column, self.row, self.shown = reason, column, row, shown
 
 
-class ParquetForm:
-    """Writer of the content of a Parquet file. Each call of `write` writes one row group with statistics."""
-
-    def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
-        # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
-        repeating = [
-            field.name
-            for field in schema
-            if pa.types.is_string(field.type) or pa.types.is_date(field.type) or field.name == MARKER
-        ]
-        self._writer = pq.ParquetWriter(sink, schema, compression=compression, use_dictionary=repeating)
-
-    def write(self, group: pa.Table) -> None:
-        self._writer.write_table(group, row_group_size=max(1, group.num_rows))
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 class _Files:
     """Writer of staged files of about the target size. Splits and combines batches into row groups."""
 
@@ -83,7 +64,7 @@ class _Files:
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
         self._file: NewFile | None = None
-        self._form: ParquetForm | TextForm | None = None
+        self._form: pq.ParquetWriter | TextForm | None = None
         self._has_marker = job.with_marker
         """True if the open file has a marker column."""
         self._memory_bytes, self._memory_per_file_byte = 0, 1.0
@@ -108,7 +89,14 @@ class _Files:
         self._file = NewFile(self._job.store, self._job.new_path)
         schema = arrow_schema(self._job.columns, with_marker=self._has_marker)
         if output.delimited is None:
-            self._form = ParquetForm(self._file, schema, output.compression)
+            # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
+            repeating = [
+                field.name
+                for field in schema
+                if pa.types.is_string(field.type) or pa.types.is_date(field.type) or field.name == MARKER
+            ]
+            compression = output.compression
+            self._form = pq.ParquetWriter(self._file, schema, compression=compression, use_dictionary=repeating)
         else:
             from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
 
@@ -148,7 +136,7 @@ class _Files:
         if self._job.with_marker and not self._has_marker:
             group = group.drop_columns([MARKER])
         try:
-            self._form.write(group)
+            self._form.write_table(group, max(1, group.num_rows))
         except UnwritableValue as error:
             key = row_text(group.select(self._job.keys), error.row)
             where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
