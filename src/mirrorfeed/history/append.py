@@ -31,8 +31,6 @@ from mirrorfeed.history.errors import (
     SourceReplaced,
 )
 from mirrorfeed.history.history_record import (
-    DROP,
-    RENAME,
     HistoryColumn,
     HistoryRecord,
     have_same_columns,
@@ -57,7 +55,7 @@ from mirrorfeed.source.snapshot_or_range import (
     decide,
 )
 from mirrorfeed.source.table_info import CHANGES_NO_ROWS
-from mirrorfeed.source.versions import operation_parameters, read_schema
+from mirrorfeed.source.versions import read_schema
 
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
@@ -300,10 +298,8 @@ class _Append:
         schema = schema_at(first)
         last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(schema_at(at), schema))
         what = Range(range_.from_version_exclusive, last)
-        operation = facts.commits[0].operation
-        parameters = operation_parameters(spark, source, first) if operation in (RENAME, DROP) else {}
         history_table.check_names(self.source, schema)
-        renamed = renamed_columns(operation, parameters)
+        renamed = renamed_columns(facts.commits[0].operation, facts.commits[0].parameters)
         columns = next_columns(self.source, first, newest.columns, schema, existing, renamed)
         commits = [commit for commit in facts.commits if first <= commit.version <= last]
         if len(commits) == what.versions and all(commit.operation in CHANGES_NO_ROWS for commit in commits):

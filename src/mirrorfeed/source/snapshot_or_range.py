@@ -36,6 +36,8 @@ class Commit:
     operation: str
     rows: int | None = field(default=None, compare=False)
     """Number of changed rows from the commit's metrics, which may be inexact. None if unknown."""
+    parameters: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Parameters of the operation, as in the column `operationParameters` of DESCRIBE HISTORY."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,20 +88,8 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
 
     Returns "another table" if DESCRIBE HISTORY does not show the name.
     """
-    parameters = _first_parameters(spark, source, "operation = 'CLONE'")
-    return None if parameters is None else parameters.get("source") or "another table"
-
-
-def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
-    """Return the `operationParameters` of a version from DESCRIBE HISTORY, or an empty mapping if there are none."""
-    return _first_parameters(spark, source, f"version = {version}") or {}
-
-
-def _first_parameters(spark: SparkSession, source: Source, condition: str) -> Mapping[str, str] | None:
-    with table_errors(source):
-        history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(condition).orderBy("version")
-        first = history.select("operationParameters").first()
-    return (first["operationParameters"] or {}) if first else None
+    clone = next((commit for commit in read_commits(spark, source) if commit.operation == "CLONE"), None)
+    return None if clone is None else clone.parameters.get("source") or "another table"
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
@@ -229,7 +217,7 @@ def _describe_history(spark: SparkSession, source: Source, limit: int | None) ->
 
 def _commit(row: Mapping[str, Any]) -> Commit:
     rows, _ = count_changes(row["operation"], row["operationMetrics"] or {})
-    return Commit(row["version"], row["timestamp"], row["operation"], rows)
+    return Commit(row["version"], row["timestamp"], row["operation"], rows, row["operationParameters"] or {})
 
 
 def is_ambiguous(local: datetime) -> bool:
