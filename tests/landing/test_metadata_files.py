@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, SettingChanged
-from mirrorfeed.landing.output_format import is_up_to_date, metadata_content, parse_metadata, to_json
+from mirrorfeed.landing.output_format import Output, is_up_to_date, parse_metadata, to_json
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ from mirrorfeed.landing.output_format import is_up_to_date, metadata_content, pa
     [((), {}), (("id",), {"keyColumns": ["id"]}), (("größe", "day"), {"keyColumns": ["größe", "day"]})],
 )
 def test_keys_round_trip_through_metadata(keys: tuple[str, ...], spelled: dict[str, list[str]]) -> None:
-    assert json.loads(to_json(metadata_content(keys, {}))) == spelled
-    assert parse_metadata(to_json(metadata_content(keys, {})), "m") == spelled
+    assert json.loads(to_json(Output().metadata(keys, ()))) == spelled
+    assert parse_metadata(to_json(Output().metadata(keys, ())), "m") == spelled
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from mirrorfeed.landing.errors import (
     NotDeclarable,
     SettingChanged,
 )
-from mirrorfeed.landing.output_format import Delimited, Output, metadata_content, to_json
+from mirrorfeed.landing.output_format import Delimited, Output, to_json
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.lint.file_contents import read_text
 from mirrorfeed.lint.landing_zone import Contents
@@ -67,13 +67,13 @@ class Refused(Exception):
 
 
 def read_back(data: bytes, form: Delimited, columns: Sequence[Column]) -> FileRows:
-    metadata = parse_settings(to_json(metadata_content(["id"], Output(form).settings(columns))), "m")
+    metadata = parse_settings(to_json(Output(form).metadata(["id"], columns)), "m")
     return read_rows(data, f"{1:020}.{form.extension}", "the file", metadata)
 
 
 def faults(data: bytes, form: Delimited, columns: Sequence[Column]) -> Any:
     """Findings of `mirrorfeed lint` for the file and its metadata."""
-    settings, found = read_metadata(to_json(metadata_content(["id"], Output(form).settings(columns))))
+    settings, found = read_metadata(to_json(Output(form).metadata(["id"], columns)))
     contents = read_text(io.BytesIO(data), f"{1:020}.{form.extension}", settings)
     assert isinstance(contents, Contents)
     assert contents.markers == {"4": contents.rows}

@@ -130,12 +130,9 @@ class Output:
     def extension(self) -> str:
         return PARQUET if self.delimited is None else self.delimited.extension
 
-    def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the content of `_metadata.json`, except the list of the table's key columns (`keyColumns`).
-
-        Call `check_output` with the same columns before you call this method.
-        """
-        content: dict[str, Any] = {}
+    def metadata(self, keys: Sequence[str], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return the content of `_metadata.json`. Call `check_output` with the same arguments before."""
+        content: dict[str, Any] = {"keyColumns": list(keys)} if keys else {}
         if self.by_time:
             content["fileDetectionStrategy"] = BY_TIME
         if self.upserts_by_default:
@@ -218,10 +215,6 @@ _SETTINGS = {name: field.default for name, field in _Metadata.model_fields.items
 
 def to_json(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False).encode()
-
-
-def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {**({"keyColumns": list(keys)} if keys else {}), **settings}
 
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:

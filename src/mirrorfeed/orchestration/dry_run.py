@@ -22,7 +22,6 @@ from mirrorfeed.publish.next_publication import (
     deselected_columns,
     first_publication,
     last_version,
-    metadata_of,
     next_columns,
     with_keys,
 )
@@ -151,7 +150,7 @@ def check_decision(
         deselected_columns(table, view.newest)
     else:
         return
-    metadata_files.check(store, log.folder, metadata_of(table, columns))
+    metadata_files.check(store, log.folder, table.output.metadata(table.target_keys, columns))
 
 
 def _takes(keys: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.log_record import Record
-from mirrorfeed.landing.output_format import check_output, metadata_content
+from mirrorfeed.landing.output_format import check_output
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys, evolve
 from mirrorfeed.landing.selection import (
     check_names,
@@ -68,11 +68,6 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
     if not target_keys(source, table.selection, keys or ()) and table.changes == "compare":
         raise KeysRequired(table=source)
     return table.model_copy(update={"keys": keys or ()})
-
-
-def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
-    """Return the content of `_metadata.json` for a table with these columns."""
-    return metadata_content(table.target_keys, table.output.settings(columns))
 
 
 def next_columns(

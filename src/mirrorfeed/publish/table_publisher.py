@@ -32,7 +32,6 @@ from mirrorfeed.publish.next_publication import (
     deselected_columns,
     first_publication,
     last_version,
-    metadata_of,
     next_columns,
     repair_columns,
 )
@@ -206,7 +205,7 @@ class _Run:
         gets_keys = before and keys and not before.keys and table.validate_keys != "none"
         if before and gets_keys and (bad := source.bad_keys(before.to_version_inclusive, table)):
             raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)
-        wanted = metadata_of(table, columns)
+        wanted = table.output.metadata(keys, columns)
         described = metadata_files.check(self.log.store, folder, wanted)
         if view is None:
             view = self.log.confirm(self.log.create_log())

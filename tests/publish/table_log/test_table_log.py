@@ -21,7 +21,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
 from mirrorfeed.landing.log_record import File, PreviousRecord, Record
 from mirrorfeed.landing.names import is_start_marker, start_marker_name
-from mirrorfeed.landing.output_format import metadata_content
+from mirrorfeed.landing.output_format import Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish import table_log
 from mirrorfeed.publish.errors import (
@@ -463,7 +463,7 @@ def test_metadata_is_written_once() -> None:
     store.watcher = lambda verb, path, _: made.append((verb, path))
 
     for _ in range(2):
-        metadata_files.ensure(store, T, metadata_content(("a", "b"), {}))
+        metadata_files.ensure(store, T, Output().metadata(("a", "b"), ()))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
     assert made == [("create", f"{T}/_metadata.json")]
@@ -471,7 +471,7 @@ def test_metadata_is_written_once() -> None:
 
 def test_first_metadata_is_created_without_a_read() -> None:
     counting = FaultyStore(MemoryStore())
-    metadata_files.ensure(counting, T, metadata_content(("id",), {}))
+    metadata_files.ensure(counting, T, Output().metadata(("id",), ()))
     assert counting.verbs == ["create"]
 
 
@@ -479,8 +479,8 @@ def test_first_metadata_is_created_without_a_read() -> None:
 def test_metadata_exists_after_any_result_of_its_creation(mode: Mode) -> None:
     store = MemoryStore()
     with suppress(StoreUnavailable):
-        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, metadata_content(("id",), {}))
-    metadata_files.ensure(store, T, metadata_content(("id",), {}))
+        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, Output().metadata(("id",), ()))
+    metadata_files.ensure(store, T, Output().metadata(("id",), ()))
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
 
@@ -488,14 +488,14 @@ def test_existing_metadata_is_compared_on_first_publication() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
     with pytest.raises(KeysChanged):
-        metadata_files.ensure(store, T, metadata_content(("id",), {}))
+        metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
 
 def test_keys_are_added_to_a_table_without_keys() -> None:
     store = MemoryStore()
-    metadata_files.ensure(store, T, metadata_content((), {}))
+    metadata_files.ensure(store, T, Output().metadata((), ()))
 
-    metadata_files.ensure(store, T, metadata_content(("id",), {}))
+    metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
@@ -503,10 +503,10 @@ def test_keys_are_added_to_a_table_without_keys() -> None:
 @pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys 'id', 'day'"), ((), "no keys")])
 def test_existing_keys_cannot_change(wanted: tuple[str, ...], spelled: str) -> None:
     store = MemoryStore()
-    metadata_files.ensure(store, T, metadata_content(("id",), {}))
+    metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
     with pytest.raises(KeysChanged) as caught:
-        metadata_files.ensure(store, T, metadata_content(wanted, {}))
+        metadata_files.ensure(store, T, Output().metadata(wanted, ()))
 
     assert caught.value.problem == (
         f"The table has {spelled}, but was published with the keys 'id' (memory:/{T}/_metadata.json)."
@@ -519,7 +519,7 @@ def test_unreadable_metadata_is_refused() -> None:
     store.create(f"{T}/_metadata.json", b"keys: id")
 
     with pytest.raises(DamagedFile, match=r"^memory:/.*/_metadata\.json is damaged, .*: it is not valid JSON"):
-        metadata_files.ensure(store, T, metadata_content(("id",), {}))
+        metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
 
 def test_failed_metadata_write_is_not_retried_forever() -> None:
@@ -527,7 +527,7 @@ def test_failed_metadata_write_is_not_retried_forever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match="403 Forbidden"):
-        metadata_files.ensure(store, T, metadata_content(("id",), {}))
+        metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
 
 # record
@@ -888,7 +888,7 @@ def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
         if verb == "list" and log_id in store.read(f"{T}/_mirrorfeed/log.json").decode():
             store.remove_folder(T)
             TableLog(store, T).create_log()
-            metadata_files.ensure(store, T, metadata_content(("id",), {}))
+            metadata_files.ensure(store, T, Output().metadata(("id",), ()))
             store.create(record, content)
 
     progress = publish(TableFeed(table), FaultyStore(store, before=other_publisher), PLAN)
