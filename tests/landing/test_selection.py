@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import (
     Cast,
@@ -126,8 +127,14 @@ def test_unsupported_cast_type_is_refused(text: str) -> None:
 
 
 WAS = {"id": "long", "price": "decimal(10,2)", "note": "string", "secret": "string"}
-PUBLISHED = [Column("id", "long"), Column("cost", "string"), Column("note", "string")]
 BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"price": "cost"}, cast={"price": "string"})
+
+
+def record(columns: tuple[Column, ...], selection: Selection | None, types: dict[str, str] | None) -> Record:
+    return Record(1, "b", "2026-11-21", "t", "id", None, 0, columns, (), 2, selection=selection, source_columns=types)
+
+
+PUBLISHED = record((Column("id", "long"), Column("cost", "string"), Column("note", "string")), BEFORE, WAS)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"pric
     ],
 )
 def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, dropped: list[str]) -> None:
-    assert unselected_columns("t", BEFORE, WAS, PUBLISHED, now) == dropped
+    assert unselected_columns("t", PUBLISHED, now) == dropped
 
 
 @pytest.mark.parametrize(
@@ -172,16 +179,17 @@ def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, 
 )
 def test_selection_that_changes_rows_needs_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
     with pytest.raises(SelectionChanged) as caught:
-        unselected_columns("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
+        unselected_columns("main.sales.orders", PUBLISHED, now)
     assert caught.value.changes == changes
     assert "; ".join(changes) in caught.value.problem
 
 
 def test_new_selection_may_exclude_columns_but_not_rows() -> None:
-    published = [Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True)]
-    assert unselected_columns("t", None, None, published, Selection(("id",))) == ["note"]
+    columns = (Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True))
+    published = record(columns, None, None)
+    assert unselected_columns("t", published, Selection(("id",))) == ["note"]
     with pytest.raises(SelectionChanged, match=r"`where` was none and is 'id > 1'"):
-        unselected_columns("t", None, None, published, Selection(where="id > 1"))
+        unselected_columns("t", published, Selection(where="id > 1"))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
 
 if TYPE_CHECKING:
+    from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.where_condition import Condition
 
 _CUT = re.compile(r"string\((\d{1,9})\)")
@@ -198,26 +199,19 @@ def _unknown(name: str, types: Mapping[str, str]) -> str:
     return f"{name!r}, which {f'the table spells {similar[0]!r}' if similar else 'is not a column of the table'}"
 
 
-def unselected_columns(
-    table: str,
-    before: Selection | None,
-    types: Mapping[str, str] | None,
-    published: Sequence[Column],
-    now: Selection | None,
-) -> list[str]:
-    """Return the names of the published columns that are no longer selected.
+def unselected_columns(table: str, newest: Record, now: Selection | None) -> list[str]:
+    """Return the names of the columns of the record `newest` that the configured selection `now` no longer selects.
 
-    `before` is the published selection, and `now` the configured selection. None selects everything. `types` maps the
-    source columns to their types at the last publication. None means that the whole source was published. Raises
-    `SelectionChanged` if `where`, or the name or cast of a column, changed, or if an excluded column is now selected.
+    Raises `SelectionChanged` if `where`, or the name or cast of a column, changed, or if an excluded column is now
+    selected.
     """
-    old, new = before or EVERYTHING, now or EVERYTHING
+    old, new, types = newest.selection or EVERYTHING, now or EVERYTHING, newest.source_columns
     if old == new:
         return []
     missing, changes = [], []
     if old.condition != new.condition:
         changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
-    for name in types if types is not None else [column.name for column in published if not column.dropped]:
+    for name in types if types is not None else [column.name for column in newest.columns if not column.dropped]:
         if not old.includes(name):
             if new.includes(name):
                 changes.append(f"{name!r} was excluded, so its values were never published")

@@ -14,13 +14,14 @@ from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
+from mirrorfeed.landing.selection import unselected_columns
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.orchestration.dry_run import check_decision
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
-from mirrorfeed.publish.next_publication import decide_next, deselected_columns, with_keys
+from mirrorfeed.publish.next_publication import decide_next, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import BlockingFinding
@@ -168,7 +169,7 @@ class Collector:
             before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
             if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
                 raise finding
-            deselected_columns(table, newest)
+            unselected_columns(str(table.source), newest, table.selection)
         since = next((each.timestamp for each in commits if published is not None and each.version > published), None)
         times = {each.version: each.timestamp for each in commits}
         lag_before = None

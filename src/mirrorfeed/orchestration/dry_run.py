@@ -19,7 +19,6 @@ from mirrorfeed.landing.schema import Column, check_key_names, check_keys
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import (
     decide_next,
-    deselected_columns,
     first_publication,
     last_version,
     next_columns,
@@ -147,7 +146,7 @@ def check_decision(
         source.check(what, facts)
     elif view is not None and view.newest is not None:
         columns = view.newest.columns
-        deselected_columns(table, view.newest)
+        selection.unselected_columns(str(table.source), view.newest, table.selection)
     else:
         return
     metadata_files.check(store, log.folder, table.output.metadata(table.target_keys, columns))

@@ -82,7 +82,7 @@ def next_columns(
     columns = selected_columns(name, selection, schema)
     if newest is not None:
         before = newest.columns
-        deselected = deselected_columns(table, newest)
+        deselected = unselected_columns(name, newest, selection)
         # A change that breaks the schema is a separate range.
         drops = facts.commits[0].operation == "DROP COLUMNS"
         if newest.source_columns and selection:
@@ -108,17 +108,10 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
     Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDropped` unless the table
     has `on_dropped_column: keep`. Raises `SelectionChanged` if anything else in the selection differs from `newest`.
     """
-    deselected = deselected_columns(table, newest)
+    deselected = unselected_columns(str(table.source), newest, table.selection)
     if deselected and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
     return tuple(replace(each, dropped=each.dropped or each.name in deselected) for each in newest.columns)
-
-
-def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return the columns that are no longer selected. Raises `SelectionChanged` if the selection differs otherwise."""
-    return unselected_columns(
-        str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
-    )
 
 
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:

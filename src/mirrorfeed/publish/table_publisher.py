@@ -23,13 +23,12 @@ from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.landing.errors import BadCondition, KeysChanged
 from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.selection import Selection, source_types
+from mirrorfeed.landing.selection import Selection, source_types, unselected_columns
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.next_publication import (
     decide_next,
     decide_repair,
-    deselected_columns,
     first_publication,
     last_version,
     next_columns,
@@ -181,7 +180,7 @@ class _Run:
             if newest.keys and newest.keys != (wanted := self.table.target_keys):
                 address = self.log.store.address(f"{self.log.folder}/{METADATA}")
                 raise KeysChanged(address=address, published=newest.keys, wanted=wanted)
-            deselected_columns(self.table, newest)
+            unselected_columns(str(self.table.source), newest, self.table.selection)
 
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | KeyRepair
