@@ -8,7 +8,6 @@ segment.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,7 +20,7 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import fold, split_name
-from mirrorfeed.landing.schema import check_type
+from mirrorfeed.landing.schema import DECIMAL, check_type, is_text
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, format_of, is_distinct, parse_json, validate
 from mirrorfeed.source.snapshot_or_range import Commit
 
@@ -36,8 +35,6 @@ _WIDER = {
     "date": ("timestamp_ntz",),
 }
 _NUMBERS = frozenset({*_WIDER, *(name for names in _WIDER.values() for name in names)})
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _COMMIT: Final = TypeAdapter(tuple[Annotated[Count, Strict()], UtcTime, Annotated[str, Strict()]])
 
 
@@ -238,9 +235,9 @@ def can_widen(wide: str, narrow: str) -> bool:
     wide, narrow = json.loads(wide), json.loads(narrow)
     if not (isinstance(wide, str) and isinstance(narrow, str)):
         return False
-    if match_ := _DECIMAL.fullmatch(wide):
+    if match_ := DECIMAL.fullmatch(wide):
         digits, scale = int(match_[1]), int(match_[2])
-        if narrower := _DECIMAL.fullmatch(narrow):
+        if narrower := DECIMAL.fullmatch(narrow):
             more = scale - int(narrower[2])
             return more >= 0 and digits - int(narrower[1]) >= more
         return narrow in _WHOLE and digits - scale >= (20 if narrow == "long" else 10)
@@ -250,7 +247,7 @@ def can_widen(wide: str, narrow: str) -> bool:
 def may_widen(type_: str) -> bool:
     """Return whether Delta supports type widening from or to a type, given as JSON."""
     parsed = json.loads(type_)
-    return isinstance(parsed, str) and (parsed in _NUMBERS or _DECIMAL.fullmatch(parsed) is not None)
+    return isinstance(parsed, str) and (parsed in _NUMBERS or DECIMAL.fullmatch(parsed) is not None)
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str | None]:
@@ -320,7 +317,7 @@ def _plain_type(type_: Any) -> Any:
     and fields lose their metadata.
     """
     if isinstance(type_, str):
-        return "string" if _TEXT.fullmatch(type_) else type_
+        return "string" if is_text(type_) else type_
     match type_["type"]:
         case "struct":
             fields = [
