@@ -162,11 +162,6 @@ class Gap(BlockingFinding):
     def place(self) -> str:
         return f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
 
-    @property
-    def version(self) -> int:
-        """First version that cannot be read."""
-        return self.where if isinstance(self.where, int) else self.where.from_version_exclusive + 1
-
 
 class SourceRecreated(BlockingFinding):
     code = "MF2103"
