@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import codecs
 import re
+import reprlib
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -18,19 +20,7 @@ import pyarrow.compute as pc
 
 from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.publish.files.rolling_writer import UnwritableValue
-
-
-def _refuse_years(values: pa.Array, name: str) -> None:
-    """Check that dates and times of column `name` are in the years 1 to 9999. Raises `UnwritableValue`."""
-    if not pa.types.is_temporal(values.type):
-        return
-    bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
-    moments = values if pa.types.is_date(values.type) else values.cast(pa.timestamp("us"))
-    least, most = (pa.scalar(bound, moments.type) for bound in bounds)
-    row = pc.index(pc.or_(pc.less(moments, least), pc.greater(moments, most)), True).as_py()
-    if row >= 0:
-        raise UnwritableValue(Problem.YEAR, name, row, _plain_text(values.slice(row, 1))[0].as_py())
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, row_text
 
 
 def _text(value: str) -> pa.Scalar:
@@ -89,10 +79,11 @@ class SnappyFrames:
 
 
 class TextForm:
-    """Writer of a file of delimited text with a header line. The file is compressed unless `compression` is `none`."""
+    """Writer of a file of delimited text with a header line. The file is compressed unless `compression` is `none`.
+    `keys` are the key columns, which identify a row in messages."""
 
-    def __init__(self, sink: Any, schema: pa.Schema, compression: str, format_: Delimited) -> None:
-        self._format, self._encoder = format_, codecs.getincrementalencoder(format_.encoding)()
+    def __init__(self, sink: Any, schema: pa.Schema, compression: str, format_: Delimited, keys: Sequence[str]) -> None:
+        self._keys, self._format, self._encoder = keys, format_, codecs.getincrementalencoder(format_.encoding)()
         special = "".join(map(re.escape, (format_.column_separator, format_.quote, format_.escape)))
         self._special = rf"[{special}\r\n]|^[\s\x{{feff}}]|\s$"
         self._sink: Any = sink
@@ -103,10 +94,11 @@ class TextForm:
         self._sink.write(self._encoder.encode(self._header(schema)))
 
     def write_table(self, group: pa.Table, _: int) -> None:
-        """Append rows. Raises `UnwritableValue` if the text format or its encoding cannot store a value.
+        """Append rows. Raises `BadRows` if the text format or its encoding cannot store a value.
         Flushes the file afterwards, so that the caller knows its size, except for a few bytes that `close` adds.
         The second parameter is for Parquet only: `ParquetWriter.write_table` needs the size of a row group."""
         for batch in group.combine_chunks().to_batches():
+            self._batch = batch
             text = self._rows(batch)
             try:
                 self._sink.write(self._encoder.encode(text))
@@ -124,25 +116,34 @@ class TextForm:
         return self._format.column_separator.join(names) + self._format.row_separator
 
     def _rows(self, rows: pa.RecordBatch) -> str:
-        """Return the rows as text, each followed by a row separator. Raises `UnwritableValue`."""
+        """Return the rows as text, each followed by a row separator. Raises `BadRows`."""
         if not rows.num_rows:
             return ""
         for at, name in enumerate(rows.schema.names):
-            _refuse_years(rows.column(at), name)
+            self._refuse_years(rows.column(at), name)
         columns = [self._column(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
         lines = pc.binary_join_element_wise(*columns, _text(self._format.column_separator))
         lines_as_list = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
         return str(pc.binary_join(lines_as_list, _text(self._format.row_separator))[0]) + self._format.row_separator
 
+    def _refuse_years(self, values: pa.Array, name: str) -> None:
+        """Check that dates and times of column `name` are in the years 1 to 9999. Raises `BadRows`."""
+        if not pa.types.is_temporal(values.type):
+            return
+        bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
+        moments = values if pa.types.is_date(values.type) else values.cast(pa.timestamp("us"))
+        least, most = (pa.scalar(bound, moments.type) for bound in bounds)
+        self._refuse(Problem.YEAR, pc.or_(pc.less(moments, least), pc.greater(moments, most)), values, name)
+
     def _refuse_unencodable(self, rows: pa.RecordBatch) -> None:
-        """Raise `UnwritableValue` for the first value with a character that the encoding does not support."""
+        """Raise `BadRows` for the first value with a character that the encoding does not support."""
         for at, name in enumerate(rows.schema.names):
             for row, value in enumerate(_plain_text(rows.column(at)).to_pylist()):
                 try:
                     (value or "").encode(self._format.encoding)
                 except UnicodeEncodeError as error:
                     character = error.object[error.start]
-                    raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, character) from None
+                    raise self._bad_rows(Problem.NOT_IN_ENCODING, name, row, character) from None
 
     def _column(self, values: pa.Array, name: str) -> pa.Array:
         texts = _plain_text(values).cast(pa.large_string())
@@ -178,8 +179,13 @@ class TextForm:
             texts = pc.replace_substring(texts, character, escape + character)
         return texts
 
-    @staticmethod
-    def _refuse(reason: Problem, where: pa.Array, texts: pa.Array, name: str) -> None:
+    def _refuse(self, reason: Problem, where: pa.Array, values: pa.Array, name: str) -> None:
+        """Raise `BadRows` for the first row of column `name` that is True in `where`. No row of the header is, because
+        `check_output` has checked the names of the columns."""
         row = pc.index(where, True).as_py()
         if row >= 0:
-            raise UnwritableValue(reason, name, row, texts[row].as_py())
+            raise self._bad_rows(reason, name, row, _plain_text(values.slice(row, 1))[0].as_py())
+
+    def _bad_rows(self, reason: Problem, name: str, row: int, shown: str) -> BadRows:
+        key = row_text(self._batch.select(self._keys), row)
+        return BadRows(BadRow(reason, f"{key}{', ' if key else ''}column {name!r}: {reprlib.repr(shown)}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorfeed.landing.log_record import File
-from mirrorfeed.landing.schema import MARKER, Marker, Problem
-from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema, count_markers, row_text
+from mirrorfeed.landing.schema import MARKER, Marker
+from mirrorfeed.publish.files.staging_job import StagingJob, arrow_schema, count_markers
 from mirrorfeed.storage.request_retries import NewFile
 
 if TYPE_CHECKING:
@@ -45,14 +44,6 @@ def write_empty(job: StagingJob) -> File:
     files.open()
     files.close()
     return files.written[0]
-
-
-class UnwritableValue(Exception):
-    """Internal error: the file format cannot store a value. Converted to `BadRows`, which has the key of the row."""
-
-    def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
-        super().__init__(reason, column, row, shown)
-        self.reason, self.column, self.row, self.shown = reason, column, row, shown
 
 
 class _Files:
@@ -100,7 +91,7 @@ class _Files:
         else:
             from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
 
-            self._form = TextForm(self._file, schema, output.compression, output.delimited)
+            self._form = TextForm(self._file, schema, output.compression, output.delimited, self._job.keys)
         self._memory_bytes, self._rows = 0, Counter[str]()
 
     def close(self) -> None:
@@ -135,12 +126,7 @@ class _Files:
         assert self._file is not None
         if self._job.with_marker and not self._has_marker:
             group = group.drop_columns([MARKER])
-        try:
-            self._form.write_table(group, max(1, group.num_rows))
-        except UnwritableValue as error:
-            key = row_text(group.select(self._job.keys), error.row)
-            where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
-            raise BadRows(BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")) from error
+        self._form.write_table(group, max(1, group.num_rows))
         self._rows.update(self._job.by_marker(count_markers(group)))
         self._memory_bytes += self._buffered_bytes
         self._memory_per_file_byte = self._memory_bytes / max(1, self._file.bytes)
