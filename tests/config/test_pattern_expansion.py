@@ -169,7 +169,7 @@ def test_tables_of_a_pattern_have_options_of_entry_and_file(written: Written) ->
     assert str(table.history.table) == "main.kept.sales_orders"
     chosen = {"exclude_columns": ["secret"], "where": "region = 'north'", "rename": {"v": "value"}}
     (table,) = select_matches(written({**SALES, **chosen}), [found_tables(ORDERS)]).config.tables
-    assert (table.exclude_columns, table.where, table.rename) == (("secret",), "region = 'north'", (("v", "value"),))
+    assert (table.exclude_columns, table.where, table.rename) == (("secret",), "region = 'north'", {"v": "value"})
     (table,) = select_matches(
         written({**SALES, "history": False}, history="main.kept"), [found_tables(ORDERS)]
     ).config.tables

@@ -113,10 +113,6 @@ class Options(validators.ConfigModel):
         )
 
 
-Pairs = tuple[tuple[str, str], ...]
-"""Column names, each with its new name or type."""
-
-
 def _parse_columns(value: object) -> tuple[str, ...] | None:
     columns = validators.parse_column_names(value)
     if columns == ():
@@ -138,7 +134,7 @@ def _parse_pairs(value: object, example: str) -> dict[str, str]:
     return dict(value)
 
 
-def _parse_renames(value: object) -> Pairs:
+def _parse_renames(value: object) -> dict[str, str]:
     renames = _parse_pairs(value, "{cust_id: customer}")
     faults = [f"{new!r} {fault}" for new in renames.values() if (fault := name_fault(new))]
     folded = [fold(new) for new in renames.values()]
@@ -146,14 +142,14 @@ def _parse_renames(value: object) -> Pairs:
     faults += [f"{new!r} would be the name of several columns" for new in repeated]
     if faults:
         raise ValueError("; ".join(faults))
-    return tuple(renames.items())
+    return renames
 
 
-def _parse_casts(value: object) -> Pairs:
+def _parse_casts(value: object) -> dict[str, str]:
     casts = _parse_pairs(value, "{price: string}")
     for type_ in casts.values():
         Cast.parse(type_)
-    return tuple(casts.items())
+    return casts
 
 
 class EntryOptions(Options):
@@ -163,8 +159,8 @@ class EntryOptions(Options):
     """Columns to publish. None means all columns."""
     exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
-    rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
-    cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
+    rename: Annotated[dict[str, str] | None, PlainValidator(_parse_renames)] = None
+    cast: Annotated[dict[str, str] | None, PlainValidator(_parse_casts)] = None
     keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
     """Key columns. None means the primary key in Unity Catalog. An empty tuple means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
@@ -174,8 +170,8 @@ class EntryOptions(Options):
     @property
     def selection(self) -> Selection | None:
         """Selected columns and rows. None if the whole source is published unchanged."""
-        rename, cast = dict(self.rename or ()), dict(self.cast or ())
-        selection = Selection(self.columns, self.exclude_columns or (), self.where, rename, cast)
+        excluded = self.exclude_columns or ()
+        selection = Selection(self.columns, excluded, self.where, self.rename or {}, self.cast or {})
         return None if selection == EVERYTHING else selection
 
     @model_validator(mode="after")
