@@ -16,6 +16,7 @@ from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.verify.expected_rows import select_rows as expected
 from mirrorfeed.publish.rows_and_markers import full, net
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.reader import apply_selection, without_collations
 from tests.publish.test_rows_and_markers import DELETE, SHARED, UPSERT, Event, landed
 
@@ -175,6 +176,18 @@ def test_conditions_ignore_collations(spark: SparkSession) -> None:
     selection = Selection(where="t = 'a'")
     assert [row["id"] for row in apply_selection("t", without_collations(rows), selection).collect()] == [1]
     assert [row["id"] for row in expected(rows, selection).collect()] == [1]
+
+
+@pytest.mark.parametrize(("where", "ids"), [("c = 'ab'", []), ("c = 'ab   '", [1]), ("c IN ('ab', 'cd   ')", [2])])
+def test_char_columns_are_compared_by_bytes(spark: SparkSession, tmp_path: Path, where: str, ids: list[int]) -> None:
+    """In a condition on the column itself, Spark pads the shorter text."""
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id int, c char(5)) USING delta")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'ab'), (2, 'cd')")
+    with lossless_settings(spark):
+        rows, selection = without_collations(spark.read.table(table)), Selection(where=where)
+        assert [row["id"] for row in apply_selection("t", rows, selection).collect()] == ids
+        assert [row["id"] for row in expected(rows, selection).collect()] == ids
 
 
 def test_negative_zero_equals_zero_in_conditions(spark: SparkSession, tmp_path: Path) -> None:

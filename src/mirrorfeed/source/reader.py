@@ -32,6 +32,11 @@ _NO_SKIPPING = "nanvl({0}, {0})"
 dictionaries treat -0.0 as less than 0.0, and would skip matching rows.
 """
 
+_DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Key in the metadata of a text column for its type in the table, such as `char(5)`."""
+_NO_PADDING = "collate({}, 'UTF8_BINARY')"
+"""SQL expression that returns the text of a CHAR column. Spark compares the column itself with padded texts."""
+
 
 def read_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
     """Return the rows of a table at a version. Text columns keep their collations."""
@@ -182,6 +187,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
     if condition is None or selection.where is None:
         return rows
     names = condition_columns(selection, {name: type_.typeName() for name, type_ in types.items()})
+    chars = {field.name for field in rows.schema if str(field.metadata.get(_DECLARED_TYPE)).startswith("char")}
 
     def column(name: str) -> str:
         quoted = quote(names.get(name, name))
@@ -190,7 +196,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
                 return _IN_UTC.format(quoted)
             case FloatType() | DoubleType():
                 return _NO_SKIPPING.format(quoted)
-        return quoted
+        return _NO_PADDING.format(quoted) if names.get(name) in chars else quoted
 
     try:
         return analyze(rows.where(f"({condition.sql(column)})"))
