@@ -65,6 +65,15 @@ def test_selection_has_a_short_description(selection: Selection, words: str) -> 
         (Selection(cast={"note": "int"}), "'note' is string, and not all its values can be cast to int exactly"),
         (Selection(where="gone = 1"), "`where` names 'gone', which is not a column of the table"),
         (Selection(where="part IS NULL"), "`where` names 'part', which is nested"),
+        (
+            Selection(where="at >= '2026-01-01T00:00:00+05:00'"),
+            "`where` has the time '2026-01-01T00:00:00+05:00' with a time zone: write the time in UTC, without a time"
+            " zone",
+        ),
+        (
+            Selection(where="hour( NOTE ) = 1"),
+            "`where` takes the hour, minute or second of the text 'NOTE': cast it to timestamp_ntz",
+        ),
     ],
 )
 def test_invalid_selection_is_refused(selection: Selection, reason: str) -> None:

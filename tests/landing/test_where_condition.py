@@ -22,6 +22,8 @@ from mirrorfeed.landing.where_condition import Condition
         ("größe > 1e3", ("größe",)),
         ("note = 'it\\'s -- a ; \" `text` rand()'", ("note",)),
         ("a\n  = 1", ("a",)),
+        ("`end` > 1 AND CASE WHEN (a) THEN b ELSE c END = 1", ("end", "a", "b", "c")),
+        ("a IS NOT DISTINCT FROM b AND (a) DIV 2 = 1", ("a", "b")),
     ],
 )
 def test_condition_has_the_names_of_its_columns(text: str, columns: tuple[str, ...]) -> None:
@@ -57,6 +59,8 @@ def test_condition_has_the_names_of_its_columns(text: str, columns: tuple[str, .
         ("(a = 1", "has an unbalanced parenthesis"),
         ("a = r'x'", "has a string after r, which is not supported"),
         ("a[0] = 1", "has '[', which is not supported"),
+        ("a = 1 AND end > 2", "has the keyword end as a column name: write `end` in backticks"),
+        ("a < (from)", "has the keyword from as a column name: write `from` in backticks"),
     ],
 )
 def test_invalid_conditions_are_reported_with_the_reason(text: str, reason: str) -> None:

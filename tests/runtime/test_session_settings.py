@@ -36,6 +36,7 @@ HABITS = {
     "spark.sql.legacy.charVarcharAsString": "true",
     "spark.sql.readSideCharPadding": "false",
     "spark.sql.preserveCharVarcharTypeInfo": "true",
+    "spark.sql.ansi.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }
@@ -86,6 +87,7 @@ def test_settings_are_restored_when_the_last_reader_is_done(all_days: str) -> No
         "spark.sql.legacy.charVarcharAsString": "false",
         "spark.sql.readSideCharPadding": "true",
         "spark.sql.preserveCharVarcharTypeInfo": "false",
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.adaptive.coalescePartitions.enabled": "true",
     }

@@ -171,6 +171,14 @@ def test_condition_selects_same_rows_in_every_session_and_verification(session: 
     assert selected(expected) == SELECTED
 
 
+def test_numbers_are_compared_with_text_equally_in_every_session(session: SparkSession) -> None:
+    rows = session.sql("SELECT * FROM VALUES (1, '01'), (2, '3') AS t(id, code)")
+    selection = Selection(where="code IN (1, 2)")
+    with lossless_settings(session):
+        assert [row["id"] for row in apply_selection("t", rows, selection).collect()] == [1]
+        assert [row["id"] for row in expected(rows, selection).collect()] == [1]
+
+
 def test_conditions_ignore_collations(spark: SparkSession) -> None:
     rows = spark.sql("SELECT id, collate(t, 'UTF8_LCASE') AS t FROM VALUES (1, 'a'), (2, 'A') AS v(id, t)")
     selection = Selection(where="t = 'a'")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _CUT = re.compile(r"string\((\d{1,9})\)")
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Integer types, narrowest first, with their maximum number of digits."""
+_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 _AS_TEXT = frozenset({*_DIGITS, "boolean", "date", "timestamp_ntz"})
 _NUMBERS = frozenset({*_DIGITS, "float", "double"})
 _SQL_NAMES = {"smallint": "short", "int": "integer", "bigint": "long"}
@@ -192,6 +193,13 @@ def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterato
             yield f"`where` names {_unknown(name, types)}"
         elif types[columns[name]] in ("struct", "array", "map", "variant"):
             yield f"`where` names {name!r}, which is nested"
+    used = {name: types[column] for name, column in columns.items()}
+    if condition and condition.zoned_times and not _TIMES.isdisjoint(used.values()):
+        text = condition.zoned_times[0]
+        yield f"`where` has the time {text} with a time zone: write the time in UTC, without a time zone"
+    for name in condition.columns_of_time_parts if condition else ():
+        if used.get(name) == "string":
+            yield f"`where` takes the hour, minute or second of the text {name!r}: cast it to timestamp_ntz"
 
 
 def _unknown(name: str, types: Mapping[str, str]) -> str:

@@ -16,6 +16,9 @@ _KEYWORDS = (
     *("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
     *("DISTINCT", "FROM", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "DIV"),
 )
+_NOT_FIRST = ("END", "FROM", "AS", "DIV", "ESCAPE", "WHEN", "THEN", "ELSE")
+"""Keywords that follow a value. After an operator or a parenthesis, Spark takes them for column names."""
+_BEFORE_VALUES = ("(", ",", "AND", "OR", "NOT", "BETWEEN")
 _PREFIXES = ("DATE", "TIMESTAMP_NTZ", "X")
 """Words that set the type of the text literal after them."""
 _TYPES = (
@@ -33,6 +36,9 @@ FUNCTIONS = (
 """Functions that a condition may call, because their result depends only on their arguments."""
 _AGGREGATES = ("any", "avg", "collect_list", "collect_set", "count", "every", "max", "mean", "min", "some", "sum")
 _VOLATILE = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "SESSION_USER")
+_TIME_PARTS = ("hour", "minute", "second")
+_ZONED = re.compile(r"'\s*\d{4,}-\d\d?-\d\d?[ T]\d\d?(:[\d:.]*)?\s*(Z|[+-]\d|UTC|GMT|[A-Za-z]+/).*'", re.IGNORECASE)
+"""Regular expression for a text literal that is a time with a time zone."""
 _ONLY_ITS_ROW = "but may depend only on the values of its row"
 _UNEXPECTED = {
     '"': "has a double quote: write text in single quotes, and names with special characters in backticks",
@@ -81,6 +87,21 @@ class Condition:
         """Distinct column names in the condition, without backticks."""
         return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
+    @property
+    def zoned_times(self) -> tuple[str, ...]:
+        """Text literals that are times with a time zone. Spark ignores the time zone in a comparison with a time."""
+        return tuple(token.text for token in self.tokens if token.kind == "text" and _ZONED.fullmatch(token.text))
+
+    @property
+    def columns_of_time_parts(self) -> tuple[str, ...]:
+        """Names of the columns that are arguments of `hour`, `minute` or `second`."""
+        calls = zip(self.tokens, self.tokens[2:], strict=False)
+        return tuple(
+            argument.name
+            for function, argument in calls
+            if argument.kind == "column" and function.kind == "word" and function.text.lower() in _TIME_PARTS
+        )
+
     def sql(self, column: Callable[[str], str] | None = None) -> str:
         """Return the condition as SQL in one line. `column` returns the SQL for a column name. None keeps all names."""
         return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
@@ -124,6 +145,9 @@ def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
         raise ValueError(f"has a string after {token.text}, which is not supported")
     if is_type and word not in _TYPES:
         raise ValueError(f"casts to {token.text}: supported types are {', '.join(sorted(_TYPES)).lower()}")
+    is_value = before is None or before.kind == "sign" or before.text.upper() in _BEFORE_VALUES
+    if word in _NOT_FIRST and is_value and not (before and before.text == ")"):
+        raise ValueError(f"has the keyword {token.text} as a column name: write `{token.text}` in backticks")
     if is_type or is_prefix or word in _KEYWORDS:
         return "word"
     if not is_call:

@@ -174,6 +174,7 @@ _REQUIRED = {
     "spark.sql.readSideCharPadding": "true",
     "spark.sql.legacy.charVarcharAsString": "false",
     "spark.sql.preserveCharVarcharTypeInfo": "false",  # Arrow has no CHAR
+    "spark.sql.ansi.enabled": "true",  # otherwise a condition such as `code IN (1, 2)` has another result for text
 }
 """Settings without which published values can be wrong."""
 
