@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
+from mirrorfeed.mirror.verify.row_comparison import compare_rows
 from mirrorfeed.publish.rows_and_markers import PROBLEM, full, inserts, key_hashes, key_problems, net, snapshot_rows
 from mirrorfeed.source.reader import without_collations
 
@@ -394,6 +396,27 @@ def test_nested_values_become_json_independent_of_the_session(oslo: SparkSession
         "gone": None,
         PROBLEM: None,
     }
+
+
+def test_decimals_in_map_keys_keep_all_digits(spark: SparkSession) -> None:
+    snapshot = spark.sql("""SELECT 1 AS id,
+        map(12345678901234567890.123456789012345678BD, 1, -0.000000000000000001BD, 2) AS plain,
+        map(1.000000000000000001BD, 1, 1.000000000000000002BD, 2) AS close,
+        map(named_struct('d', 1.000000000000000001BD, 's', 'Łódź "x"\u2028\n', 'none', CAST(NULL AS int)), 1) AS st,
+        map(array(1.000000000000000001BD, NULL), 1) AS ar""")
+    columns = columns_of("t", json.loads(snapshot.schema.json()))
+    rows = snapshot_rows(snapshot, columns).drop(PROBLEM)
+    texts = rows.first().asDict()
+    assert json.loads(texts["plain"]) == {"12345678901234567890.123456789012345678": 1, "-1E-18": 2}
+    assert json.loads(texts["close"]) == {"1.000000000000000001": 1, "1.000000000000000002": 2}
+    (struct,) = json.loads(texts["st"])
+    assert struct.startswith('{"d":1.000000000000000001,')
+    assert json.loads(struct) == {"d": 1.0, "s": 'Łódź "x"\u2028\n', "none": None}
+    assert json.loads(texts["ar"]) == {"[1.000000000000000001,null]": 1}
+    assert compare_rows(0, snapshot, rows, ("id",)).equal
+    for name in ("close", "st", "ar"):  # as if the digits of the key had been lost
+        rounded = rows.withColumn(name, F.regexp_replace(name, "1[.]000000000000000001", "1.0"))
+        assert not compare_rows(0, snapshot, rounded, ("id",)).equal
 
 
 TYPED = [

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import EXACT_JSON, is_geo_type, is_text, types_in
+from mirrorfeed.landing.schema import DECIMAL, EXACT_JSON, is_geo_type, is_text, types_in
 from mirrorfeed.publish.rows_and_markers import REPLACEMENT, geo_bytes
 
 
@@ -58,10 +58,16 @@ def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
             parts = [_for_json(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
             return F.when(value.isNotNull(), F.struct(*parts))
 
+    # `get_json_object` reads decimals as doubles, also in structs and arrays. The JSON of these keys has no quotes.
+    is_unquoted = isinstance(type_["keyType"], dict) or DECIMAL.fullmatch(type_["keyType"])
+
     def text(key: SparkColumn) -> SparkColumn:
         if type_["keyType"] == "string":
             return key
-        return F.get_json_object(F.to_json(F.struct(key.alias("k")), EXACT_JSON), "$.k")
+        json = F.to_json(F.struct(key.alias("k")), EXACT_JSON)
+        if is_unquoted:
+            return F.regexp_extract(json, r'(?s)\{"k":(.*)\}', 1)
+        return F.get_json_object(json, "$.k")
 
     return F.map_from_entries(
         F.transform(
