@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,32 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     outcome, errors = published(spark, config)
     assert (outcome.rows, errors) == ({"upsert": 1}, [])
     assert zone.mirrors_the_table()
+
+
+def test_fields_added_to_structs_within_a_gap_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(
+        spark, tmp_path / "t", "id int, s struct<a: string>, l array<struct<a: string>>, m map<int, struct<a: string>>"
+    )
+    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path)
+    row = "named_struct('a', 'x'), array(named_struct('a', 'x'), NULL), map(1, named_struct('a', 'x'))"
+    table.sql(f"INSERT INTO {{}} VALUES (1, {row}), (2, {row}), (3, {row}), (4, NULL, NULL, NULL)")
+    zone.publish()
+    table.set_feed(False)
+    table.sql("ALTER TABLE {} ADD COLUMNS (s.b string FIRST, l.element.b struct<c: string>, m.value.b string)")
+    table.sql("UPDATE {} SET s.b = 'y' WHERE id = 1")
+    table.sql("UPDATE {} SET l = array(named_struct('a', 'x', 'b', named_struct('c', 'y'))) WHERE id = 2")
+    table.set_feed(True)
+    outcome, (note,) = published(spark, config)
+    assert isinstance(note, RangeCompared)
+    assert (outcome.error, outcome.rows) == (None, {"upsert": 2})
+    mirror = Mirror(zone.store, "sales.schema/orders")
+    mirror.take()
+    assert {row["id"]: json.loads(row["s"] or "null") for row in mirror.rows} == {
+        1: {"b": "y", "a": "x"},
+        2: {"b": None, "a": "x"},
+        3: {"a": "x"},
+        4: None,
+    }
 
 
 def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
@@ -184,6 +185,7 @@ class DeltaFeed:
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
         key, names_before = rows_and_markers.key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in names_before else replace(column, dropped=True) for column in job.columns]
+        before = _with_added_fields(before, job.columns)
         hashes = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
         compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), hashes, key)
         differing = compared.where(row_diff.DIFFERS)
@@ -256,3 +258,19 @@ class DeltaFeed:
             version = str(range_.to_version_inclusive)
             raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
         return feed
+
+
+def _with_added_fields(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Return `rows` with the nested types of `columns`. Fields of structs that `rows` lacks are NULL."""
+    types = {column.name: json.loads(column.nested, object_hook=_as_nullable) for column in columns if column.nested}
+    if not types:
+        return rows
+    fields = json.loads(rows.schema.json())["fields"]
+    return rows.to(
+        StructType.fromJson({"fields": [each | {"type": types.get(each["name"], each["type"])} for each in fields]})
+    )
+
+
+def _as_nullable(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a type's JSON in which values can be NULL. `DataFrame.to` adds no other fields."""
+    return part | dict.fromkeys({"nullable", "containsNull", "valueContainsNull"} & part.keys(), True)
