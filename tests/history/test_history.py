@@ -34,6 +34,7 @@ from mirrorfeed.history.history_record import HistoryRecord, find_disorder, pars
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.replay import apply_changes, replay
 from mirrorfeed.landing.names import Target
+from mirrorfeed.source.change_feed import DEFAULT_LINE
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable
@@ -98,6 +99,17 @@ class History:
 def numbers(records: Sequence[HistoryRecord]) -> list[tuple[int | None, int, int]]:
     """Versions and row count of each record."""
     return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
+
+
+def test_history_has_no_change_data_feed_even_by_default(spark: SparkSession, tmp_path: Path) -> None:
+    history = History.started(spark, tmp_path)
+    history.source.insert(1)
+    setting = DEFAULT_LINE.split()[0]
+    spark.conf.set(setting, "true")
+    try:
+        assert numbers(history.keep().records) == [(None, 1, 1)]
+    finally:
+        spark.conf.unset(setting)
 
 
 @pytest.mark.slow

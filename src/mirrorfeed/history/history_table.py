@@ -29,7 +29,7 @@ from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_version
 from mirrorfeed.source.snapshot_or_range import Commit, Facts
-from mirrorfeed.source.table_info import TableInfo, count_rows, open_local_table, read_table_info
+from mirrorfeed.source.table_info import FEED, TableInfo, count_rows, open_local_table, read_table_info
 from mirrorfeed.source.versions import read_history
 from mirrorfeed.storage.local_folder import arrow_files
 
@@ -114,7 +114,8 @@ class HistoryTable:
         If `mapped` is True, the table has column mapping, so that its columns can have any name.
         """
         columns = ", ".join(f"{name} {type_}" for name, type_ in _OWN_COLUMNS.items())
-        properties = {"delta.appendOnly": "true", **({_MAPPING: "name"} if mapped else {})}
+        # A session can turn on the change data feed of new tables, but the feed does not allow some of these columns.
+        properties = {"delta.appendOnly": "true", FEED: "false", **({_MAPPING: "name"} if mapped else {})}
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.table.sql} ({columns}) USING DELTA PARTITIONED BY (_commit_date)"
