@@ -9,7 +9,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ByteType, ShortType, StructField
 
 from mirrorfeed.config.model import Config
@@ -32,7 +32,7 @@ from mirrorfeed.mirror.verify import (
     version_gone_errors,
 )
 from mirrorfeed.mirror.verify.expected_rows import key_columns
-from mirrorfeed.mirror.verify.row_comparison import RowComparison
+from mirrorfeed.mirror.verify.row_comparison import RowComparison, compare_rows
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable
@@ -151,6 +151,77 @@ def test_similar_looking_texts_are_shown_with_their_bytes(spark: SparkSession, t
     by_text = compare(spark, source, 0, mirror, ("v",), shown=2 * len(LOOKALIKES))
     assert "v = a\ufffdb (bytes 61FF62): once in the source, missing in the mirror" in map(str, by_text.first)
     assert "v = a\ufffdb: missing in the source, once in the mirror" in map(str, by_text.first)
+
+
+STRUCT, LIST, MAP, KEYED = "struct<x: int, y: string>", "array<int>", "map<string, int>", "map<int, int>"
+ONE = "named_struct('x', 1, 'y', 'a')"
+EQUAL_TEXTS = [
+    # type, value, text in the mirror
+    (STRUCT, ONE, '{"x":1,"y":"a"}'),
+    (STRUCT, ONE, ' { "y" : "a" ,\n "x" : 1 } '),
+    (STRUCT, "named_struct('x', NULL, 'y', NULL)", "{}"),
+    (STRUCT, "named_struct('x', NULL, 'y', NULL)", '{"x":null}'),
+    (STRUCT, "NULL", None),
+    (LIST, "array(1, NULL)", "[1,null]"),
+    (LIST, "array()", "[]"),
+    (MAP, "map('b', 2, 'a', NULL)", '{"a":null,"b":2}'),
+    ("map<string, string>", "map()", "{}"),
+    ("array<string>", "array('1', '[1]', '{}', 'null', '')", '["1","[1]","{}","null",""]'),
+    ("array<bigint>", "array(9223372036854775807L)", "[9223372036854775807]"),
+    ("array<double>", "array(double('NaN'), double('-Infinity'))", '["NaN","-Infinity"]'),
+    ("array<double>", "array(1.0D, 1E300D, 4.9E-324D)", "[1,1.0E300,4.9E-324]"),
+    ("array<decimal(38,18)>", "array(0BD, 0.000000000000000001BD, 1.5BD)", "[0E-18,1E-18,1.500000000000000000]"),
+    ("array<decimal(38,0)>", f"array({'9' * 38}BD)", f"[{'9' * 38}]"),
+    ("array<array<struct<v: map<string, boolean>>>>", "array(array(named_struct('v', map('k', true))), NULL, array())",
+     '[[{"v":{"k":true}}],null,[]]'),
+    ("map<struct<a: int>, int>", "map(named_struct('a', 1), 1)", '{"{\\"a\\":1}":1}'),
+    ("array<variant>", "array(parse_json('[1,{}]'), NULL)", "[[1,{}],null]"),
+    ("variant", "parse_json('[1,{}]')", "[1, {}]"),
+    ("variant", "parse_json('null')", "null"),
+    ("array<string>", "array(repeat('x', 5000000))", f'["{"x" * 5_000_000}"]'),
+]  # fmt: skip
+WRONG_TEXTS = [
+    *((type_, "NULL", text) for type_ in (STRUCT, LIST, MAP) for text in ("oops", "", " ", "null", "[1,2", '{"x":')),
+    *((type_, "NULL", text) for type_, text in ((LIST, '{"a":1}'), (STRUCT, "[1]"), (MAP, "[]"), (LIST, "1"))),
+    (LIST, "array(1)", None),
+    (LIST, "array(1)", "1"),
+    (STRUCT, "named_struct('x', NULL, 'y', NULL)", "oops"),
+    (MAP, "map('k', NULL)", '{"k":1}'),
+    (KEYED, "map(1, 1)", '{"abc":1}'),
+    ("array<decimal(38,18)>", "array(1.000000000000000001BD)", "[1.000000000000000002]"),
+    ("variant", "parse_json('1')", "oops"),
+    ("variant", "NULL", "null"),
+]  # fmt: skip
+
+
+def frames(spark: SparkSession, cases: list[tuple[str, str, str | None]]) -> tuple[DataFrame, DataFrame]:
+    """A source and its mirror with a column of each type. Each case has its own row, with NULL in other columns."""
+    types = list(dict.fromkeys(type_ for type_, _, _ in cases))
+    rows = [
+        f"SELECT {at} AS id, "
+        + ", ".join(f"CAST({value if type_ == each else 'NULL'} AS {each}) AS c{n}" for n, each in enumerate(types))
+        for at, (type_, value, _) in enumerate(cases)
+    ]
+    texts = [(at, *(text if type_ == each else None for each in types)) for at, (type_, _, text) in enumerate(cases)]
+    schema = ", ".join(["id int", *(f"c{n} string" for n in range(len(types)))])
+    return spark.sql(" UNION ALL ".join(rows)), spark.createDataFrame(texts, schema)
+
+
+def test_json_text_of_the_same_value_is_equal(spark: SparkSession) -> None:
+    found = compare_rows(0, *frames(spark, EQUAL_TEXTS), ("id",), shown=len(EQUAL_TEXTS))
+    assert found.first == ()
+
+
+def test_text_that_is_not_json_of_the_type_is_a_difference(spark: SparkSession) -> None:
+    expected, actual = frames(spark, WRONG_TEXTS)
+    found = compare_rows(0, expected, actual, ("id",), shown=len(WRONG_TEXTS))
+    numbers = {int(difference.key.removeprefix("id = ")) for difference in found.first}
+    assert [case for at, case in enumerate(WRONG_TEXTS) if at not in numbers] == []
+    shown = {difference.key: difference.mirror for difference in found.first}
+    assert shown["id = 0"] == "oops"
+    without_keys = compare_rows(0, expected, actual, (), shown=2 * len(WRONG_TEXTS))
+    assert without_keys.differing == 2 * len(WRONG_TEXTS)
+    assert any("c0 = oops" in str(difference) for difference in without_keys.first)
 
 
 def test_key_that_does_not_fit_the_type_of_the_source_is_null(spark: SparkSession) -> None:

@@ -18,6 +18,8 @@ from mirrorfeed.source.identifier import quote
 
 NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _ROW = "__row__"
+_MAX_VARIANT_TEXT = 4 * 2**20
+"""Maximum size in bytes of JSON text that always fits in a variant. On some engines, a variant has at most 16 MiB."""
 
 
 def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
@@ -103,14 +105,17 @@ def _is_geo_type(type_: T.DataType) -> bool:
 def comparable_columns(field: T.StructField, mirror_type: T.DataType) -> tuple[Column, Column]:
     """Return two expressions for a column: one for the source, and one for the mirror.
 
-    The results of both expressions are equal if source and mirror have the same value.
+    The results of both expressions are equal if source and mirror have the same value. For an array, map or struct, the
+    result is a struct. Its field `value` has the value, and its field `text` is NULL. If the mirror's text is not JSON
+    of this kind, `text` has the text, so that it differs from every value of the source.
     """
     value, type_ = F.col(quote(field.name)), field.dataType
-    if isinstance(type_, T.VariantType):
-        return F.to_json(value), F.to_json(_parsed(value, type_))
+    if isinstance(type_, T.VariantType):  # text that is not JSON is compared unchanged, so it differs
+        return F.to_json(value), F.coalesce(F.to_json(F.try_parse_json(value)), value)
     source = _comparable(value, type_, from_text=False)
     if isinstance(type_, NESTED):
-        return source, _comparable(_parsed(value, type_), type_, from_text=True)
+        no_text = F.lit(None).cast("string").alias("text")
+        return F.struct(source.alias("value"), no_text), _mirror_value(value, type_)
     expected = _mirror_type(type_)
     if mirror_type == expected:
         return source, value
@@ -148,8 +153,17 @@ def _instant(in_utc: Column) -> Column:
     return F.concat(in_utc.cast("string"), F.lit("Z")).try_cast("timestamp")
 
 
+def _mirror_value(text: Column, type_: T.DataType) -> Column:
+    """Return the value of a nested mirror column, as described in `comparable_columns`."""
+    # `from_json` returns NULL for JSON of another kind. For text that is not JSON, it can return a struct of NULLs.
+    parsed = _parsed(text, type_)
+    is_json = F.try_parse_json(text).isNotNull() | (F.octet_length(text) > _MAX_VARIANT_TEXT)
+    wrong = F.when(text.isNotNull() & (parsed.isNull() | ~is_json), text)
+    return F.struct(_comparable(parsed, type_, from_text=True).alias("value"), wrong.alias("text"))
+
+
 def _parsed(text: Column, type_: T.DataType) -> Column:
-    return F.parse_json(text) if isinstance(type_, T.VariantType) else F.from_json(text, _json_type(type_).json())
+    return F.from_json(text, _json_type(type_).json())
 
 
 def _json_type(type_: T.DataType) -> Any:
@@ -209,4 +223,4 @@ def _key(key: Column, type_: T.DataType, *, from_text: bool) -> Column:
         return _comparable(_parsed(key, type_) if from_text else key, type_, from_text=from_text)
     if not from_text:
         return key
-    return F.unbase64(key) if isinstance(type_, T.BinaryType) else key.cast(type_)
+    return F.try_to_binary(key, F.lit("base64")) if isinstance(type_, T.BinaryType) else key.try_cast(type_)

@@ -164,7 +164,8 @@ def _first_differences(
     `table` is the result of `_compare_by_key` or `_compare_by_row`. For `_compare_by_row`, pass all columns as `keys`
     and an empty list as `columns`. If a key has one row in the source and one in the mirror, returns a difference for
     each of `columns` whose values differ. Otherwise, returns one difference with the number of rows on each side."""
-    key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
+    values = {name: _as_text(table, F.col(quote(name))) for name in keys}
+    key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(value)) for name, value in values.items()))
     texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
     for i, name in enumerate(columns):
         source, mirror = (F.col(f"__{side}__.{quote(name)}") for side in "sm")
@@ -184,10 +185,23 @@ def _first_differences(
 
 
 def _text_and_bytes(table: DataFrame, value: Column) -> Column:
-    """Return a struct: `value` as valid UTF-8 text (JSON if nested), and the bytes of `CAST(value AS STRING)`."""
-    nested = isinstance(table.select(value).schema[0].dataType, NESTED)
-    text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
-    return F.struct(text, value.cast("string").cast("binary"))
+    """Return a struct: `value` as valid UTF-8 text (JSON if nested), and the bytes of `_as_text(value)`."""
+    text = _as_text(table, value)
+    if _is_nested(table, value):
+        json = F.to_json(value["value"], {"ignoreNullFields": "false"})
+        return F.struct(F.make_valid_utf8(F.coalesce(value["text"], json)), text.cast("binary"))
+    return F.struct(F.make_valid_utf8(text), text.cast("binary"))
+
+
+def _as_text(table: DataFrame, value: Column) -> Column:
+    """Return a result of `comparable_columns` as text."""
+    if _is_nested(table, value):
+        return F.coalesce(value["text"], value["value"].cast("string"))
+    return value.cast("string")
+
+
+def _is_nested(table: DataFrame, value: Column) -> bool:
+    return isinstance(table.select(value).schema[0].dataType, NESTED)
 
 
 def _distinct_texts(
@@ -209,8 +223,7 @@ def _with_bytes(text: str | None, data: bytes, index: int) -> str:
     return f"{text} (bytes {'…' if start else ''}{part}{'…' if end < len(data) else ''})"
 
 
-def _key_text(part: Column) -> Column:
-    text = part.cast("string")
+def _key_text(text: Column) -> Column:
     with_bytes = F.concat(F.make_valid_utf8(text), F.lit(" (bytes "), F.hex(text), F.lit(")"))
     return F.coalesce(F.when(F.is_valid_utf8(text), text).otherwise(with_bytes), F.lit("NULL"))
 
