@@ -19,7 +19,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = codes.errors()
-_WRITTEN_AS_IT_IS = re.compile(r'\{(schema|table|scope, key|scope, key, env|\{secrets/\w+/\w+\}|".*)\}')
+_WRITTEN_AS_IT_IS = re.compile(r'\{(schema|table|env: NAME|scope, key|scope, key, env|\{secrets/\w+/\w+\}|".*)\}')
 """Braces that are part of a text."""
 
 
