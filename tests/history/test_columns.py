@@ -16,11 +16,11 @@ from mirrorfeed.history.history_record import (
     can_widen,
     have_same_columns,
     next_columns,
-    renamed_columns,
     stored_columns,
     unreadable_columns,
 )
 from mirrorfeed.history.history_table import find_foreign_write
+from mirrorfeed.source.snapshot_or_range import renamed_columns
 from tests.history.test_history_record import records
 
 

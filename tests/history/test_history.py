@@ -112,6 +112,18 @@ def test_history_has_no_change_data_feed_even_by_default(spark: SparkSession, tm
         spark.conf.unset(setting)
 
 
+def test_history_continues_after_a_partition_column_was_renamed(spark: SparkSession, tmp_path: Path) -> None:
+    history = History.started(spark, tmp_path, "id int, day int", properties=MAPPED, by="day")
+    history.source.sql("INSERT INTO {} VALUES (1, 1)")
+    assert numbers(history.keep().records) == [(None, 1, 1)]
+    history.source.sql("INSERT INTO {} VALUES (2, 2)")
+    history.source.sql("ALTER TABLE {} RENAME COLUMN day TO date")
+    history.source.sql("INSERT INTO {} VALUES (3, 3)")
+    assert [each.to_version_inclusive for each in history.keep().records] == [2, 3, 4]
+    assert canonical(history.rebuilt(2)) == canonical([{"id": 1, "day": 1}, {"id": 2, "day": 2}])
+    assert canonical(history.rebuilt(4)) == canonical([{"id": number, "date": number} for number in (1, 2, 3)])
+
+
 @pytest.mark.slow
 def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Slow, because only Spark changes columns with column mapping, and three versions are rebuilt."""

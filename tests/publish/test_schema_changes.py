@@ -371,6 +371,15 @@ def test_clustering_may_change(table: Changing) -> None:
     assert table.verified() == "equal at version 4, 3 rows"
 
 
+def test_versions_before_a_partition_column_is_renamed_are_published(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, more="PARTITIONED BY (w)")
+    first = table.published()
+    table.run("INSERT INTO {} VALUES (4, 'd', 4)", "ALTER TABLE {} RENAME COLUMN w TO x")
+    with pytest.raises(IncompatibleSchema, match="'w' is missing"):
+        table.publish()
+    assert table.published() == first + 1
+
+
 def test_changed_partition_columns_stop_the_table_until_rebuild(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="PARTITIONED BY (w)")
     table.run("INSERT INTO {} VALUES (4, 'd', 4)")

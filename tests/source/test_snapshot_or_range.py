@@ -147,6 +147,17 @@ def test_changed_partition_columns_end_a_range(before: tuple[str, ...], continue
     assert decided(PublishedVersion("id-1", 6, before), what) == NothingNew(6)
 
 
+def test_renamed_partition_columns_end_no_range() -> None:
+    what = replace(facts(5, 6), partitions=("country", "day"))
+    rename = {"oldColumnPath": "region", "newColumnPath": "country"}
+    commits = (what.commits[0], replace(what.commits[1], operation="RENAME COLUMN", parameters=rename))
+    before = PublishedVersion("id-1", 4, ("day", "region"))
+    assert decided(before, replace(what, commits=commits)) == [(4, 6)]
+    assert isinstance(
+        decided(replace(before, partitions=("day", "land")), replace(what, commits=commits)), PartitionsChanged
+    )
+
+
 def test_changed_partition_columns_are_named() -> None:
     error = PartitionsChanged(table="sales.orders", published=4, before=(), now=("country", "day"))
     assert error.problem.startswith(

@@ -35,7 +35,6 @@ from mirrorfeed.history.history_record import (
     HistoryRecord,
     have_same_columns,
     next_columns,
-    renamed_columns,
     unreadable_columns,
 )
 from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
@@ -53,6 +52,7 @@ from mirrorfeed.source.snapshot_or_range import (
     Range,
     TakeSnapshot,
     decide,
+    renamed_columns,
 )
 from mirrorfeed.source.table_info import CHANGES_NO_ROWS
 from mirrorfeed.source.versions import read_schema

@@ -19,13 +19,12 @@ from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
 from mirrorfeed.display.rows import counted
 from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.landing.errors import DamagedFile
-from mirrorfeed.landing.names import fold, split_name
+from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, check_type, is_text
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, format_of, is_distinct, parse_json, validate
 from mirrorfeed.source.snapshot_or_range import Commit
 
 FORMAT = 1
-RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
 _WHOLE = ("byte", "short", "integer", "long")
 _WIDER = {
     "byte": ("short", "integer", "long", "double"),
@@ -248,19 +247,6 @@ def may_widen(type_: str) -> bool:
     """Return whether Delta supports type widening from or to a type, given as JSON."""
     parsed = json.loads(type_)
     return isinstance(parsed, str) and (parsed in _NUMBERS or DECIMAL.fullmatch(parsed) is not None)
-
-
-def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str | None]:
-    """Return the top-level columns that a commit renamed or dropped, mapped to their new names, or to None if dropped.
-
-    `operation` and `parameters` are the columns `operation` and `operationParameters` of DESCRIBE HISTORY.
-    """
-    if operation == DROP:
-        return {path[0]: None for path in map(split_name, json.loads(parameters["columns"])) if len(path) == 1}
-    if operation != RENAME:
-        return {}
-    old, new = (split_name(parameters[name]) for name in ("oldColumnPath", "newColumnPath"))
-    return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
 
 
 Spans = Sequence[tuple[int, str | None]]

@@ -68,9 +68,9 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
     writer = rows.writeTo(into.sql).using("delta").tableProperty(_REPLAY_OF, origin)
     if any(_NEEDS_MAPPING.intersection(each.name) for each in record.columns):
         writer = writer.tableProperty("delta.columnMapping.mode", "name")
-    if record.partitions:
-        first, *others = (F.col(quote(name)) for name in record.partitions)
-        writer = writer.partitionedBy(first, *others)
+    # A partition column that is renamed after this version is missing in `rows`.
+    if partitions := [F.col(quote(name)) for name in record.partitions if name in rows.columns]:
+        writer = writer.partitionedBy(*partitions)
     try:
         writer.create()
     except Exception as error:

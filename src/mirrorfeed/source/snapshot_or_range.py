@@ -5,11 +5,13 @@ Pure functions, without Spark or storage.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mirrorfeed.landing.names import split_name
 from mirrorfeed.source.errors import BlockingFinding, FeedOff, Gap, GapReason, PartitionsChanged, SourceRecreated
 from mirrorfeed.source.table_info import FEED
 
@@ -25,6 +27,7 @@ class PendingCommits:
     """Bytes that the commits wrote. None if unknown."""
 
 
+_RENAME, _DROP = "RENAME COLUMN", "DROP COLUMNS"
 COMPARISON = "COMPARISON"
 """Value of `Commit.operation` if changes are found by comparing rows instead of reading commits."""
 
@@ -170,7 +173,11 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
         return finding
     if latest == published.version:
         return NothingNew(published.version)
-    if set(published.partitions) != set(facts.partitions):
+    partitions = set(published.partitions)
+    for commit in facts.commits:
+        renamed = renamed_columns(commit.operation, commit.parameters)
+        partitions = {renamed.get(name) or name for name in partitions}
+    if partitions != set(facts.partitions):
         return PartitionsChanged(
             table=table, published=published.version, before=published.partitions, now=facts.partitions
         )
@@ -187,6 +194,19 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
         return Gap(table=table, published=published.version, where=obstacle, reason=reason)
     limit = readable_to - published.version if facts.is_comparison else max_versions_per_publication
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, limit)))
+
+
+def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str | None]:
+    """Return the top-level columns that a commit renamed or dropped, mapped to their new names, or to None if dropped.
+
+    `operation` and `parameters` are the columns `operation` and `operationParameters` of DESCRIBE HISTORY.
+    """
+    if operation == _DROP:
+        return {path[0]: None for path in map(split_name, json.loads(parameters["columns"])) if len(path) == 1}
+    if operation != _RENAME:
+        return {}
+    old, new = (split_name(parameters[name]) for name in ("oldColumnPath", "newColumnPath"))
+    return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
 
 
 def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
