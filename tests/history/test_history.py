@@ -121,7 +121,6 @@ def test_history_continues_after_a_partition_column_was_renamed(spark: SparkSess
     history.source.sql("INSERT INTO {} VALUES (3, 3)")
     assert [each.to_version_inclusive for each in history.keep().records] == [2, 3, 4]
     assert canonical(history.rebuilt(2)) == canonical([{"id": 1, "day": 1}, {"id": 2, "day": 2}])
-    assert canonical(history.rebuilt(4)) == canonical([{"id": number, "date": number} for number in (1, 2, 3)])
 
 
 @pytest.mark.slow

@@ -371,6 +371,7 @@ def test_clustering_may_change(table: Changing) -> None:
     assert table.verified() == "equal at version 4, 3 rows"
 
 
+@pytest.mark.soak  # `source/test_snapshot_or_range` covers the decision
 def test_versions_before_a_partition_column_is_renamed_are_published(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, more="PARTITIONED BY (w)")
     first = table.published()
