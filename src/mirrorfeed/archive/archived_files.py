@@ -14,6 +14,7 @@ from base64 import b85decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -216,8 +217,8 @@ def find_archived(
 
     for file in files:
         # The log does not contain the age of a vector. The vector is never older than its data file.
-        selected = [each for uri in file.uris for each in select_archived([file], policy_of(uri), now)]
-        archived += selected[:1]
+        selected = (each for uri in file.uris for each in select_archived([file], policy_of(uri), now))
+        archived += islice(selected, 1)
     return archived
 
 

@@ -18,7 +18,7 @@ _KEYWORDS = (
 )
 _NOT_FIRST = ("END", "FROM", "AS", "DIV", "ESCAPE", "WHEN", "THEN", "ELSE")
 """Keywords that follow a value. After an operator or a parenthesis, Spark takes them for column names."""
-_BEFORE_VALUES = ("(", ",", "AND", "OR", "NOT", "BETWEEN")
+_BEFORE_VALUES = ("AND", "OR", "NOT", "BETWEEN")
 _PREFIXES = ("DATE", "TIMESTAMP_NTZ", "X")
 """Words that set the type of the text literal after them."""
 _TYPES = (
@@ -145,8 +145,8 @@ def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
         raise ValueError(f"has a string after {token.text}, which is not supported")
     if is_type and word not in _TYPES:
         raise ValueError(f"casts to {token.text}: supported types are {', '.join(sorted(_TYPES)).lower()}")
-    is_value = before is None or before.kind == "sign" or before.text.upper() in _BEFORE_VALUES
-    if word in _NOT_FIRST and is_value and not (before and before.text == ")"):
+    is_value = before is None or before.text.upper() in _BEFORE_VALUES or (before.kind == "sign" and before.text != ")")
+    if word in _NOT_FIRST and is_value:
         raise ValueError(f"has the keyword {token.text} as a column name: write `{token.text}` in backticks")
     if is_type or is_prefix or word in _KEYWORDS:
         return "word"

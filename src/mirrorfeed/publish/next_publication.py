@@ -28,6 +28,7 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
+    DROP,
     Decision,
     Facts,
     KeyRepair,
@@ -84,7 +85,7 @@ def next_columns(
         before = newest.columns
         deselected = unselected_columns(name, newest, selection)
         # A change that breaks the schema is a separate range.
-        drops = facts.commits[0].operation == "DROP COLUMNS"
+        drops = facts.commits[0].operation == DROP
         if newest.source_columns and selection:
             now, compared = source_types(schema), facts.is_comparison
             check_source_columns(name, version, selection, newest.source_columns, now, drops=drops, compared=compared)

@@ -27,7 +27,7 @@ class PendingCommits:
     """Bytes that the commits wrote. None if unknown."""
 
 
-_RENAME, _DROP = "RENAME COLUMN", "DROP COLUMNS"
+_RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
 COMPARISON = "COMPARISON"
 """Value of `Commit.operation` if changes are found by comparing rows instead of reading commits."""
 
@@ -201,7 +201,7 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
 
     `operation` and `parameters` are the columns `operation` and `operationParameters` of DESCRIBE HISTORY.
     """
-    if operation == _DROP:
+    if operation == DROP:
         return {path[0]: None for path in map(split_name, json.loads(parameters["columns"])) if len(path) == 1}
     if operation != _RENAME:
         return {}

@@ -149,8 +149,7 @@ class RowHashTable:
         writer = rows.writeTo(self.location.sql).option("userMetadata", batch)
         try:
             if facts.before is None:
-                properties = (_ID, facts.table_id), _NTZ, _KEEPS_FILES
-                for name, value in properties:
+                for name, value in ((_ID, facts.table_id), _NTZ, _KEEPS_FILES):
                     writer = writer.tableProperty(name, value)
                 writer.using("delta").create()
             elif all_hashes:
@@ -197,8 +196,8 @@ class RowHashTable:
         """Add a commit without changes if the newest commit is old. Errors are logged, not raised.
         Otherwise, the newest version would no longer be readable after a later run that is killed after its commit."""
         try:
-            if datetime.now(UTC) - read_newest_commit(self.spark, self.location).timestamp > _MAX_AGE:
-                now = datetime.now(UTC).isoformat(timespec="seconds")
+            now = datetime.now(UTC)
+            if now - read_newest_commit(self.spark, self.location).timestamp > _MAX_AGE:
                 self.spark.sql(f"ALTER TABLE {self.location.sql} SET TBLPROPERTIES ('{_COMPARED_AT}' = '{now}')")
         except Exception as error:
             wrap_error(f"Adding a commit to {self.location}", error)
