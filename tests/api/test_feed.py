@@ -303,3 +303,17 @@ def test_pass_over_an_unavailable_landing_zone_has_only_a_note(tmp_path: Path, m
     monkeypatch.setattr(local_replica, "run_passes", lambda *_: iter([error]))
     found = mirrorfeed.load(file).replicate(str(tmp_path / "mirror"), 1)
     assert (found.rows, found.notes, found.summary) == ((), (with_code(error),), "")
+
+
+def test_broken_function_for_each_pass_is_reported_once_and_all_passes_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> bool:
+        raise ValueError("no such widget")
+
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
+    monkeypatch.setattr(local_replica, "run_passes", lambda *given: iter([[], []] if given[-1]() is False else []))
+    found = mirrorfeed.load(file).replicate(str(tmp_path / "mirror"), 1, broken, broken)
+    assert [note.partition(":")[0] for note in found.notes] == ["MF1012", "MF1012"]
+    assert found.summary == "The landing zone contains no tables."

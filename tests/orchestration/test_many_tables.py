@@ -14,9 +14,9 @@ import pytest
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import MirrorfeedError, Transient, with_code
 from mirrorfeed.orchestration.errors import TableTimeout
-from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables, run_context
 from mirrorfeed.orchestration.scheduler import default_max_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.change_sources import feed_gap
@@ -100,6 +100,24 @@ def test_steps_and_failed_attempts_are_logged(configured: Configured, caplog: py
             "a: attempt 1 failed: MF0000: The service is busy. Wait.",
             "a: publishing versions 2 to 3",
         )
+    ]
+
+
+def test_broken_function_of_the_user_changes_nothing_and_is_reported_once(configured: Configured) -> None:
+    def broken(*_: object) -> bool:
+        raise ValueError("no such widget")
+
+    world, problems = World(), list[MirrorfeedError]()
+    context = run_context(NO_SPARK, configured("a", "b"), problems.append, broken, broken, broken)
+    outcomes = publish_tables(replace(context, sleep=world.sleep, clock=lambda: world.now, work=world.work))
+    assert [(each.table, each.tries, each.error, each.stopped) for each in outcomes] == [
+        ("a", 1, None, False),
+        ("b", 1, None, False),
+    ]
+    assert sorted(map(with_code, problems)) == [
+        f"MF1012: The function `{name}` that you passed raised ValueError: no such widget. The run continued."
+        " Correct the function. To end a run early, return True from `stop`."
+        for name in ("on_done", "on_step", "stop")
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +16,7 @@ from mirrorfeed.config.model import Config, Table, without_files, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
+from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARTNER_EVENTS
 from mirrorfeed.source.identifier import Source
@@ -219,7 +220,7 @@ class Feed:
         if source_only and where is None:
             raise ConditionMissing()
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
-        context = run_context(self._spark(), config, problems, on_step)
+        context = run_context(self._spark(), config, problems.append, on_step)
         progress.info("%s: reading the rows to publish again", table)
         rows = tuple(repair_table(context, each, folder, where) for each in selected)
         return Result(rows, tuple(map(with_code, problems)))
@@ -297,19 +298,17 @@ class Feed:
             raise ReplicaMissing(module=error.name or "") from error
         service = local_replica.Replica(self._zone, str(Path(folder).resolve()))
         result: Result[results.TableReport] = Result(())
-        passes = (
-            [service.run_pass()]
-            if poll_seconds is None
-            else local_replica.run_passes(service, poll_seconds, stop or bool)
-        )
+        problems: list[MirrorfeedError] = []
+        show_pass = guard_callback("on_pass", on_pass, problems.append, None)
+        ends = guard_callback("stop", stop, problems.append, default=False)
+        passes = [service.run_pass()] if poll_seconds is None else local_replica.run_passes(service, poll_seconds, ends)
         for outcome in passes:
             if isinstance(outcome, MirrorfeedError):
                 result = Result((), (with_code(outcome),))
             else:
                 result = Result(tuple(outcome), summary="" if outcome else "The landing zone contains no tables.")
-            if on_pass:
-                on_pass(result)
-        return result
+            show_pass(result)
+        return replace(result, notes=(*result.notes, *map(with_code, problems)))
 
     def doctor(
         self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False
@@ -604,8 +603,10 @@ class Feed:
         from mirrorfeed.storage.tier_store import Tier
 
         terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)
-        poll = poll_seconds if wait else None
-        return restore(self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
+        poll, problems = poll_seconds if wait else None, list[MirrorfeedError]()
+        show_step = guard_callback("on_step", on_step, problems.append, None)
+        state = restore(self._spark, plan, terms, rates, poll, into, rows, show_step)
+        return replace(state, notes=(*state.notes, *map(with_code, problems)))
 
     def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
         """Return archived files, archived bytes and monthly costs of each table, and write these numbers to the ledger.

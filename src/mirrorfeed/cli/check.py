@@ -27,6 +27,7 @@ from mirrorfeed.cli.main import (
     stoppable,
     table_argument,
     tables_argument,
+    until_closed,
     wait_option,
     yes_option,
 )
@@ -156,7 +157,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float) -> Result
         return zone_feed.replicate(target)
     if prints_json():
         raise click.UsageError("--follow prints each pass when it ends, and cannot be combined with --json.")
-    zone_feed.replicate(target, poll, print_result, stoppable())
+    zone_feed.replicate(target, poll, until_closed(print_result), stoppable())
     return None
 
 

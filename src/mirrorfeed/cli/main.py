@@ -112,6 +112,19 @@ def stoppable() -> Callable[[], bool]:
     return interruption
 
 
+def until_closed(show: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls `show`, and requests a stop of the command if nobody reads its output any more."""
+    interruption: Interruption = click.get_current_context().meta[_STOP]
+
+    def show_or_stop(*arguments: Any) -> None:
+        try:
+            show(*arguments)
+        except BrokenPipeError:
+            interruption.requested = True
+
+    return show_or_stop
+
+
 class _Commands(click.Group):
     """Group of commands. Shows errors without a traceback, and lists commands with their complete summaries."""
 

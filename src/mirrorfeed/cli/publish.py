@@ -29,6 +29,7 @@ from mirrorfeed.cli.main import (
     stoppable,
     table_argument,
     tables_argument,
+    until_closed,
     wait_option,
     yes_option,
 )
@@ -168,7 +169,7 @@ def publish(
         return feed().dry_run(*tables)
     if follow:
         print_lines("Publishing new commits. Press Ctrl-C to stop.")
-        return feed().follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
+        return feed().follow(*tables, minutes=duration, on_done=until_closed(FollowLog(print_lines)), stop=stoppable())
     with show_steps(console(stderr=prints_json())) as steps:
         return feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
 

@@ -17,6 +17,7 @@ from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, with_code
+from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.scheduler import (
     STOP_CHECK_INTERVAL,
@@ -70,7 +71,7 @@ def publish_new(
     progress.info("Reading what is published")
     problems: list[MirrorfeedError] = []
     session = partial(spark, *([] if config.ledger else delta_sources(chosen)))
-    context = run_context(session, config, problems, on_step, on_done, stop)
+    context = run_context(session, config, problems.append, on_step, on_done, stop)
     rows = {row.table: row for row in publish_tables(context, names)}
     for name in (str(table.target) for table in chosen):
         if name not in rows and name not in pauses:
@@ -103,8 +104,8 @@ def follow_tables(
         notes[with_code(problem)] = None
         progress.warning("%s", with_code(problem))
 
-    context = run_context(spark, config, [], on_done=on_done, stop=stop)
-    results = publish_tables(replace(context, follows=True, written=written, on_problem=note), names)
+    context = run_context(spark, config, note, on_done=on_done, stop=stop)
+    results = publish_tables(replace(context, follows=True, written=written), names)
     return tuple(results), tuple(notes), f"Followed {counted(len(config.select(names)), 'table')}."
 
 
@@ -133,22 +134,23 @@ def delta_sources(tables: Sequence[Table]) -> list[Source]:
 def run_context(
     spark: SparkSession | Callable[[], SparkSession],
     config: Config,
-    problems: list[MirrorfeedError],
+    on_problem: Callable[[MirrorfeedError], None],
     on_step: OnStep = None,
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
     """Return the settings of a run.
 
-    The run appends an error to `problems` if the error does not prevent the publication of a table.
+    `on_problem` receives errors that do not prevent the publication of a table. One of them is the first error of each
+    of the functions `on_step`, `on_done` and `stop`, because they come from users.
     """
-    stop = stop or (lambda: False)
+    stop = guard_callback("stop", stop, on_problem, default=False)
     return RunContext(
         spark,
         config,
-        on_step=on_step or (lambda *_: None),
-        on_problem=problems.append,
-        on_done=on_done or (lambda _: None),
+        on_step=guard_callback("on_step", on_step, on_problem, None),
+        on_problem=on_problem,
+        on_done=guard_callback("on_done", on_done, on_problem, None),
         sleep=partial(sleep_unless, stop),
         stop=stop,
     )

@@ -51,7 +51,7 @@ def rebuild(
         for table in tables:
             folder = zone_of(config).address(table.target.folder)
             confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
-    context = run_context(spark(), config, problems, on_step, on_done, stop)
+    context = run_context(spark(), config, problems.append, on_step, on_done, stop)
     context.drop_timeout, context.skips_paused = drop_timeout, False
     rows: list[TableResult] = []
     for table in tables:
