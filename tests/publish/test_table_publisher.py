@@ -11,8 +11,10 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
+from mirrorfeed.landing.names import published_name
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
@@ -167,3 +169,21 @@ def test_publication_measures_its_lag_when_its_record_is_created() -> None:
     assert set(measured) == {
         *("stage_seconds", "record_seconds", "rename_seconds", "lag_seconds", "lag_versions", "retries")
     }
+
+
+def test_staged_file_that_appears_again_after_its_rename_is_no_publication_of_the_next_run() -> None:
+    feed, store = TableFeed(two_orders()), MemoryStore()
+    (record,) = publish(feed, store, plan()).records
+    log_id = TableLog(store, FOLDER).current_id()
+    # A request to create the file took effect after the rename.
+    store.create(f"{FOLDER}/_mirrorfeed/{log_id}/{record.files[0].staged}", b"")
+    again = publish(feed, store, plan())
+    assert (again.records, again.is_idle) == ([], True)
+
+
+def test_publication_of_a_killed_run_is_reported_by_the_run_that_renames_its_files() -> None:
+    feed, store = TableFeed(two_orders()), MemoryStore()
+    (record,) = publish(feed, store, plan()).records
+    staged = f"{FOLDER}/_mirrorfeed/{TableLog(store, FOLDER).current_id()}/{record.files[0].staged}"
+    store.rename(f"{FOLDER}/{published_name(1, record.files[0].staged)}", staged)
+    assert [publish(feed, store, plan()).records for _ in range(2)] == [[record], []]

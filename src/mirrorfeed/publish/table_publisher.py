@@ -140,17 +140,17 @@ class _Run:
     def finish(self, view: View | None) -> View | None:
         """Give all staged files of the newest record their final names. Then delete old records and unneeded files.
         Updates `self.result`. Returns the log after the renames, or None if there is no log."""
-        earlier, started, first_view = len(self.result.records), time.monotonic(), view
+        earlier, started, renamed = len(self.result.records), time.monotonic(), list[Record]()
         if view:
             self._report_sent(view)
-            view = finish_publication(self.log, view)
+            view = finish_publication(self.log, view, renamed.append)
         if view is None:
             self.result.published_version = None
             return None
         self._report_sent(view)
-        finished = first_view.newest if first_view and first_view.unfinished else None
-        if finished and finished not in self.result.records:  # added by a run that ended before reporting the record
-            add_record(self.result, finished)
+        for record in renamed:
+            if record not in self.result.records:  # added by a run that ended before it renamed all files
+                add_record(self.result, record)
         for record in self.result.records[-1:]:
             self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", time.monotonic() - started)
         # Publishers that were writing when this log was created may have left folders of other logs. Search for these

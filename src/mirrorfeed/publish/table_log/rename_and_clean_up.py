@@ -5,7 +5,7 @@ The renames make a publication visible to Fabric. They also complete a publicati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.storage.request_retries import WRITE_ERRORS
 
 if TYPE_CHECKING:
+    from mirrorfeed.landing.log_record import Record
     from mirrorfeed.publish.table_log import TableLog
     from mirrorfeed.publish.table_log.view import View
 
@@ -22,9 +23,12 @@ _MIN_RECORDS = 2
 """Minimum number of records to keep. The record before the newest one must exist, so it is never deleted."""
 
 
-def finish_publication(log: TableLog, view: View | None = None) -> View | None:
+def finish_publication(
+    log: TableLog, view: View | None = None, on_rename: Callable[[Record], None] = lambda _: None
+) -> View | None:
     """Give the staged files of the newest log record their final names. Returns the log after the renames, or None if
-    there is no log. Without `view`, reads the log first. Raises an error if log and files differ, or a rename fails."""
+    there is no log. Without `view`, reads the log first. Raises an error if log and files differ, or a rename fails.
+    Each time before it renames files, calls `on_rename` with their record."""
     before: tuple[str, ...] = ()
     failure: Exception | None = None
     while view := view or log.read_latest():
@@ -34,9 +38,11 @@ def finish_publication(log: TableLog, view: View | None = None) -> View | None:
             view = log.confirm(view)
             continue
         log.check(view)
+        assert view.newest is not None
         staged = tuple(file.staged for file in view.unfinished)
         if staged == before:
             raise failure or ConcurrentChanges(address=log.store.address(log.folder))
+        on_rename(view.newest)
         before, failure, log_path = staged, None, f"{log.folder}/{names.log_folder(view.log_id)}"
         for file in view.unfinished:
             final = f"{log.folder}/{names.published_name(file.number, file.staged)}"
