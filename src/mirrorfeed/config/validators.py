@@ -12,6 +12,7 @@ import reprlib
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, TypeVar
 
@@ -33,6 +34,8 @@ _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to vo
 ONELAKE = "onelake://"
 _FABRIC_ADDRESS = re.compile(r"https://onelake\.dfs\.fabric\.microsoft\.com/([^/]+/[^/]+)/Files/LandingZone/?")
 """Address of a landing zone, as Fabric shows it."""
+
+_ABFSS_ADDRESS = re.compile(r"abfss?://([^@/]+)@[^/]*\bonelake\.[^/]+/([^/?]+)", re.IGNORECASE)
 
 
 class ConfigModel(BaseModel):
@@ -137,6 +140,11 @@ def parse_landing_zone(value: str, info: ValidationInfo) -> str:
     check_not_empty(value, ": name a folder")
     if is_onelake(value):
         return _parse_onelake(value)
+    if match := _ABFSS_ADDRESS.match(value):
+        form = f"{ONELAKE}<workspace id>/<mirrored database id>"
+        with suppress(ValueError):  # the address has names instead of ids
+            form = _parse_onelake(ONELAKE + "/".join(match.groups()))
+        raise ValueError(f"{hide_query(value)!r} is an address for Spark: write {form}")
     if URI.match(value):
         raise ValueError(f"{hide_query(value)!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
