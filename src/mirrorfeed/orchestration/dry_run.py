@@ -66,7 +66,7 @@ class Listed(Row):
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
-        return () if self.error is None else (f"{self.source}: {with_code(self.error)}",)
+        return () if self.error is None else (f"{self.table or self.source}: {with_code(self.error)}",)
 
 
 @row
