@@ -10,8 +10,10 @@ from mirrorfeed.display.rows import MARKERS, Row, by_marker, counted, duration, 
 from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.landing.log_record import Record
 
-_LONG_LOOK_UP = 5.0
-"""Minimum seconds in one publication from which `remarks` reports the look-ups of deleted keys."""
+_LONG_LOOK_UP = 300.0
+"""Minimum seconds in one publication from which `remarks` reports the look-ups of deleted keys.
+
+The advice is to check less, so a look-up must cost more than a user would give for the check."""
 
 
 @dataclass(slots=True)
@@ -111,7 +113,7 @@ class TableResult(Row):
     @property
     def _long_look_ups(self) -> float:
         """Total seconds spent on looking up deleted keys, summed over publications with slow look-ups.
-        Look-ups are slow if they take at least 5 s and more than half of the time of the publication."""
+        Look-ups are slow if they take at least 5 minutes and more than half of the time of the publication."""
         seconds = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
             look_up = measured.get("look_up_seconds", 0.0)
@@ -151,8 +153,8 @@ class TableResult(Row):
             lines.append("the keys of the initial load were not validated, because of `validate_keys: none`.")
         if seconds := self._long_look_ups:
             lines.append(
-                f"looking up deleted keys in the source took {seconds:.0f} s, more than half of the time. If the keys"
-                " of the table are always unique, set `validate_keys: range`."
+                f"looking up deleted keys in the source took {duration(seconds)}, more than half of the time. If the"
+                " keys of the table are always unique, set `validate_keys: range`."
             )
         return [f"{self.table}: {line}" for line in lines]
 
