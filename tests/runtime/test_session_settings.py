@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import date
 from pathlib import Path
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import row_staging
-from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, lossless_settings
+from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, lossless_settings, setting
 from mirrorfeed.source.change_preview import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
@@ -55,13 +56,16 @@ class Settings:
     def __init__(self, all_days: str | None, *, free: bool = True, others: Mapping[str, str] = HABITS) -> None:
         self.values, self._free = {ALL_DAYS: all_days, **others}, free
 
-    def get(self, name: str) -> str | None:
-        return self.values[name]
+    def get(self, name: str, *default: str | None) -> str | None:
+        return self.values.get(name, *default) if default else self.values[name]
 
     def set(self, name: str, value: str) -> None:
         if not self._free:
             raise RuntimeError("[CONFIG_NOT_AVAILABLE]")
         self.values[name] = value
+
+    def unset(self, name: str) -> None:
+        del self.values[name]
 
 
 def session(all_days: str | None, *, free: bool = True, others: Mapping[str, str] = HABITS) -> Any:
@@ -102,6 +106,57 @@ def test_each_session_is_restored_also_after_a_failure() -> None:
         assert one.conf.values == other.conf.values != before
         raise ZeroDivisionError
     assert one.conf.values == other.conf.values == before
+
+
+ZONE = "spark.sql.session.timeZone"
+
+
+@pytest.mark.parametrize("original", ["UTC", None])
+def test_thread_that_needs_another_value_of_a_setting_waits(original: str | None) -> None:
+    """Otherwise a copy of rows would have the time zone of another copy, and the session would keep one of the two."""
+    spark = session("true", others={} if original is None else {ZONE: original})
+    before, found = dict(spark.conf.values), []
+
+    def use_other_zone() -> None:
+        with setting(spark, ZONE, "America/New_York"):
+            found.append(spark.conf.values[ZONE])
+
+    other = Thread(target=use_other_zone)
+    with suppress(ZeroDivisionError), setting(spark, ZONE, "Asia/Tokyo"):
+        other.start()
+        other.join(0.1)
+        assert (spark.conf.values[ZONE], found) == ("Asia/Tokyo", [])
+        raise ZeroDivisionError
+    other.join()
+    assert (spark.conf.values, found) == (before, ["America/New_York"])
+
+
+def test_threads_share_a_value_of_a_setting_and_the_last_one_restores_it() -> None:
+    spark, entered, leave = session("true", others={}), Event(), Event()
+    before = dict(spark.conf.values)
+
+    def use_same_zone() -> None:
+        with setting(spark, ZONE, "Asia/Tokyo"):
+            entered.set()
+            leave.wait(10)
+
+    other = Thread(target=use_same_zone)
+    with setting(spark, ZONE, "Asia/Tokyo"):
+        other.start()
+        assert entered.wait(10)
+    assert spark.conf.values[ZONE] == "Asia/Tokyo"
+    leave.set()
+    other.join()
+    assert spark.conf.values == before
+
+
+def test_a_thread_can_nest_values_of_a_setting() -> None:
+    spark, seen = session("true", others={ZONE: "UTC"}), []
+    with setting(spark, ZONE, "Asia/Tokyo"):
+        with setting(spark, ZONE, "Asia/Tokyo"), setting(spark, ZONE, "Europe/Oslo"):
+            seen.append(spark.conf.values[ZONE])
+        seen.append(spark.conf.values[ZONE])
+    assert (seen, spark.conf.values[ZONE]) == (["Europe/Oslo", "Asia/Tokyo"], "UTC")
 
 
 @pytest.mark.parametrize(

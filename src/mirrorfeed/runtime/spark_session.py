@@ -6,10 +6,10 @@ import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from functools import lru_cache
-from threading import Lock
+from threading import Condition, get_ident
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import SessionLost, Terminal, first_line
@@ -186,11 +186,75 @@ _WANTED = {
 }
 """Settings that are applied only if the session allows changing them."""
 
-_lock = Lock()
-_active_contexts = 0
-"""Number of callers that are inside `lossless_settings`."""
-_original_values: list[tuple[SparkSession, str, str]] = []
-"""Session, name and original value of each changed setting, to restore after the last `lossless_settings`."""
+
+class _Hold:
+    """Value that a setting has now, because threads need it, with the original value in each changed session."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+        self.threads: list[int] = []
+        self.originals: list[tuple[SparkSession, str | None]] = []
+
+    def is_value(self, value: str) -> bool:
+        return self.value.casefold() == value.casefold()
+
+    def apply(self, spark: SparkSession, name: str) -> None:
+        original = spark.conf.get(name, None)  # None if the setting is not set
+        if original is None or not self.is_value(original):
+            spark.conf.set(name, self.value)
+            self.originals.append((spark, original))
+
+    def restore(self, name: str) -> None:
+        for spark, original in reversed(self.originals):
+            with suppress(Exception):  # the session may have expired
+                if original is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, original)
+
+
+_released = Condition()
+"""Lock for all changes of settings. Notified when a setting has its original value again."""
+_holds: dict[str, list[_Hold]] = {}
+"""Present value of each setting that threads need. Other elements are values to which nested callers return."""
+
+
+@contextmanager
+def _hold(name: str, value: str) -> Iterator[_Hold]:
+    """Context manager that reserves a value of a setting, and restores the original value after the last use.
+
+    Waits while other threads need another value. The original value can be that of an outer context of this thread.
+    """
+    thread = get_ident()
+    with _released:
+        holds = _holds.setdefault(name, [])
+        _released.wait_for(lambda: not holds or holds[-1].is_value(value) or {*holds[-1].threads} == {thread})
+        if not holds or not holds[-1].is_value(value):
+            holds.append(_Hold(value))
+        hold = holds[-1]
+        hold.threads.append(thread)
+    try:
+        yield hold
+    finally:
+        with _released:
+            hold.threads.remove(thread)
+            if not hold.threads:
+                holds.remove(hold)
+                hold.restore(name)
+                _released.notify_all()
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Context manager in which a setting of the session has the value `value`.
+
+    Several threads can use the same value of a setting at once, and the last one restores the original value. A thread
+    that needs another value waits for them. A thread can nest the context manager with other values.
+    """
+    with _hold(name, value) as hold:
+        with _released:
+            hold.apply(spark, name)
+        yield
 
 
 @contextmanager
@@ -198,36 +262,21 @@ def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
     Raises `SettingFixed` if a required setting has a wrong value, and the session does not allow a change. Can be
-    nested, and used by several threads: the last exit restores the original values.
+    nested, and used by several threads, as `setting`.
     """
-    global _active_contexts
-    with _lock:
-        _active_contexts += 1
-    try:
-        with _lock:
-            for name, wanted in (_WANTED | _REQUIRED).items():
-                _set(spark, name, wanted)
+    with ExitStack() as settings:
+        for name, wanted in (_WANTED | _REQUIRED).items():
+            hold = settings.enter_context(_hold(name, wanted))
+            with _released:
+                value = _value(spark, name)
+                if value is None or hold.is_value(value):
+                    continue
+                try:
+                    hold.apply(spark, name)
+                except Exception as error:
+                    if name in _REQUIRED:
+                        raise SettingFixed(name=name, value=value, wanted=wanted) from error
         yield
-    finally:
-        with _lock:
-            _active_contexts -= 1
-            while _original_values and not _active_contexts:
-                session, name, value = _original_values.pop()
-                with suppress(Exception):  # the session may have expired
-                    session.conf.set(name, value)
-
-
-def _set(spark: SparkSession, name: str, wanted: str) -> None:
-    value = _value(spark, name)
-    if value is None or value.casefold() == wanted.casefold():
-        return
-    try:
-        spark.conf.set(name, wanted)
-    except Exception as error:
-        if name in _REQUIRED:
-            raise SettingFixed(name=name, value=value, wanted=wanted) from error
-    else:
-        _original_values.append((spark, name, value))
 
 
 def _value(spark: SparkSession, name: str) -> str | None:
@@ -249,8 +298,8 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
             refused[name] = "unknown"
         elif value.casefold() != wanted.casefold():
             try:
-                spark.conf.set(name, wanted)
-                spark.conf.set(name, value)
+                with setting(spark, name, wanted):
+                    pass
             except Exception:
                 refused[name] = value
     return refused
@@ -260,20 +309,6 @@ def all_days_are_read(spark: SparkSession) -> bool:
     """Return whether Spark correctly reads dates from 1582-10-05 to 1582-10-14 in a change data feed."""
     with lossless_settings(spark):
         return _value(spark, ALL_DAYS) == "true"
-
-
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Context manager that changes a setting of the session, and restores the original value at the end."""
-    original = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        if original is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, original)
 
 
 @lru_cache(maxsize=8)
