@@ -109,6 +109,10 @@ def test_too_many_rules_for_a_bucket_are_refused_with_their_number() -> None:
     [
         (rule(Transitions=[{"Days": 30, "StorageClass": "GLACIER"}]), "says 30 days, but the table's property has 60"),
         (rule(Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}]), "says 30 days"),
+        (
+            rule(Transitions=[{"Days": "60", "StorageClass": "GLACIER"}]),
+            "says '60' days, but the table's property has 60",
+        ),
         (rule(Transitions=[{"Date": "2026-01-01", "StorageClass": "GLACIER"}]), "archives on a date"),
         (rule(Filter={"Prefix": "sales/"}), "archives the table's _delta_log"),
         (rule(Filter={"Prefix": "sales/orders/_delta_log/00"}), "archives the table's _delta_log"),

@@ -97,11 +97,13 @@ class S3Rules(Rules):
         return []
 
 
-def _wrong_age(ages: Sequence[int | None], days: int) -> str | None:
+def _wrong_age(ages: Sequence[Any], days: int) -> str | None:
     if None in ages:
         return "archives on a date, not by the age of files"
-    if (first := min((age or 0 for age in ages), default=days)) != days:
-        return f"says {counted(first, 'day')}, but the table's property has {days}: they must be equal"
+    unreadable = [f"{age!r} days" for age in ages if not isinstance(age, int | float)]
+    if unreadable or min(ages, default=days) != days:
+        found = unreadable[0] if unreadable else counted(min(ages), "day")
+        return f"says {found}, but the table's property has {days}: they must be equal"
     return None
 
 
