@@ -155,11 +155,16 @@ def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
 
 
-def test_dry_run_considers_archived_files(table: Orders, tmp_path: Path) -> None:
+def test_dry_run_considers_archived_files_and_a_refused_publication_creates_nothing(
+    table: Orders, tmp_path: Path
+) -> None:
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
     (found,) = plan_next_steps(table.spark, config)
     assert isinstance(found.error, ArchivedFilesNeeded)
+    with pytest.raises(ArchivedFilesNeeded):
+        Zone(tmp_path / "zone", table).publish()
+    assert not (tmp_path / "zone").exists()
 
 
 def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkSession, published: Zone) -> None:

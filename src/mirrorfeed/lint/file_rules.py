@@ -61,6 +61,11 @@ INVALID_TEXT = error(
     "The column {column!r} has a value that is not valid UTF-8, first in row {row:,}. Readers fail on such values.",
     "Correct the values. Write bytes that are not text into a binary column.",
 )
+NOT_PUBLISHED = warning(
+    "MF316",
+    "mirrorfeed has not published the table yet: its first publication was refused, failed or is still running.",
+    "Run `mirrorfeed publish`, or drop the table with `mirrorfeed drop`. Fabric may treat any folder as a table.",
+)
 NO_FILES = warning(
     "MF310",
     "The folder of the table has no data file. After some time, Fabric reports such a table as failed.",
@@ -139,7 +144,9 @@ def check_files(table: LandingTable) -> Iterator[LintFinding]:
             yield LOST.finding(f"{table.folder}/{data_name(lost[0], newest.extension)}", more=more)
     if not settings.by_time:
         yield from _check_numbers(table, lost)
-    if not table.files and not table.processed and not (table.log and table.log.staged):
+    if table.is_unpublished:
+        yield NOT_PUBLISHED.finding(table.folder)
+    elif not table.files and not table.processed and not (table.log and table.log.staged):
         yield NO_FILES.finding(table.folder)
 
 

@@ -91,6 +91,8 @@ class LandingTable:
     """Names of the files in the subfolder `_scratchPad`."""
     log: Log | None = None
     """None if the table has no log, or if `log.json` cannot be read."""
+    is_unpublished: bool = False
+    """True if the folder has only an empty log, which mirrorfeed creates before it writes files."""
     are_keys_checked: bool = True
     """False if duplicate keys were not searched, because the table is large and `--check-keys` is not set."""
 

@@ -110,6 +110,8 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     visible = [entry for entry in entries if not is_ignored(entry.name)]
     data = [entry for entry in visible if not entry.is_folder and entry.name != metadata_name]
     log = _read_log(store, folder, findings) if any(entry.name == LOG for entry in entries) else None
+    has_only_log = log is not None and log.newest is None and not visible
+    is_unpublished = has_only_log and [each.code for each in findings] == [folder_rules.MISSING.code]
     # List after the log and before the processed files, to find files that are renamed or consumed in the meantime.
     in_place = _names(store, folder) if log and log.newest else ()
     are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
@@ -134,7 +136,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     return LandingTable(
         folder,
         settings,
-        tuple(findings),
+        () if is_unpublished else tuple(findings),
         files=tuple(files),
         folders=tuple(entry.name for entry in visible if entry.is_folder),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
@@ -142,6 +144,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
         processed={name: where for where in PROCESSED for name in _names(store, f"{folder}/{where}")},
         scratch=_names(store, f"{folder}/{SCRATCH}"),
         log=log,
+        is_unpublished=is_unpublished,
         are_keys_checked=are_keys_checked,
     )
 

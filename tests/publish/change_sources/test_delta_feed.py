@@ -18,6 +18,7 @@ from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.landing.schema import Problem
+from mirrorfeed.lint.linter import lint
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import publish
@@ -249,7 +250,9 @@ def test_range_is_published_after_its_invalid_keys_are_corrected(
     assert list(zone.folder.glob("_mirrorfeed/*/*.parquet")) == []
 
 
-def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files_or_lint_errors(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'a'), (1, 'a'), (NULL, 'a')")
     zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
@@ -259,6 +262,7 @@ def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files(spark: SparkS
     with pytest.raises(RowsRefused, match=r"at version 2 a key is not unique \(id = 1, v = 'a'\)"):
         zone.publish()
     assert list(zone.folder.rglob("*.parquet")) == []
+    assert [(found.code, found.severity) for found in lint(zone.store)[0]] == [("MF316", "warning")]
 
 
 def test_hash_collision_of_different_keys_is_not_refused(
