@@ -34,6 +34,8 @@ class Rules:
     looks_after_the_record: bool = True
     creates_files_empty: bool = True
     begins_with_a_file: bool = True
+    records_in_one_step: bool = True
+    """Whether a record is created if absent. Otherwise the publisher looks first, and a rename then replaces."""
     versions: int = 2
     faults: int = 1
     deletions: int = 1
@@ -255,6 +257,8 @@ def _effect(world: World, call: Call) -> tuple[World, bool]:
     verb, thing = call
     if verb == "remove":
         return frozenset(each for each in world if each[:4] != thing[:4]), True
+    if verb == "replace":
+        return frozenset(each for each in world if each[:3] != thing[:3]) | {thing}, True
     if verb == "fill":
         empty = (*thing[:4], False)
         return ((world - {empty}) | {thing}, True) if empty in world else (world, False)
@@ -381,14 +385,19 @@ def _next(rules: Rules, world: World, me: Publisher):
             again = Publisher(me.name, tries=me.tries + 1)
             call = "fill", ("staged", me.log, number, me.batch, True)
             return change(call, True, lambda succeeded: filled if succeeded else again)
-        case "record":
+        case "record" | "replace record":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1
             record = ("record", me.log, number, me.batch, newest[3] if newest else None)
+            if not rules.records_in_one_step and me.at == "record":
+                is_there = any(each[:3] == record[:3] for each in world)
+                sent = Publisher(me.name, "list", me.tries, me.log, names, sent=number)
+                return read(sent if is_there else me._replace(at="replace record"))
             if rules.looks_after_the_record:
                 sent = Publisher(me.name, "list", me.tries, me.log, names, sent=number)
             else:
                 own = frozenset({("staged", me.log, number, me.batch, True)})
                 sent = me._replace(at="rename", records=me.records | {record}, staged=own)
-            return change(("create", record), False, lambda _: sent)
+            verb = "create" if rules.records_in_one_step else "replace"
+            return change((verb, record), False, lambda _: sent)
     raise AssertionError(me.at)

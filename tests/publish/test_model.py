@@ -43,6 +43,10 @@ def test_no_order_of_steps_loses_a_file(rules: Rules, most: int | None, counted:
         ),
         (Rules(faults=0, deletions=0, begins_anew_when_unfinished=False), "record 1 of log A0 counts, and its"),
         (Rules(faults=0, deletions=0, second_listing=False), "record 1 of log A0 counts, and its file is gone"),
+        (
+            Rules(versions=1, faults=0, deletions=0, records_in_one_step=False),
+            "holds another file than its record says",
+        ),
         (Rules(versions=1, deletions=0, looks_after_the_record=False), "number 1 of log A0 holds another file than"),
     ],
     ids=str,

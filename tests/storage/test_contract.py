@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import io
 import logging
@@ -9,10 +10,14 @@ import os
 import pickle
 import re
 import socket
+import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +37,9 @@ from mirrorfeed.storage.errors import (
     UnreadableFile,
 )
 from mirrorfeed.storage.local_folder import FolderStore
+from mirrorfeed.storage.request_retries import try_write
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has renames that never replace a file")
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda path: FolderStore(str(path / "zone")),
@@ -504,6 +512,49 @@ def test_file_system_without_fsync_is_supported(tmp_path: Path, monkeypatch: pyt
     write(store, "t/log/x", b"content")
     store.rename("t/log/x", "t/1")
     assert (store.read("t/log.json"), store.read("t/1")) == (b"{} ", b"content")
+
+
+def _refuse_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("os.link", link)
+
+
+@pytest.mark.parametrize("links", [True, pytest.param(False, marks=needs_linux)], ids=["hard links", "no hard links"])
+def test_one_of_many_creators_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    if not links:
+        _refuse_links(monkeypatch)
+    store, rounds, creators = FolderStore(str(tmp_path)), range(40), [str(each).encode() for each in range(6)]
+    start = threading.Barrier(len(creators))
+
+    def create(content: bytes) -> list[bool]:
+        succeeded = []
+        for number in rounds:
+            start.wait()
+            succeeded.append(try_write(store.create, f"t/{number}", content) is None)
+        return succeeded
+
+    with ThreadPoolExecutor(len(creators)) as threads:
+        by_creator = dict(zip(creators, threads.map(create, creators), strict=True))
+    for number in rounds:
+        winners = [content for content, succeeded in by_creator.items() if succeeded[number]]
+        assert winners == [store.read(f"t/{number}")]
+
+
+@pytest.mark.parametrize(
+    "libc", [SimpleNamespace(), SimpleNamespace(renameat2=lambda *_: ctypes.set_errno(errno.EINVAL) or -1)]
+)
+def test_file_system_that_cannot_create_in_one_step_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, libc: SimpleNamespace
+) -> None:
+    store = FolderStore(str(tmp_path))
+    store.create("t/there", b"")
+    _refuse_links(monkeypatch)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: libc)
+    with pytest.raises(PlaceUnusable, match="has neither hard links nor renames that never replace a file"):
+        store.create("t/new", b"content")
+    assert os.listdir(tmp_path / "t") == ["there"]
 
 
 WRITES: dict[str, Callable[[Store, str], object]] = {

@@ -44,8 +44,11 @@ _UNUSABLE = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     errno.ENXIO,  # a socket
     errno.ENOSYS,  # a rename on some mounts
+    errno.ENOTSUP,
 )
 _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+_NO_CREATE = "the file system has neither hard links nor renames that never replace a file"
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
 
 
 def resolve(action: str, root: str, path: str) -> Path:
@@ -290,18 +293,31 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
-    """Rename a file. Raises `FileExistsError` if `target` exists. Atomic if the file system supports hard links."""
+    """Give a file another name in one step. Raises `FileExistsError` if `target` exists.
+
+    Raises an error if the file system has neither hard links nor renames that never replace a file. Looking first and
+    renaming then would replace a file that another process creates in between, such as another publisher's record.
+    """
     try:
         os.link(unfinished, target)
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
             raise
-        if os.path.lexists(target):  # some mounts have no hard links: safe only for one publisher
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
-        os.rename(unfinished, target)
+        _rename_without_replacing(unfinished, target)
 
 
-_AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
+def _rename_without_replacing(source: Path, target: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):  # not on Linux
+        raise OSError(errno.ENOTSUP, _NO_CREATE)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE):
+        number = ctypes.get_errno()
+        if number in _NOT_SUPPORTED:
+            raise OSError(errno.ENOTSUP, _NO_CREATE)
+        raise OSError(number, os.strerror(number), str(target))
+
+
+_STATX_BTIME, _BTIME_OFFSET = 0x800, 80
 
 
 def _creation_time(path: str) -> int:
