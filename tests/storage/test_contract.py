@@ -404,12 +404,18 @@ def test_full_disk_is_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         sink.write(bytes(size))
 
 
+@pytest.mark.parametrize("created", ["t", "t/log"])
 def test_folder_removed_while_a_file_is_opened_is_a_transient_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, created: str
 ) -> None:
-    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if the folder was removed right after
+    def mkdir(folder: Path, **_: object) -> None:
+        os.mkdir(folder)
+        if folder == tmp_path / created:
+            os.rmdir(folder)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
     with pytest.raises(StoreUnavailable, match="its folder was deleted in the meantime"):
-        FolderStore(str(tmp_path)).open_write("t/a")
+        FolderStore(str(tmp_path)).open_write("t/log/a")
 
 
 @pytest.mark.parametrize("change", ["create", "replace", "remove_folder"])

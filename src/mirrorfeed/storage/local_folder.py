@@ -152,8 +152,8 @@ class FolderStore:
 
     def open_write(self, path: str) -> Writer:
         with self._call("write", path) as target:
-            _make_folders(target.parent)
             try:
+                _make_folders(target.parent)
                 return _Writer(self, path, target.open("xb"))
             except FileNotFoundError as error:
                 raise StoreUnavailable(
