@@ -24,7 +24,7 @@ from mirrorfeed.landing.errors import UpsertsWithoutKeys
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.local_replica import Replica
-from mirrorfeed.publish.errors import EqualFileTimes
+from mirrorfeed.publish.errors import ClockWentBack, EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
@@ -116,6 +116,34 @@ def test_files_with_the_time_of_earlier_files_are_not_published() -> None:
     assert isinstance(tie.value, Transient)
     assert tie.value.address == f"memory:/{FOLDER}"
     store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)
+    assert len(publish(TableFeed(table), store, chosen).records) == 1
+
+
+def test_publication_is_refused_until_a_clock_that_went_back_has_caught_up() -> None:
+    store, table, noon = MemoryStore(), two_orders(), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    chosen = plan(output=Output(by_time=True))
+    store.clock = lambda: noon
+    publish(TableFeed(table), store, chosen)
+    table.delete(1)
+    before = store.copy()
+
+    store.clock = lambda: noon - timedelta(hours=1)
+    with pytest.raises(
+        ClockWentBack, match=r"2026-01-01 12:00 UTC, but .* 11:00 UTC.*publish after 2026-01-01 12:00 UTC"
+    ):
+        publish(TableFeed(table), store, chosen)
+    assert [store.list(path) for path in (FOLDER, f"{FOLDER}/_mirrorfeed")] == [
+        before.list(path) for path in (FOLDER, f"{FOLDER}/_mirrorfeed")
+    ]
+    store.clock = lambda: noon - timedelta(seconds=30)
+    with pytest.raises(EqualFileTimes):
+        publish(TableFeed(table), store, chosen)
+
+    late = store.copy()
+    late.clock = lambda: noon + timedelta(seconds=1)
+    assert len(publish(TableFeed(table), late, chosen).records) == 1
+    store.remove_folder(FOLDER)  # as `mirrorfeed rebuild` does
+    store.clock = lambda: noon - timedelta(hours=1)
     assert len(publish(TableFeed(table), store, chosen).records) == 1
 
 

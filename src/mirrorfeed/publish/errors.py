@@ -92,8 +92,20 @@ class ConcurrentChanges(Transient):
 
 class EqualFileTimes(Transient):
     code = "MF3205"
-    what = "The storage gave the new files of {address} the same modification time as existing files."
+    what = "The storage gave the new files of {address} no later modification time than existing files."
     fix = "Publish again. None of these files were published, because Fabric would not know their order."
+
+
+class ClockWentBack(Terminal):
+    code = "MF3219"
+    what = (
+        "The newest published file of {address} has the modification time {published} UTC, but the storage gives new"
+        " files the time {new} UTC. Fabric would read the new files first."
+    )
+    fix = (
+        "If the clock of the storage is slow, correct it and publish again. Otherwise publish after {published} UTC, or"
+        f" {_REBUILD}. Until then, nothing is published."
+    )
 
 
 class RecordsMissing(BlockingFinding):

@@ -10,7 +10,9 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
+from mirrorfeed.display.rows import utc_minute
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing import names
 from mirrorfeed.landing.errors import DamagedFile
@@ -26,6 +28,8 @@ from mirrorfeed.storage.request_retries import NewFile, retry_new, try_write
 
 _ATTEMPTS = 20
 """Maximum attempts to read or create the log while other publishers change it, before `ConcurrentChanges` is raised."""
+_CLOCK_DIFFERENCE = timedelta(minutes=1)
+"""Longest time by which the clock of the storage may go back, so that publishing again is worth a try."""
 
 
 @dataclass
@@ -205,7 +209,8 @@ class TableLog:
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Check that the files in `staged` are newer than all published files. Raises `EqualFileTimes` if they are not.
+        """Check that the files in `staged` are newer than all published files. Raises `EqualFileTimes` if they are not,
+        and `ClockWentBack` if a new attempt would fail again for more than a minute.
 
         The files in `corrections` are also in `staged`. They must be newer than the other files in `staged`, because
         their rows must be applied last. Use this check only if Fabric reads files in the order of modification time.
@@ -215,6 +220,9 @@ class TableLog:
         published = [entry.modified for entry in entries if not entry.is_folder and not names.is_ignored(entry.name)]
         new = {entry.name: entry.modified for entry in self.entries(view.log_id) if entry.name in staged}
         later = [new.pop(name) for name in corrections]
+        if published and new and max(published) - min(new.values()) > _CLOCK_DIFFERENCE:
+            newest, first = utc_minute(max(published)), utc_minute(min(new.values()))
+            raise errors.ClockWentBack(address=self._address(), published=newest, new=first)
         for before, after in ((published, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
                 raise errors.EqualFileTimes(address=self._address())
