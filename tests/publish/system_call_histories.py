@@ -2,7 +2,8 @@
 
 A program, because its process needs the library of `fixtures/system_call_faults.py`. It forks each publisher, so a
 history takes a fraction of a second. A publisher is killed, a call of it fails, or it waits while others publish, the
-source changes, the service takes files, or the folder is deleted. After each history, the mirror must equal the source.
+source changes, the service takes files, or the folder is deleted. Clocks differ. After each history, the mirror must
+equal the source.
 
     LD_PRELOAD=… python -m tests.publish.system_call_histories FOLDER FIRST_SEED COUNT
 """
@@ -30,7 +31,7 @@ from fixtures.mirror import Mirror, canonical
 from fixtures.system_call_faults import Fault, Mode, Surroundings, begin, end
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.errors import RecordsMissing
+from mirrorfeed.publish.errors import ClockWentBack, RecordsMissing
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import Facts
 from mirrorfeed.storage.local_folder import FolderStore
@@ -39,6 +40,8 @@ _REFUSED_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _ERRORS = (errno.EIO, errno.ENOSPC, errno.ESTALE, errno.ETIMEDOUT)
 _FAILURES = [each for each in Mode if each not in (Mode.NOTHING, Mode.PAUSED)]
 _NAMING = ("link", "rename", "renameat2")
+_CLOCKS = (0, 1, 30, -30, 3600, -3600)
+"""Seconds by which clocks differ."""
 _DISTURBANCES = 6
 
 
@@ -72,14 +75,17 @@ class History:
         self._zone, self._store = str(zone), FolderStore(str(zone))
         self._error_of_links = self.random.choice(_REFUSED_LINKS) if seed % 2 else 0
         self._has_keys, self._deletes = self.random.random() < 0.8, self.random.random() < 0.3
+        self._by_time = self.random.random() < 0.2
+        self._clocks = _CLOCKS if self.random.random() < 0.3 else (0,)
         keys = ("id",) if self._has_keys else ()
         self.table = Table({"id": "long", "status": "string"}, keys)
         self._plan = entry(
             keys=keys,
             target_file_size=1,
             compression="none",
-            changes=self.random.choice(("net", "full")),
+            changes="net" if self._by_time else self.random.choice(("net", "full")),
             row_markers=self.random.choice(("upsert", "exact")),
+            file_order="modified_time" if self._by_time else "sequence",
             log_retention_records=self.random.choice((2, 3, 10)),
             max_versions_per_publication=self.random.choice((1, 2, 500)),
         )
@@ -150,22 +156,26 @@ class History:
             raise AssertionError(f"a publisher ended with\n{report.error}")
 
     def _settle(self) -> None:
-        """Publish without faults, and compare the mirror with the source."""
-        for _ in range(2):
+        """Publish without faults after all clocks have caught up, and compare the mirror with the source."""
+        self._clocks = (2 * max(self._clocks),)
+        for _ in range(5 if self._by_time else 1):  # files of the same time are published by the next run
             report = self._run(Fault())
             self._expect(report)
-            assert report.version == self.table.latest, f"published is {report.version}, and not {self.table.latest}"
+            if report.version == self.table.latest:
+                break
+        assert report.version == self.table.latest, f"published is {report.version}, and not {self.table.latest}"
         self._mirror.take()
         rows = canonical(self.table.at(self.table.latest))
         assert canonical(self._mirror.rows) == rows, f"the mirror has {self._mirror.rows}"
 
     def _run(self, fault: Fault, meanwhile: Callable[[], None] = lambda: None) -> Report:
         """Run one publisher in a forked process. If it waits, call `meanwhile`, and let it continue."""
+        clock = self.random.choice(self._clocks)
         read, report = os.pipe()
         wait, resume = os.pipe()
         child = os.fork()
         if not child:
-            self._run_forked(fault, Surroundings(self._error_of_links, 0, report, wait))
+            self._run_forked(fault, Surroundings(self._error_of_links, clock, report, wait))
         os.close(report)
         os.close(wait)
         text = b""
@@ -194,6 +204,8 @@ class History:
             version = self._publish_table()
         except Transient:
             pass
+        except ClockWentBack:
+            error = "" if len(self._clocks) > 1 else traceback.format_exc()
         except BaseException:
             error = traceback.format_exc()
         os.write(surroundings.pause_out, json.dumps(Report(Counter(end()), version, error)).encode())
