@@ -488,5 +488,5 @@ def test_new_tables_get_a_snapshot_and_removed_ones_only_a_note(spark: SparkSess
     assert results.ok
     (note,) = results.notes
     assert note.startswith("MF3408: ")
-    assert "no longer selects a source for them: shop.lines." in note
+    assert "no longer selects: shop.lines." in note
     assert (tmp_path / f"zone/shop.schema/lines/{1:020d}.parquet").exists()

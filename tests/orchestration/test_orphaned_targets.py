@@ -20,9 +20,11 @@ from mirrorfeed.publish.errors import FileNumberConflict
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.runtime import spark_session
 from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.fleets import fleet
 from tests.json_output import run_json
 from tests.publish.scenarios import two_orders
 
@@ -70,7 +72,7 @@ def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     store, _ = published("sales.orders", "sales.old")
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [FoundTable(Source(("sales", "orders")))]
-    orphans = orphans_problem(store, select_matches(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    orphans = orphans_problem(select_matches(load(tmp_path / "mirrorfeed.yml"), [found]).config)
     assert isinstance(orphans, OrphanedTables)
     assert (orphans.targets, orphans.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
     assert store.list("sales.schema/old")
@@ -90,9 +92,30 @@ def test_up_to_date_run_reports_orphaned_tables_without_spark(
     monkeypatch.setattr(catalog, "list_tables", lambda *_: [FoundTable(Source(("sales", "orders")))])
     ended = CliRunner().invoke(main, ["publish", "--config", str(file)])
     assert ended.exit_code == 0
-    assert "no longer selects a source for them: sales.old" in " ".join(ended.output.split())
+    assert "no longer selects: sales.old" in " ".join(ended.output.split())
     ended = CliRunner().invoke(main, ["publish", "sales.orders", "--config", str(file)])
     assert (ended.exit_code, "MF3408" in ended.output) == (0, False)
+
+
+@pytest.mark.parametrize("command", ["doctor", "status", "tables", "check-alerts", "lint zone"])
+def test_each_command_names_tables_without_an_entry_unless_they_may_be_of_other_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    fleet(tmp_path, 2)
+    publish(TableFeed(two_orders()), FolderStore(str(tmp_path / "zone")), entry("b", "hr.people"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+
+    def orphans(more: str) -> list[str]:
+        table = "{source: ./source, target: sales.t0, keys: [id]}"
+        Path("mirrorfeed.yml").write_text(f"landing_zone: ./zone\n{more}tables: [{table}]\n")
+        output = CliRunner().invoke(main, command.split()).output
+        Path("zone/_mirrorfeed/alerts.json").unlink(missing_ok=True)
+        assert "mirrorfeed drop" in output
+        return [name for name in ("hr.people", "sales.t1") if name in output]
+
+    assert orphans("") == ["hr.people", "sales.t1"]
+    assert orphans("shared_landing_zone: true\n") == ["sales.t1"]  # the source is published as sales.t0
 
 
 def run(config: Config, *arguments: str, answer: str = "") -> tuple[int, str]:

@@ -271,13 +271,17 @@ class Feed:
         """Check all tables of the landing zone against the specification of open mirroring, and return the findings.
 
         Also checks tables that mirrorfeed did not publish. Changes nothing, and needs no Spark. Searches for duplicate
-        keys in tables with up to 64 MiB of data files or, with `check_keys`, in all tables.
+        keys in tables with up to 64 MiB of data files or, with `check_keys`, in all tables. A note names published
+        tables without an entry in the configuration, if the configuration has no patterns.
         """
         from mirrorfeed.lint.linter import lint
+        from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 
         progress.info("Checking %s", self.landing_zone)
         findings, notes, summary = lint(self._zone, check_keys)
-        return Result(tuple(findings), tuple(notes), summary=summary)
+        is_complete = bool(self._config.tables) and not self._config.patterns
+        orphans = orphans_problem(self._config) if is_complete else None
+        return Result(tuple(findings), (*notes, *([with_code(orphans)] if orphans else [])), summary=summary)
 
     def replicate(
         self,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from mirrorfeed.cli.main import (
     feed,
     feed_of,
     feed_or_empty,
+    load_config,
     main,
     print_json,
     print_lines,
@@ -32,6 +34,7 @@ from mirrorfeed.cli.main import (
     yes_option,
 )
 from mirrorfeed.display.terminal import console
+from mirrorfeed.errors import MirrorfeedError
 
 if TYPE_CHECKING:
     from mirrorfeed.api.feed import Feed
@@ -174,16 +177,21 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 def _feed_of_zone(landing_zone: str) -> Feed:
     """Return a `Feed` for a folder or a OneLake address. For an address, the configuration file can set the credential.
 
-    Raises `BadAddress` for an invalid address, and `NoLandingZone` for a folder that does not exist.
+    The `Feed` has the tables of the configuration file only if the file has this landing zone. Raises `BadAddress` for
+    an invalid address, and `NoLandingZone` for a folder that does not exist.
     """
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.validators import is_onelake, parse_onelake_address
 
     if is_onelake(landing_zone):
-        return feed_or_empty(landing_zone=parse_onelake_address(landing_zone))
-    if not Path(landing_zone).is_dir():
+        return feed_or_empty(parse_onelake_address(landing_zone))
+    folder = Path(landing_zone).resolve()
+    if not folder.is_dir():
         raise NoLandingZone(path=landing_zone)
-    return feed_of(Config(landing_zone=str(Path(landing_zone).resolve()), tables=()))
+    with suppress(MirrorfeedError):  # a folder can be checked without a valid configuration
+        if Path((config := load_config()).landing_zone).resolve() == folder:
+            return feed_of(config)
+    return feed_of(Config(landing_zone=str(folder), tables=()))
 
 
 @main.group()

@@ -262,20 +262,23 @@ def feed_of(config: Config) -> Feed:
     return Feed(config, spark_session)
 
 
-def feed_or_empty(**settings: Any) -> Feed:
+def feed_or_empty(landing_zone: str | None = None) -> Feed:
     """Return the `Feed` of the configuration file or, if the default file is missing, a `Feed` without tables.
 
-    A `Feed` without tables has the ledger in --ledger, if set. `settings` are fields of `Config` to override.
+    If the configuration has another landing zone than `landing_zone`, the `Feed` has `landing_zone` and no tables. A
+    `Feed` without a configuration file has the ledger in --ledger, if set.
     """
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
     context = click.get_current_context()
     if context.meta[_CONFIG] != FILE or Path(FILE).exists():
-        return feed_of(load_config().model_copy(update=settings))
-    if ledger := context.obj["ledger"]:
-        settings["ledger"] = Source.parse_argument(ledger)
-    return feed_of(Config(landing_zone=".", tables=()).model_copy(update=settings))
+        config = load_config()
+        if landing_zone in (None, config.landing_zone):
+            return feed_of(config)
+        return feed_of(config.model_copy(update={"landing_zone": landing_zone, "entries": ()}))
+    ledger = Source.parse_argument(context.obj["ledger"]) if context.obj["ledger"] else None
+    return feed_of(Config(landing_zone=landing_zone or ".", tables=(), ledger=ledger))
 
 
 def load_config() -> Config:

@@ -100,6 +100,9 @@ class Config(Options):
     """Folder where Spark writes files if it cannot write into the landing zone. None means a local temporary folder."""
     ledger: Annotated[Source | None, PlainValidator(validators.parse_source)] = None
     """Delta table that records every publication. None means that nothing is recorded."""
+    shared_landing_zone: bool = False
+    """True if other configurations publish to the same landing zone. Then a table without an entry is reported as
+    orphaned only if its source has an entry with another target."""
     max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
     """Maximum number of tables published at the same time. None means a number that depends on the driver's cores."""
     partner: Partner | None = None

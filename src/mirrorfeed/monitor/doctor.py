@@ -10,12 +10,13 @@ from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import first_line, with_code, wrap_error
+from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
 from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
-from mirrorfeed.orchestration.errors import LedgerUnreadable
+from mirrorfeed.orchestration.errors import LedgerUnreadable, OrphanedTables
+from mirrorfeed.orchestration.orphaned_targets import find_orphans
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, find_condition
@@ -40,6 +41,8 @@ def diagnose(
     database = database_facts(config)
     collector = Collector(config, spark, deep=True, states=database.states)
     findings = [*database_findings(database), *_ledger_findings(spark, config)]
+    if not names:
+        findings += _orphan_findings(config) or []
     tables = config.select(names)
     for table, facts in zip(tables, collector.collect(tables), strict=True):
         found = table_findings(facts)
@@ -60,6 +63,15 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
         if not find_condition(error, NOT_IN_CATALOG):  # if the ledger is missing, the first publication creates it
             return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
     return []
+
+
+def _orphan_findings(config: Config) -> list[Finding] | None:
+    """Return a finding for each table that is published, but not configured. None if the zone cannot be read."""
+    try:
+        orphans = map(str, find_orphans(zone_of(config), config))
+        return [error_finding(name, OrphanedTables(targets=(name,), path=config.path)) for name in orphans]
+    except MirrorfeedError:  # the facts about each table have this error
+        return None
 
 
 def _fix(store: Store, table: Table) -> str:
@@ -113,13 +125,18 @@ def check_all(
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
     collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror)
     facts = collector.collect(config.tables)
-    return check_of(database, facts, config.alerts), facts
+    return check_of(database, facts, config.alerts, _orphan_findings(config)), facts
 
 
-def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the problems that the facts show. Leaves out findings that are `ok`, and paused tables."""
-    findings = database_findings(database)
-    unknown = {("", "")} if database.error else set()
+def check_of(
+    database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts, orphans: Sequence[Finding] | None = ()
+) -> Check:
+    """Return the problems that the facts show. Leaves out findings that are `ok`, and paused tables.
+
+    `orphans` has the findings about tables that are published, but not configured. None if they are unknown.
+    """
+    findings = [*database_findings(database), *(orphans or ())]
+    unknown = {("", "")} if database.error or orphans is None else set()
     for facts in tables:
         if facts.paused or not facts.is_complete:
             unknown.add((facts.table, ""))

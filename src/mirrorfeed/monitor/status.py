@@ -8,15 +8,13 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Cell, Row, counted, duration, nonzero, row, shown, split
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, Freshness, Step, read_endpoint
-from mirrorfeed.orchestration.orphaned_targets import find_orphans
+from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,12 +155,8 @@ def read_status(
         collector = replace(collector, states=database_of(config).tables(), syncs=read_endpoint(config))
     statuses = map(status_of, collector.collect(config.select(names)))
     rows = sorted(statuses, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
-    notes = [
-        f"{target} is published, but no longer configured. To remove it, run `mirrorfeed drop"
-        f" {shell_argument(str(target))}`."
-        for target in ([] if names else find_orphans(zone_of(config), config))
-    ]
-    notes += unknown_consumption(rows)
+    orphans = None if names else orphans_problem(config)
+    notes = [*([with_code(orphans)] if orphans else []), *unknown_consumption(rows)]
     return tuple(row for row in rows if not behind or row.state not in _CURRENT), tuple(notes), summary_of(rows)
 
 

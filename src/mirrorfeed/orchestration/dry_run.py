@@ -16,6 +16,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
+from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import (
     decide_next,
@@ -82,7 +83,7 @@ class Decision(Row):
 def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Return a row for each table in `expansion.candidates`, and a warning if many tables are selected.
+    """Return a row for each table in `expansion.candidates`, and notes about orphaned tables and about many tables.
 
     If the keys or columns of a table cannot be read or published, the row of the table has the error. If `spark` is
     None, the columns are checked only for sources in Unity Catalog and in local folders.
@@ -91,8 +92,8 @@ def list_configured_tables(
     client = open_workspace(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
     rows = tuple(map_parallel(partial(_row, client, spark), expansion.candidates))
-    warning = table_limit_warning(len(expansion.config.tables))
-    return rows, (warning,) if warning else ()
+    orphans, warning = orphans_problem(expansion.config), table_limit_warning(len(expansion.config.tables))
+    return rows, (*([with_code(orphans)] if orphans else []), *([warning] if warning else []))
 
 
 def _row(client: WorkspaceClient | None, spark: SparkSession | None, candidate: Candidate) -> Listed:

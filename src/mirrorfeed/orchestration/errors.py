@@ -83,12 +83,16 @@ class TooManyToRepair(Terminal):
 class OrphanedTables(Terminal):
     code = "MF3408"
     what = (
-        "Tables are published, but {path} no longer selects a source for them: {targets:few}. The source was renamed,"
-        " dropped or hidden."
+        "The landing zone has published tables that {path} no longer selects: {targets:list}. They stay in Fabric, and"
+        " get no new rows."
     )
     fix = (
-        "If a table is no longer needed, drop it, for example with `mirrorfeed drop {first:argument}`. Until then, its"
-        " published files stay unchanged."
+        "If other configurations publish to this landing zone, set `shared_landing_zone: true`. If a table is no longer"
+        " needed, remove it from Fabric with `mirrorfeed drop {first:argument}`."
+    )
+    meaning = (
+        "Tables are published, but the configuration does not select them: an entry was removed, a target was renamed,"
+        " or a pattern no longer matches a source. The tables stay in Fabric, and get no new rows."
     )
     is_warning = True
     targets: Sequence[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 
@@ -23,18 +23,24 @@ _SCHEMA = ".schema"
 
 
 def find_orphans(store: Store, config: Config) -> list[Target]:
-    """Return the published tables in the landing zone that the configuration does not contain."""
+    """Return the published tables in the landing zone that the configuration does not contain.
+
+    If other configurations share the landing zone, returns only tables whose source has an entry with another target.
+    Lists the landing zone once, and reads only the logs of tables without an entry.
+    """
     configured = {table.target.fold() for table in config.tables}
-    return [target for target in _folders(store) if target.fold() not in configured and _is_published(store, target)]
+    sources = {str(table.source) for table in config.tables} if config.shared_landing_zone else None
+    others = (target for target in _folders(store) if target.fold() not in configured)
+    return [target for target in others if _is_published(store, target, sources)]
 
 
-def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
-    """Return a warning about orphaned targets: published tables that the configuration does not contain.
+def orphans_problem(config: Config, store: Store | None = None) -> OrphanedTables | None:
+    """Return a warning about all orphaned tables, as in `find_orphans`.
 
-    Returns None if there are no orphaned targets, or if the landing zone cannot be read.
+    Returns None if there are none, or if the landing zone cannot be read. `store` is the landing zone, if it is open.
     """
     with suppress(MirrorfeedError):
-        if orphans := find_orphans(store, config):
+        if orphans := find_orphans(store or zone_of(config), config):
             return OrphanedTables(targets=tuple(map(str, orphans)), path=config.path)
     return None
 
@@ -127,10 +133,15 @@ def _folders(store: Store) -> Iterator[Target]:
                 yield Target(schema, table)
 
 
-def _is_published(store: Store, target: Target) -> bool:
-    """Return whether mirrorfeed created the folder of a target. False if the log in the folder cannot be read."""
+def _is_published(store: Store, target: Target, sources: Collection[str] | None) -> bool:
+    """Return whether mirrorfeed created the folder of a target and, unless `sources` is None, from one of `sources`.
+
+    Returns False if the log in the folder cannot be read.
+    """
     try:
         view = TableLog(store, target.folder).read_latest()
-        return view is not None and _is_of_mirrorfeed(store, target, view)
+        if view is None or sources is None:
+            return view is not None and _is_of_mirrorfeed(store, target, view)
+        return view.newest is not None and view.newest.source in sources
     except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
         return False

@@ -186,7 +186,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
         if context.config.patterns and not names:  # a source can disappear although its entry did not change
             from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 
-            if orphans := orphans_problem(zone, context.config):
+            if orphans := orphans_problem(context.config, zone):
                 context.on_problem(orphans)
     run, skips = _Run(context, names), context.skips_paused and not follows
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
