@@ -118,12 +118,15 @@ INSERTED, UPDATED, DELETED = "numTargetRowsInserted", "numTargetRowsUpdated", "n
         ("DELETE", {"numRemovedFiles": "2"}, (None, None)),
         ("MERGE", {INSERTED: "1", UPDATED: "2", DELETED: "3", "numTargetBytesAdded": "90"}, (6, 90)),
         ("MERGE", {INSERTED: "1", UPDATED: "2", DELETED: "3", "numOutputRows": "800"}, (6, None)),
+        ("WRITE", {"numOutputRows": "3.0", "numOutputBytes": None}, (None, None)),  # of other writers
+        ("WRITE", {"numOutputRows": None, "numOutputBytes": "700"}, (None, 700)),
+        ("MERGE", {INSERTED: "1", UPDATED: None, DELETED: "-", "numTargetBytesAdded": "x"}, (None, None)),
         ("OPTIMIZE", {"numAddedBytes": "9999", "numRemovedFiles": "5"}, (0, 0)),
         ("RESTORE", {"numRestoredFiles": "5"}, (None, None)),
         ("TRUNCATE", {"numRemovedFiles": "1"}, (None, None)),
     ],
 )
 def test_changed_rows_and_bytes_of_a_commit_are_counted(
-    operation: str, metrics: dict[str, str], expected: tuple[int | None, int | None]
+    operation: str, metrics: dict[str, str | None], expected: tuple[int | None, int | None]
 ) -> None:
     assert count_changes(operation, metrics) == expected

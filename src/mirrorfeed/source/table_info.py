@@ -319,7 +319,7 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
     return frozenset(names[name] for name in names if changes[name]) if changes.keys() == names.keys() else None
 
 
-def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
+def count_changes(operation: str, metrics: Mapping[str, str | None]) -> tuple[int | None, int | None]:
     """Return the number of changed rows and of written bytes of a commit. A number is None if it is unknown.
 
     The numbers may be inexact: use them only to decide when and how to read the commit.
@@ -327,11 +327,18 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
     if operation in CHANGES_NO_ROWS:
         return 0, 0
     names = _MERGED_ROWS if any(name in metrics for name in _MERGED_ROWS) else _CHANGED_ROWS
-    counts = [int(metrics[name]) for name in names if name in metrics]
-    sizes = [int(metrics[name]) for name in _BYTES if name in metrics]
+    counts = [_whole_number(metrics[name]) for name in names if name in metrics]
+    sizes = [size for name in _BYTES if (size := _whole_number(metrics.get(name))) is not None]
     # Rows of files that are removed as a whole are not always counted.
     is_uncounted = not any(counts) and metrics.get("numRemovedFiles", "0") != "0"
-    return None if is_uncounted or not counts else sum(counts), max(sizes, default=None)
+    known = [count for count in counts if count is not None]
+    rows = None if is_uncounted or not counts or len(known) < len(counts) else sum(known)
+    return rows, max(sizes, default=None)
+
+
+def _whole_number(value: str | None) -> int | None:
+    """Convert the text of a metric. Other writers than Spark also write `"3.0"` or null, which are no known number."""
+    return int(value) if value and value.isdecimal() else None
 
 
 def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
