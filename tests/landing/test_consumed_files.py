@@ -61,6 +61,24 @@ def test_any_file_of_a_publication_may_remain_in_time_order(in_place: list[int],
     assert [found.to_version_inclusive for found in possible_positions(ALL, in_place, by_time=True)] == versions
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+@pytest.mark.parametrize(
+    ("records", "in_place", "staged", "versions"),
+    [
+        ([SNAPSHOT], [], [1, 2], []),  # killed after the record
+        ([SNAPSHOT], [1], [2], []),
+        (ALL, [3], [4, 5, 6], [5, 3]),
+        (ALL, [4], [5, 6], [5]),
+        (ALL, [5], [6], [5]),
+    ],
+)
+def test_publication_with_a_staged_file_is_not_in_the_mirror(
+    records: list[Record], in_place: list[int], staged: list[int], versions: list[int], by_time: bool
+) -> None:
+    found = possible_positions(records, in_place, staged, by_time=by_time)
+    assert [record.to_version_inclusive for record in found] == versions
+
+
 @pytest.mark.parametrize("file", [4, 5, 6])
 def test_range_without_rows_after_the_remaining_file_is_the_newest_position(file: int) -> None:
     records = [record(7, next_file=7), *ALL]

@@ -154,7 +154,7 @@ def _check(record: Record) -> None:
 
 
 def possible_positions(
-    newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
+    newest_first: Iterable[Record], in_place: Collection[int], staged: Collection[int] = (), *, by_time: bool
 ) -> tuple[Record, ...]:
     """Return the candidates for the last log record that Fabric has consumed completely, newest first.
 
@@ -164,6 +164,7 @@ def possible_positions(
 
     - `newest_first`: the log records of the table.
     - `in_place`: numbers of the files in the table's folder.
+    - `staged`: numbers of recorded files that must still be renamed. Fabric cannot have consumed their record.
     - `by_time`: Fabric orders files by modification time. Then it can consume the files of one record in any order.
     """
     oldest_file = min(in_place, default=None)
@@ -171,6 +172,8 @@ def possible_positions(
     newest_without_files: Record | None = None
     for record in newest_first:
         last = record.next_file_number - 1
+        if any(file.number in staged for file in record.files):
+            continue
         if by_time and [file.number for file in record.files if file.number in in_place] == [oldest_file]:
             oldest_file = last
         if oldest_file is None or last < oldest_file:

@@ -12,9 +12,10 @@ from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
+from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import FullRead
 from mirrorfeed.publish.table_log import TableLog
-from mirrorfeed.publish.table_log.audit import describe_publication
+from mirrorfeed.publish.table_log.audit import describe_publication, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders
@@ -37,6 +38,19 @@ def test_compared_publication_reports_number_of_rows_read(tmp_path: Path) -> Non
     assert view.newest is not None
     record = replace(view.newest, from_version_exclusive=0, read=FullRead(3, 0.5))
     assert describe_publication(record) == "version 1, 3 rows compared"
+
+
+def test_publication_is_not_in_the_mirror_before_its_files_are_renamed(tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        publish(TableFeed(two_orders()), NoRenames(str(tmp_path / "zone")), PLAN)
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=(PLAN,))
+    ((_, view, candidates),) = mirror_positions(config)
+    assert view is not None
+    assert (view.number, candidates) == (1, ())
+
+    publish(TableFeed(two_orders()), FolderStore(str(tmp_path / "zone")), PLAN)
+    ((_, _, candidates),) = mirror_positions(config)
+    assert [record.number for record in candidates] == [1]
 
 
 @pytest.mark.parametrize(

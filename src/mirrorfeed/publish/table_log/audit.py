@@ -30,8 +30,8 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
         log = TableLog(store, table.target.folder)
         view, candidates = log.read_view(), tuple[Record, ...]()
         if view:
-            by_time = table.file_order == "modified_time"
-            candidates = possible_positions(log.records(view), view.numbers, by_time=by_time)
+            by_time, staged = table.file_order == "modified_time", [file.number for file in view.unfinished]
+            candidates = possible_positions(log.records(view), view.numbers, staged, by_time=by_time)
         positions.append((table, view, candidates))
     return positions
 
