@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
+from mirrorfeed.errors import Unexpected
 from mirrorfeed.orchestration import publish_run
 from mirrorfeed.orchestration.publish_run import publisher
 from mirrorfeed.publish.errors import ForeignFile
@@ -19,7 +20,8 @@ from mirrorfeed.publish.table_result import TableResult
 from tests.delta import DeltaTable, Zone
 
 
-def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("returned", [True, False])
+def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pytest.MonkeyPatch, returned: bool) -> None:
     def failed(*_: object) -> list[TableResult]:
         try:
             try:
@@ -27,6 +29,8 @@ def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pyte
             except KeyError as cause:
                 raise ForeignFile(address="zone/a.parquet") from cause
         except ForeignFile as error:
+            if not returned:
+                raise
             return [TableResult("sales.orders", error=error)]
 
     monkeypatch.setattr(publish_run, "publish_tables", failed)
@@ -40,6 +44,18 @@ def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pyte
         "publish_run.py",
     ]
     assert lines[-1].startswith("mirrorfeed.publish.errors.ForeignFile: zone/a.parquet was not written by a publisher")
+
+
+def test_unknown_error_of_a_batch_has_a_code_and_no_traceback_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*_: object) -> list[TableResult]:
+        raise ValueError("[INTERNAL_ERROR] at org.apache.spark")
+
+    monkeypatch.setattr(publish_run, "publish_tables", failed)
+    run = publisher(Config(landing_zone="./zone", tables=()))
+    with pytest.raises(Unexpected) as caught:
+        run(cast(DataFrame, SimpleNamespace(sparkSession=None)), 0)
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2
+    assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
 
 
 def test_stream_publishes_in_its_batches_and_fails_with_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, with_code
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.scheduler import (
@@ -117,9 +117,13 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
     def publish_all(rows: DataFrame, _: int) -> None:
         spark = rows.sparkSession
-        for result in publish_tables(RunContext(spark, expand_patterns(config, lambda: spark).config), names):
-            if result.error:
-                raise result.error.with_traceback(None) from None  # Spark would print all steps and causes
+        try:
+            results = publish_tables(RunContext(spark, expand_patterns(config, lambda: spark).config), names)
+            error = next((result.error for result in results if result.error), None)
+        except Exception as failure:
+            error = wrap_error("Publishing the tables of a batch", failure)
+        if error:
+            raise error.with_traceback(None) from None  # Spark would print all steps and causes
 
     return publish_all
 
