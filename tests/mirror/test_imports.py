@@ -1,4 +1,4 @@
-"""lint and the replica share no code with the publisher, so that their agreement with it is evidence."""
+"""lint, the replica and `verify` import nothing from the publisher, so that their agreement with it is evidence."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "de
 FINDINGS = {"lint.column_rules", "lint.file_rules"}
 """The rules whose findings are the reasons with which the replica refuses a file."""
 LOG_FORMAT = {f"landing.{module}" for module in ("names", "log_record", "errors", "strict_json")}
+SHARED = {"source.reader", "landing.selection", "landing.log_record"}
+"""Modules of `verify` that decide about rows and that the publisher uses as well."""
+SENTENCE = "`verify` shares the reader of source versions, the selection of columns and rows, and the log records"
+IDENTITY = {
+    *(f"source.{module}" for module in ("identifier", "table_info", "errors")),
+    *(f"landing.{module}" for module in ("names", "errors", "output_format")),
+    *("config.model", "archive", "runtime.spark_session", "runtime.spark_errors", "storage.onelake"),
+}
+"""Modules that name things, open them, or refuse archived files."""
 PREFIX = f"{local_replica.__name__}."
 BELOW = {"storage", "errors", "display"}
 
@@ -57,11 +66,20 @@ def _imports_in(room: str) -> set[str]:
         ("mirror.local_replica", {"mirror.local_replica", "mirror.errors", *READERS, *FINDINGS, *BELOW}),
         ("lint", {"lint", *LOG_FORMAT, *BELOW}),
         ("lint.*_rules", {"lint", *LOG_FORMAT, "errors", "display"}),
+        ("mirror.verify", {"mirror.verify", "mirror.errors", *SHARED, *IDENTITY, "errors", "display"}),
     ],
 )
 def test_package_imports_only_modules_independent_of_the_publisher(room: str, allowed: set[str]) -> None:
     packages = {name.rpartition(".")[0] for name in allowed} | {"lint", "mirror"}
     assert not_allowed(_imports_in(room), allowed) - packages == set()
+
+
+def test_pages_name_what_verify_shares_with_the_publisher() -> None:
+    assert _imports_in("mirror.verify") >= SHARED
+    for page in ("docs/how-exactly-once-works.md", "docs/architecture.md", "CONTRIBUTING.md"):
+        text = " ".join((ROOT.parent.parent / page).read_text(encoding="utf-8").split())
+        assert SENTENCE in text, page
+        assert "`verify` and the model share no code" not in text
 
 
 def test_replica_uses_the_texts_of_rules_and_no_code_of_theirs() -> None:
