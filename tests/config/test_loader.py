@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import pickle
 import re
 from collections.abc import Callable
@@ -96,12 +97,26 @@ def test_top_level_option_applies_to_tables_without_their_own(load: Load) -> Non
         tables:
           - {source: a, target: a}
           - {source: b, target: b, changes: net, validate_keys: none, target_file_size: 2 MiB, on_gap: stop}
-          - {source: c, target: c, compression: zstd, max_versions_per_publication: 500, log_retention_records: 1}
+          - {source: c, target: c, compression: zstd, max_versions_per_publication: 500, log_retention_records: 2}
         """
     ).tables
     assert _options(first) == ("full", "range", "gzip", 1024, 7, 3, "reseed", "reseed", "reseed")
     assert _options(second) == ("net", "none", "gzip", 2 * 1024 * 1024, 7, 3, "stop", "reseed", "reseed")
-    assert _options(third) == ("full", "range", "zstd", 1024, 500, 1, "reseed", "reseed", "reseed")
+    assert _options(third) == ("full", "range", "zstd", 1024, 500, 2, "reseed", "reseed", "reseed")
+
+
+def test_freshness_target_of_never_differs_from_an_omitted_one(load: Load) -> None:
+    never, omitted, own = load(
+        """\
+        landing_zone: /lz
+        tables:
+          - {source: a, target: a, freshness_target_minutes: never}
+          - {source: b, target: b}
+          - {source: c, target: c, freshness_target_minutes: 15}
+        """
+    ).tables
+    assert [each.freshness_target_minutes for each in (never, omitted, own)] == [math.inf, None, 15.0]
+    assert [each.finite_freshness_target for each in (never, omitted, own)] == [None, None, 15.0]
 
 
 def _options(table: Table) -> tuple[object, ...]:
@@ -191,7 +206,7 @@ def test_all_mistakes_of_a_file_are_reported_with_their_lines(load: Load) -> Non
             target_file_size: 12 MB
           - source: main.sales.orders
             target: Sales.Orders
-            log_retention_records: 0
+            log_retention_records: 1
         """
     with pytest.raises(ConfigInvalid) as caught:
         load(text)
@@ -212,7 +227,7 @@ def test_all_mistakes_of_a_file_are_reported_with_their_lines(load: Load) -> Non
         " 128 MiB",
         "mirrorfeed.yml:11: target: 'Sales.Orders' is also the target of the table on line 8 as 'sales.orders', "
         "and names are case-insensitive",
-        "mirrorfeed.yml:12: log_retention_records: must be at least 1, not 0",
+        "mirrorfeed.yml:12: log_retention_records: must be at least 2, not 1",
         "Correct the file and run the same command again. Nothing was done.",
     ]
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -396,7 +411,10 @@ def test_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
 def test_example_comments_list_all_options_with_their_defaults(load: Load) -> None:
     options = re.findall(r"(?m)^#(\w+):", loader.EXAMPLE)
     assert set(options) == set(Options.model_fields)
-    assert load(re.sub(r"(?m)^#(?=\w|  \w)", "", loader.EXAMPLE)).tables == load(loader.EXAMPLE).tables
+    read = load(re.sub(r"(?m)^#(?=\w|  \w)", "", loader.EXAMPLE))
+    target = read.alerts.max_lag_minutes.published  # applies if the option is omitted, so there is no other spelling
+    tables = load(loader.EXAMPLE).tables
+    assert read.tables == tuple(each.model_copy(update={"freshness_target_minutes": target}) for each in tables)
 
 
 WORKSPACE, DATABASE = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"

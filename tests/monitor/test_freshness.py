@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from fixtures.entries import entry
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows
+from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import (
     LAG_STEPS,
@@ -23,6 +27,7 @@ from mirrorfeed.monitor.freshness import (
     mirror_freshness,
 )
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.source.identifier import Source
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
@@ -172,3 +177,16 @@ def test_ledger_row_has_times_and_lags() -> None:
     assert (row.mirrored_at, row.queryable_at) == (ago(15), None)
     lags = (row.published_lag_seconds, row.consumed_lag_seconds, row.mirrored_lag_seconds, row.queryable_lag_seconds)
     assert lags == (0, 600, 600, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"), [(None, 120 * 60.0), (15.0, 15 * 60.0), (math.inf, None)], ids=["omitted", "15", "never"]
+)
+def test_freshness_target_of_a_table_limits_the_time_until_it_is_published(
+    tmp_path: Path, option: float | None, expected: float | None
+) -> None:
+    table = entry(Source(path=str(tmp_path / "missing")), freshness_target_minutes=option)
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=(table,))
+    (facts,) = Collector(config, cast(Any, object)).collect([table])
+    assert facts.limits[Step.PUBLISHED] == expected
+    assert facts.limits[Step.CONSUMED] == 30 * 60.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from functools import partial
@@ -87,7 +88,7 @@ class Options(validators.ConfigModel):
     target_file_size: validators.Size = 128 * 2**20
     """Target size of data files, in bytes."""
     max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
-    log_retention_records: Annotated[int, Field(ge=1)] = 10
+    log_retention_records: Annotated[int, Field(ge=2)] = 10
     on_gap: Literal["stop", "reseed", "compare"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
@@ -96,11 +97,16 @@ class Options(validators.ConfigModel):
     """Maximum number of keys whose rows `verify` repairs automatically. 0 means no repair."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
-    freshness_target_minutes: validators.Minutes = None
-    """Target for the minutes from a commit until it is published. None means `max_lag_minutes.published` of `alerts`
-    or, with `publish --follow`, no target."""
+    freshness_target_minutes: validators.TargetMinutes = None
+    """Target for the minutes from a commit until it is published, infinite without a target. None means
+    `max_lag_minutes.published` of `alerts` or, with `publish --follow`, no target."""
     table_timeout_minutes: validators.Minutes = None
     """Maximum minutes that one run spends on a table. None means no limit."""
+
+    @property
+    def finite_freshness_target(self) -> float | None:
+        """The freshness target in minutes, or None if there is none of the table's own."""
+        return None if self.freshness_target_minutes == math.inf else self.freshness_target_minutes
 
     @property
     def output(self) -> Output:

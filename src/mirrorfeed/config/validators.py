@@ -6,6 +6,7 @@ the validation context contains `file`, relative paths start at the folder of th
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import reprlib
@@ -213,12 +214,15 @@ def parse_hosts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _number_validator(unit: str, lowest: int, highest: int) -> PlainValidator:
-    """Return a validator that accepts a number (in `unit`) from `lowest` to `highest`, or `never`, which means None."""
+def _number_validator(unit: str, lowest: int, highest: int, never: float | None = None) -> PlainValidator:
+    """Return a validator that accepts a number (in `unit`) from `lowest` to `highest`, or `never`.
+    The argument `never` is the value for this word."""
 
     def check(value: object) -> float | None:
-        if value is None or value == "never":
+        if value is None:
             return None
+        if value == "never":
+            return never
         if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
             raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {shorten(value)}")
         return float(value)
@@ -279,6 +283,8 @@ Size = Annotated[int, PlainValidator(_parse_size)]
 """Size in bytes."""
 Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]
 Minutes = Annotated[float | None, _number_validator("minutes", 1, 525_600)]
+TargetMinutes = Annotated[float | None, _number_validator("minutes", 1, 525_600, math.inf)]
+"""Minutes of an optional target. None means that it is omitted, and infinity that it is `never`."""
 _VOLUME = "a volume (/Volumes/catalog/schema/volume)"
 StagingPath = Annotated[str, _folder_validator("Spark and this process share", _VOLUME)]
 StatePath = Annotated[str, _folder_validator("this process can write to", "a folder")]

@@ -305,7 +305,7 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Ledg
     """Return a ledger row with times and lags for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger  # imports Spark
 
-    targets = {str(table.target): table.freshness_target_minutes for table in config.tables}
+    targets = {str(table.target): table.finite_freshness_target for table in config.tables}
     rows = []
     for each in facts:
         if freshness := each.freshness:

@@ -103,7 +103,8 @@ class Collector:
         """
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
-        minutes = max_lag.model_dump() | {"published": table.freshness_target_minutes or max_lag.published}
+        published = table.finite_freshness_target if table.freshness_target_minutes else max_lag.published
+        minutes = max_lag.model_dump() | {"published": published}
         facts = TableFacts(
             table=str(table.target),
             source=table.source.sql,

@@ -122,7 +122,7 @@ class LedgerWriter:
             wrap_error(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
         before = TableResult(
-            result.table, records=records[::-1], freshness_target_minutes=table.freshness_target_minutes
+            result.table, records=records[::-1], freshness_target_minutes=table.finite_freshness_target
         )
         return [row for row in ledger.rows([before], self.run_started) if row.key not in (*known, *new)]
 

@@ -294,6 +294,6 @@ class TableTask:
         return TableResult(
             self.name,
             keys_checked=table.validate_keys != "none",
-            freshness_target_minutes=table.freshness_target_minutes,
+            freshness_target_minutes=table.finite_freshness_target,
             **facts,
         )
