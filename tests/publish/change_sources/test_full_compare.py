@@ -34,6 +34,8 @@ from mirrorfeed.source.versions import newest_version
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.local_folder import FolderStore
 
+UNNEEDED = "part-unneeded.parquet"
+
 
 class Unswept(RowHashTable):
     """Removes nothing, because VACUUM takes longer than everything else. Only `second` removes files."""
@@ -130,16 +132,30 @@ def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Comp
 def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, TableResult]:
     """Two of the constant rows changed.
 
-    The hashes were complete, so they were rewritten, and the replaced files were removed. This is slow as the first
-    work of a JVM: two publications by comparison and a VACUUM."""
+    The hashes were complete, so they were rewritten, and files that were no longer needed were removed. This is slow as
+    the first work of a JVM: two publications by comparison and a VACUUM."""
     view = Compared.copied(first, tmp_path_factory.mktemp("second"))
     view.kind = RowHashTable
-    _keep_files(view, "interval 0 hours")
+    _keep_files(view, "interval 1 days")
+    unneeded = view.root / "hashes" / UNNEEDED
+    unneeded.write_bytes(b"of a killed run")
+    os.utime(unneeded, (0, 0))
     view.always = always((20, "x", None, 0.0), (21, "x", None, float("nan")), (22, "x", None, -0.0))
     view.holds((1, "a"), (2, "b"), (3, None))
     progress = view.publish()
     _keep_files(view, "interval 30 days")
     return view, progress
+
+
+@pytest.mark.slow
+def test_files_are_not_removed_without_retention(first: Compared, tmp_path: Path) -> None:
+    view = Compared.copied(first, tmp_path)
+    view.kind = RowHashTable
+    _keep_files(view, "interval 0 hours")
+    view.always = always((20, "x", None, 0.0), (21, "x", None, float("nan")), (22, "x", None, -0.0))
+    view.holds((1, "a"), (2, "b"), (3, None))
+    view.publish()
+    assert first.hashes < view.hashes
 
 
 def _keep_files(view: Compared, interval: str) -> None:
@@ -187,9 +203,10 @@ def test_full_rows_are_stored_only_as_long_as_needed(first: Compared, published:
     assert (len(whole(first)), whole(published)) == (12, {20, 22})  # only the key of row 3
 
 
-def test_unneeded_hash_files_are_removed(first: Compared, published: Compared) -> None:
-    assert published.hashes
-    assert published.hashes.isdisjoint(first.hashes)
+def test_only_hash_files_that_the_newest_record_does_not_need_are_removed(first: Compared, published: Compared) -> None:
+    """The next run reads the replaced files again if this one is killed before its record."""
+    assert first.hashes < published.hashes
+    assert UNNEEDED not in published.hashes
 
 
 @pytest.mark.slow  # the first test publishes without differences as well

@@ -46,7 +46,7 @@ from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
-from mirrorfeed.source.table_info import TableInfo, read_table_info
+from mirrorfeed.source.table_info import FILES, TableInfo, read_table_info, retention_seconds
 from mirrorfeed.source.versions import newest_version, read_commits, read_history, read_newest_commit
 
 _ID = "mirrorfeed.states"
@@ -62,6 +62,8 @@ _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations of Delta commits that do not change rows."""
 _KEEPS_FILES = "delta.deletedFileRetentionDuration", "interval 30 days"
 """Delta reads no version that is older than this. The version in the newest log record must stay readable."""
+_MIN_RETENTION = 86_400
+"""Shortest retention of deleted files, in seconds, with which this module runs VACUUM."""
 _MAX_AGE = timedelta(days=7)
 """Maximum age of the newest commit. If it is older, a comparison without differences adds a commit without changes."""
 _NTZ = "delta.feature.timestampNtz", "supported"
@@ -205,8 +207,12 @@ class RowHashTable:
     def vacuum(self) -> None:
         """Delete old files of the table of row hashes with VACUUM. Errors are logged, not raised.
         Call this only if the last comparison used the hashes in the newest version of the table. If it used an older
-        version, VACUUM could delete the files of that version, although the next comparison may need them."""
+        version, VACUUM could delete the files of that version, although the next comparison may need them. Does nothing
+        if the table keeps deleted files for less than a day: until the next record, the newest one needs them."""
         try:
+            info = self.info()
+            if info is None or (retention_seconds(info.properties, FILES) or 0) < _MIN_RETENTION:
+                return
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
         except Exception as error:
             wrap_error(f"Running VACUUM on {self.location}", error)
