@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +15,12 @@ from pyspark.sql import Row, SparkSession
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
 from mirrorfeed.archive.data_skipping import UncertainFiles
-from mirrorfeed.archive.delta_log_reader import LogFiles, require_own_commits, select_log_files
+from mirrorfeed.archive.delta_log_reader import ColumnarLog, LogFiles, require_own_commits, select_log_files
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import commit_name, read_table_info
 from tests import commits
 from tests.archive.archived_table import Orders, days
 from tests.delta import SPARK_4_0
@@ -123,8 +124,18 @@ def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> 
         ClassicEngine(spark).files(orders)
 
 
-def test_log_that_is_complete_in_its_folder_is_read() -> None:
-    require_own_commits("main.sales.orders", ["inCommitTimestamp", "rowTracking"])
+def test_log_that_is_complete_in_its_folder_is_read(tmp_path: Path) -> None:
+    features = ["inCommitTimestamp", "rowTracking"]
+    require_own_commits("main.sales.orders", features)
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    metadata = {"id": "a", "schemaString": '{"type": "struct", "fields": []}', "partitionColumns": []}
+    added = {"path": "a.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    actions = [{"protocol": protocol}, {"metaData": metadata}, {"add": added}]
+    name = commit_name(0)
+    (tmp_path / name).write_text("\n".join(map(json.dumps, actions)))
+    log = ColumnarLog("file:/t", [name], 0, tmp_path.joinpath)
+    assert log.metadata.table_id == "a"
+    assert [file.uri for file in log.files()[1]] == ["file:/t/a.parquet"]
 
 
 COLUMNS = "delta.checkpoint.writeStatsAsJson = false, delta.checkpoint.writeStatsAsStruct = true"

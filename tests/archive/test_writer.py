@@ -242,11 +242,14 @@ def test_merge_reads_only_files_that_can_contain_its_keys(
 @pytest.mark.parametrize(
     "given", ["nullif(id, 35) AS id", pytest.param("explode(slice(array(id), 1, 0)) AS id", marks=pytest.mark.slow)]
 )
-def test_merge_of_only_null_keys_or_of_no_rows_reads_no_file(
-    spark: SparkSession, writer: GuardedTable, given: str
-) -> None:
+def test_merge_of_only_null_keys_or_of_no_rows_reads_no_file(spark: SparkSession, tmp_path: Path, given: str) -> None:
+    """All files are moved away, also the active ones."""
+    table = Orders(spark, tmp_path / "t", interval=60)
+    FolderTiers(tmp_path / "aside", Clock(NOW)).archive(file.uri for file in table.files())
     source = rows(spark, 35).selectExpr(given, "v", "day")
+    writer = GuardedTable(spark, table.source, now=lambda: NOW)
     writer.merge(source, ["id"], "WHEN MATCHED THEN UPDATE SET v = s.v")
+    assert not list(table.path.glob("day=*/*.parquet"))
 
 
 def test_key_column_in_another_case_is_matched_and_text_that_looks_like_a_variable_is_not_replaced(
