@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +12,16 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
 from mirrorfeed.mirror.verify.row_comparison import compare_rows
-from mirrorfeed.publish.rows_and_markers import PROBLEM, full, inserts, key_hashes, key_problems, net, snapshot_rows
+from mirrorfeed.publish import rows_and_markers
+from mirrorfeed.publish.rows_and_markers import (
+    PROBLEM,
+    full,
+    inserts,
+    key_hashes,
+    key_problems,
+    net_of_other_keys,
+    snapshot_rows,
+)
 from mirrorfeed.source.reader import without_collations
 
 pytestmark = pytest.mark.connect
@@ -29,6 +40,12 @@ def feed(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     return spark.createDataFrame(rows, "id int, v string, _change_type string, _commit_version long").selectExpr(
         "*", "timestamp '2026-01-01 00:00:00' AS _commit_timestamp"
     )
+
+
+def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """The complete result of both queries, as a publication stages it."""
+    decided = rows_and_markers.net(feed, columns, keys).where(f"{MARKER} IS NOT NULL")
+    return decided.union(net_of_other_keys(feed, columns, keys))
 
 
 def in_one_query(
@@ -322,6 +339,49 @@ def test_null_and_duplicate_keys_of_a_snapshot_are_found(spark: SparkSession) ->
     assert found == {(1, "b", SHARED), (2, None, NULL), (None, "a", NULL)}
     assert key_problems(snapshot, ["id", "v"], 2).count() == 2
     assert key_problems(snapshot.where("v = 'a' AND id IS NOT NULL"), ["id", "v"], 2).isEmpty()
+
+
+def test_net_changes_of_random_histories_are_those_of_cancellation(spark: SparkSession) -> None:
+    """Rows share keys, come back, and are rewritten. The model cancels equal rows, without hashes and without order."""
+    random, events, expected = Random(71), list[tuple[Any, ...]](), dict[int, Any]()
+    for key in range(4_000):
+        live = random.choices("ab", k=random.choice([0, 1, 1, 1, 2]))
+        counts = Counter[str]()
+        for version in range(random.randrange(1, 6)):
+            for _ in range(random.choice([0, 1, 1, 1, 2])):
+                removed = random.choice(live) if live and random.random() < 0.7 else None
+                added = random.choice("abc") if removed is None or random.random() < 0.7 else None
+                for row, kind, sign in ((removed, "update_preimage", -1), (added, "update_postimage", 1)):
+                    if row is not None:
+                        events.append((key, None if row == "b" else row, kind, version))
+                        counts[row] += sign
+                live += [added] if added else []
+                if removed:
+                    live.remove(removed)
+        gained = list((+counts).elements())
+        if gained or any(counts.values()):
+            expected[key] = sorted(gained) if gained else None
+    random.shuffle(events)
+    feed = spark.createDataFrame(events, "id int, v string, _change_type string, _commit_version long")
+    found, undecided = dict[int, Any](), 0
+    for is_first, rows in ((True, rows_and_markers.net), (False, net_of_other_keys)):
+        for key, value, marker, problem in rows(feed, COLUMNS, ["id"]).collect():
+            if marker is None:
+                assert is_first
+                assert (key, value, problem) == (None, None, None)
+                undecided += 1
+                continue
+            assert key not in found
+            found[key] = (value or "b", problem) if marker == UPSERT else None
+    assert found.keys() == expected.keys()
+    for key, gained in expected.items():
+        if gained is None:
+            assert found[key] is None
+        else:
+            value, problem = found[key]
+            assert value in gained
+            assert problem == (SHARED if len(gained) > 1 else None)
+    assert undecided > 100
 
 
 def test_several_key_columns_form_one_key(spark: SparkSession) -> None:

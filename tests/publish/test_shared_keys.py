@@ -106,6 +106,23 @@ def test_remaining_duplicates_are_refused(spark: SparkSession, tmp_path: Path) -
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.parametrize("most", [pytest.param(row_staging.SMALL_BATCH_ROWS, marks=pytest.mark.slow), 0])
+def test_update_after_a_second_row_came_and_went_is_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The first query does not show the net change of key 1, so it comes from the second one."""
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'x'), (3, 'y')")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    table.sql("INSERT INTO {} VALUES (1, 'b')")
+    table.sql("DELETE FROM {} WHERE v IN ('b', 'y')")
+    table.sql("UPDATE {} SET v = concat(v, '2') WHERE id < 3")
+    assert zone.publish().rows == {"upsert": 2, "delete": 1}
+    assert zone.mirrors_the_table()
+
+
 def test_keys_of_every_type_are_looked_up(spark: SparkSession, tmp_path: Path) -> None:
     types = ("string", "tinyint", "bigint", "decimal(9,2)", "date", "timestamp", "timestamp_ntz", "binary", "boolean")
     names = tuple(f"k{n}" for n in range(len(types)))

@@ -11,11 +11,11 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.publish.rows_and_markers import net
 from mirrorfeed.source.reader import read_changes
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.versions import read_schema
 from tests.delta import SparkTable
+from tests.publish.test_rows_and_markers import net
 
 DELETE, UPSERT = 2, 4
 STATEMENTS = (

@@ -32,8 +32,7 @@ MAX_FILTER_KEYS = 1_000
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
 """Column types for which Delta skips files correctly. With dates, it wrongly skips files of 5 to 14 October 1582."""
 _LIVE = "_change_type IN ('insert', 'update_postimage')"
-_HASH = ("__hash_1__", "__hash_2__")
-"""Columns with two 64-bit hashes of the values of a row."""
+_LOW_HALF = 2**32 - 1
 
 
 def position_name(at: int) -> str:
@@ -198,20 +197,35 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
     """Return the net change of each key in `feed`. Omits a key if its row is the same before and after the changes.
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
-    or a delete with only the key. If the changes leave several new source rows for a key, its net change has
-    `Problem.DUPLICATE_KEY` in the column `PROBLEM`.
+    or a delete with only the key. If the net change of a key is more than the exchange of its first removed row for its
+    last added row, the result has a row with only NULLs, also in the row marker. `net_of_other_keys` returns the net
+    changes of these keys, which are rare.
+    """
+    key = key_positions(columns, keys)
+    rows = _summed(feed, columns, keys).where(f"__is_last__ AND NOT ({_UNCHANGED})")
+    marker = f"IF(__gain__ < 0, {Marker.DELETE.value}, {Marker.UPSERT.value})"
+    rows = rows.selectExpr("*", f"IF({_EXCHANGED}, {marker}, NULL) AS __marker__", "0 AS __gained__")
+    # Sort by key, because similar rows next to each other compress better.
+    return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
+
+
+def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """Return the net changes of all keys for which `net` returns a row with only NULLs.
+
+    If the changes leave several new source rows for a key, its net change has `Problem.DUPLICATE_KEY` in the column
+    `PROBLEM`.
     """
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_positions(columns, keys)
     of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
-    rows = _counted(feed, columns, keys, by=[]).selectExpr(
+    events = _summed(feed, columns, keys).where(f"NOT ({_UNCHANGED} OR {_EXCHANGED})")
+    rows = _counted(events, key).selectExpr(
         "*",
         f"lead(__count__) OVER ({of_key}) IS NULL AS __last__",
         f"sum(greatest(__count__, 0)) OVER ({of_key} ROWS UNBOUNDED PRECEDING) AS __gained__",
         f"IF(__count__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value}) AS __marker__",
     )
-    # Sort by key, because similar rows next to each other compress better.
     return _landing_rows(rows.where("__last__").sortWithinPartitions(*key), columns, keys)
 
 
@@ -226,13 +240,13 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     the same version is an update. A net upsert becomes a delete and an insert.
     """
     key = key_positions(columns, keys)
-    of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
+    of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, "__hash__"]))
     in_order = f"{of_key} ORDER BY _commit_version, __count__"
     follows = (
         f"lag(__count__) OVER ({in_order}) = -__count__"
-        f" AND (__count__ = 1 OR lag(struct({', '.join(_HASH)})) OVER ({in_order}) = struct({', '.join(_HASH)}))"
+        f" AND (__count__ = 1 OR lag(__hash__) OVER ({in_order}) = __hash__)"
     )
-    rows = _counted(feed, columns, keys, by=["_commit_version"]).selectExpr(
+    rows = _counted(_events(feed, columns, keys), [*key, "_commit_version"]).selectExpr(
         "*",
         f"sum(__count__) OVER ({of_row}) AS __total__",
         f"abs(__count__) = 1 AND coalesce({follows}, true) AND {key_problem(key)} IS NULL AS __follows__",
@@ -277,26 +291,75 @@ def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str,
     return f"xxhash64(1{parts})", f"xxhash64(2{parts})"
 
 
-def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Combine the changes of equal rows into one row. Rows are equal if their key, values and columns `by` are equal.
+def row_hash(columns: Sequence[Column], keys: Sequence[str]) -> str:
+    """Return an SQL expression for a 64-bit hash of the values of all columns except `keys`.
+    Columns are named by position. Compare hashes only within a query: the expression depends on all columns."""
+    # Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So the bits of a number say where these values are.
+    values = [at for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
+    conditions = [f"{position_name(at)} IS NULL" for at in values]
+    for name in (position_name(at) for at in values if columns[at].type in ("float", "double")):
+        conditions.append(f"{name} = 0 AND CAST({name} AS string) = '-0.0'")
+    bits = [f"IF({condition}, {1 << at % 62}L, 0L)" for at, condition in enumerate(conditions)]
+    numbers = [" | ".join(bits[at : at + 62]) for at in range(0, len(bits), 62)] or ["0L"]
+    return f"xxhash64({', '.join([*numbers, *map(position_name, values)])})"
 
-    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. The result also has two
-    hashes of the values, in the columns `__hash_1__` and `__hash_2__`. For a negative count, the values can be NULL.
-    """
+
+def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """Return the changes of a feed, partitioned by key: key, values, `_commit_version`, `__live__` and `__hash__`.
+    `__live__` is true for an added row and false for a removed row. The values of a removed row are NULL."""
     key = key_positions(columns, keys)
-    events = with_positions(feed, columns, *by, F.expr(f"{_LIVE} AS __live__"))
+    events = with_positions(feed, columns, "_commit_version", F.expr(f"{_LIVE} AS __live__"))
     values = [name for name in map(position_name, range(len(columns))) if name not in key]
-    events = events.selectExpr(
+    return events.selectExpr(
         *key,
-        *by,
-        *(f"{hash_} AS {name}" for hash_, name in zip(payload_hashes(columns, keys), _HASH, strict=True)),
+        "_commit_version",
         "__live__",
+        f"{row_hash(columns, keys)} AS __hash__",
         # Shuffle only the hash of a removed row.
         *(f"IF(__live__, {name}, NULL) AS {name}" for name in values),
+    ).repartition(*map(F.col, key))
+
+
+# The added rows of a key minus its removed rows are its net change. If this difference has at most one added and one
+# removed row, it follows from the hashes without sorting by them: the number of added minus removed rows, and the sum
+# of the hashes of added rows minus the sum of the hashes of removed rows, are the same for the net change.
+_SUMS = {"__high__": "shiftright({}, 32)", "__low__": f"({{}} & {_LOW_HALF}L)"}
+"""Names of the sums of both halves of the hashes, with the expression of the half. A sum of halves cannot overflow."""
+_UNCHANGED = " AND ".join(f"{name} = 0" for name in ("__gain__", *_SUMS))
+"""SQL condition: all rows of the key cancel each other."""
+_EXCHANGED = "abs(__gain__) <= 1 AND " + " AND ".join(
+    f"{name} = IF(__gain__ >= 0, {half.format('__last_hash__')}, 0L)"
+    f" - IF(__gain__ <= 0, {half.format('__first_hash__')}, 0L)"
+    for name, half in _SUMS.items()
+)
+"""SQL condition: the net change adds the key's last added row, or removes its first removed row, or both."""
+
+
+def _summed(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """Return the events of a feed, with sums over all events of the key, and the hashes of its first and last event.
+    Removed rows come before added rows. The order is complete, so that all queries of a feed return the same sums."""
+    order = f"PARTITION BY {', '.join(key_positions(columns, keys))} ORDER BY __live__, _commit_version, __hash__"
+    of_key = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+    halves = ((name, half.format("__hash__")) for name, half in _SUMS.items())
+    return _events(feed, columns, keys).selectExpr(
+        "*",
+        f"lead(__live__) OVER ({order}) IS NULL AS __is_last__",
+        f"sum(IF(__live__, 1, -1)) {of_key} AS __gain__",
+        *(f"sum(IF(__live__, {half}, -{half})) {of_key} AS {name}" for name, half in halves),
+        f"first_value(__hash__) {of_key} AS __first_hash__",
+        f"last_value(__hash__) {of_key} AS __last_hash__",
     )
-    # One exchange by key is enough for all later steps. Windows that end at the current row buffer no rows.
-    same = f"PARTITION BY {', '.join([*key, *by, *_HASH])} ORDER BY __live__"
-    counted = events.repartition(*map(F.col, key)).selectExpr(
+
+
+def _counted(events: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Combine events with equal rows into one row. Rows are equal if their hashes and the columns `by` are equal.
+
+    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. For a negative count, the
+    values can be NULL.
+    """
+    # The partitions by key are enough for all later steps. Windows that end at the current row buffer no rows.
+    same = f"PARTITION BY {', '.join([*by, '__hash__'])} ORDER BY __live__"
+    counted = events.selectExpr(
         "*",
         f"sum(IF(__live__, 1, -1)) OVER ({same} ROWS UNBOUNDED PRECEDING) AS __count__",
         f"lead(__live__) OVER ({same}) IS NULL AS __last_of_same__",
@@ -307,9 +370,9 @@ def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by
 def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     key, live = key_positions(columns, keys), f"__marker__ <> {Marker.DELETE.value}"
     names = [position_name(at) for at in range(len(columns))]
-    values = [name if name in key else f"IF({live}, {name}, NULL)" for name in names]
+    values = [f"IF({'__marker__ IS NOT NULL' if name in key else live}, {name}, NULL)" for name in names]
     return rows.selectExpr(
         *(f"{value} AS {quote(column.name)}" for value, column in zip(values, columns, strict=True)),
         f"__marker__ AS {MARKER}",
-        f"{key_problem(key, '__gained__ > 1')} AS {PROBLEM}",
+        f"IF(__marker__ IS NULL, NULL, {key_problem(key, '__gained__ > 1')}) AS {PROBLEM}",
     )

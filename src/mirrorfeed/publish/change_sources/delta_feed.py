@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,6 @@ from mirrorfeed.landing.selection import Selection, selected_columns, selected_s
 from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.row_staging import ExistingRows
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.rows_and_markers import PROBLEM
@@ -87,7 +86,8 @@ class DeltaFeed:
                     return self._stage_snapshot(what, facts, table, job)
                 looks_up = job.keys and table.validate_keys == "source"
                 existing = partial(self._existing_rows, what, facts, table, job) if looks_up else None
-                return self._stage_range(what, facts, job, self._changed_rows(what, facts, table, job), existing)
+                rows, others = self._changed_rows(what, facts, table, job)
+                return self._stage_range(what, facts, job, rows, other_rows=others, existing_rows=existing)
         except BlockingFinding as error:
             if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
                 raise
@@ -101,9 +101,7 @@ class DeltaFeed:
         area = staging_area_for(self.spark, self.staging_path, job.store)
         return row_staging.stage(rows, job, area, self.upload_from, **facts)
 
-    def _stage_range(
-        self, range_: Range, facts: Facts, job: StagingJob, rows: DataFrame, existing: ExistingRows | None = None
-    ) -> Staged:
+    def _stage_range(self, range_: Range, facts: Facts, job: StagingJob, rows: DataFrame, **functions: Any) -> Staged:
         changed, has_interval = facts.rows_in(range_), archive.has_interval(facts.properties)
         return self._stage(
             rows,
@@ -112,7 +110,7 @@ class DeltaFeed:
             rows_per_file=lambda: self._rows_per_file(facts, job),
             # With an archive interval, the search could need archived files.
             find_invalid_text=None if has_interval else partial(self._find_invalid_text, facts, job),
-            existing_rows=existing,
+            **functions,
         )
 
     def _stage_difference(
@@ -170,13 +168,18 @@ class DeltaFeed:
         invalid = rows_and_markers.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
         return bad_rows(invalid, PROBLEM, job.keys)
 
-    def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
+    def _changed_rows(
+        self, range_: Range, facts: Facts, table: Table, job: StagingJob
+    ) -> tuple[DataFrame, Callable[[], DataFrame] | None]:
+        """Return the rows to publish for a range, and a function that returns the rows to publish instead of those with
+        NULL as row marker. The function is None if there are no such rows."""
         feed = self._feed(range_, job.columns, facts)
         if not job.keys:
-            return rows_and_markers.inserts(feed, job.columns)
+            return rows_and_markers.inserts(feed, job.columns), None
         if table.changes == "full":
-            return rows_and_markers.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
-        return rows_and_markers.net(feed, job.columns, job.keys)
+            return rows_and_markers.full(feed, job.columns, job.keys, exact=table.row_markers == "exact"), None
+        others = partial(rows_and_markers.net_of_other_keys, feed, job.columns, job.keys)
+        return rows_and_markers.net(feed, job.columns, job.keys), others
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""

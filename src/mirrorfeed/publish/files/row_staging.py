@@ -72,6 +72,7 @@ def stage(
     rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
     find_invalid_text: FindInvalidText | None = None,
+    other_rows: Callable[[], DataFrame] | None = None,
     existing_rows: ExistingRows | None = None,
 ) -> Staged:
     """Check rows, and write them to staged files in the landing zone. Without rows, no file is staged.
@@ -84,15 +85,17 @@ def stage(
     - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
     - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key cannot be published.
     - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. Returns the invalid rows.
+    - `other_rows`: called if a row has NULL instead of a row marker. Returns the rows to publish instead of these rows.
+      Their keys must differ from the keys of all other rows.
     - `existing_rows`: called with the deleted keys. Returns the rows to publish for those keys that still exist in the
       source. These rows are staged in separate files, which Fabric must apply last.
     """
     with ExitStack() as folders:
 
-        def prepare(rows: DataFrame, *, corrects: bool = False) -> _Part:
+        def prepare(rows: DataFrame, *, collects: bool = True, corrects: bool = False) -> _Part:
             find_text = None if corrects else find_invalid_text
             rows = rows_and_markers.check_text(rows, job.columns, from_feed=find_text is not None)
-            if (expect_small or area is None or corrects) and (batch := collect_small_batch(rows)) is not None:
+            if (collects or area is None) and (batch := collect_small_batch(rows)) is not None:
                 if area is not None:
                     folders.callback(area.clear, job, may_request=False)
                 return small_part(batch, job, unique_keys, find_text)
@@ -100,24 +103,27 @@ def stage(
                 raise StagingPathRequired(table=job.table)
             from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
 
-            files = folders.enter_context(
-                write_with_spark(rows, area, job, rows_per_file(), part="-2" if corrects else "")
-            )
+            part = next(part_names)
+            files = folders.enter_context(write_with_spark(rows, area, job, rows_per_file(), part=part))
             return _spark_part(rows, files, job, unique_keys, upload_from, find_text)
 
-        parts, look_up_seconds = [prepare(rows)], 0.0
-        if existing_rows and (deleted := parts[0].deleted()) is not None:
-            started = time.monotonic()
-            corrections = existing_rows(deleted)
-            look_up_seconds = time.monotonic() - started
-            if corrections is not None:
-                parts.append(prepare(corrections, corrects=True))
-        written = [parts[0].write()]
-        for part in parts[1:]:
+        part_names = iter(("", "-2", "-3", "-4"))
+        parts = [prepare(rows, collects=expect_small)]
+        if other_rows and parts[0].without_marker:
+            parts.append(prepare(other_rows()))
+        corrections, look_up_seconds = [], 0.0
+        for deleted in (part.deleted() for part in parts if existing_rows):
+            if existing_rows and deleted is not None:
+                started = time.monotonic()
+                existing = existing_rows(deleted)
+                look_up_seconds += time.monotonic() - started
+                corrections += [] if existing is None else [prepare(existing, corrects=True)]
+        written = [part.write() for part in parts]
+        for part in corrections:
             if job.output.by_time:
                 time.sleep(_TIME_STEP)
             written.append(part.write())
-        correction_files = sum(len(staged.files) for staged in written[1:])
+        correction_files = sum(len(staged.files) for staged in written[len(parts) :])
         return combine_staged(written)._replace(corrections=correction_files, look_up_seconds=look_up_seconds)
 
 
@@ -173,6 +179,8 @@ class _Part:
     """Function that returns the keys that the rows delete, or None if there are none."""
     write: Callable[[], Staged]
     """Function that writes and returns the staged files. Raises `BadRows` if the file format cannot store a value."""
+    without_marker: int = 0
+    """Number of rows with NULL as row marker, which `write` leaves out."""
 
 
 def _spark_part(
@@ -200,7 +208,8 @@ def _spark_part(
 
     from mirrorfeed.publish.files.spark_files import upload_files, upload_from_executors
 
-    return _Part(deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
+    upload = upload_files if upload_from == "driver" else upload_from_executors
+    return _Part(deleted, partial(upload, job, files), files.without_marker)
 
 
 def small_part(
@@ -217,8 +226,10 @@ def small_part(
             bad = find_invalid_text(replaced.select(job.keys))
     if bad:
         raise BadRows(*bad)
-    rows = batch.drop_columns([PROBLEM])
-    return _Part(partial(_deleted_keys, batch, job), lambda: Staged(write_files(job, rows.to_batches())))
+    rows, without_marker = batch.drop_columns([PROBLEM]), 0
+    if MARKER in rows.column_names and (without_marker := rows.column(MARKER).null_count):
+        rows = rows.filter(pc.is_valid(rows.column(MARKER)))
+    return _Part(partial(_deleted_keys, rows, job), lambda: Staged(write_files(job, rows.to_batches())), without_marker)
 
 
 def _deleted_keys(batch: pa.Table, job: StagingJob) -> pa.Table | None:

@@ -83,6 +83,8 @@ class SparkFiles:
     """Number of rows by name of the row marker, counted during the write."""
     replaced: int = 0
     """Number of rows with text in which the change feed may have replaced invalid bytes."""
+    without_marker: int = 0
+    """Number of rows that were not written, because they have NULL instead of a row marker."""
 
 
 @contextmanager
@@ -91,12 +93,16 @@ def write_with_spark(
 ) -> Iterator[SparkFiles]:
     """Context manager that writes rows with Spark to a folder of the staging area, and yields the files.
 
-    The folder is deleted at the end. `part` is a suffix for the name of the folder, so that one job can have two
-    folders. Raises `BadRows` if rows cannot be published. Raises `StagingFilesLost` if the disk is full, if the written
-    files cannot be read, or if the write fails but a test write succeeds. Raises `StagingUnusable` if both writes fail.
+    Rows with NULL as row marker are counted, but not written. The folder is deleted at the end. `part` is a suffix for
+    the name of the folder, so that one job can have several folders. Raises `BadRows` if rows cannot be published.
+    Raises `StagingFilesLost` if the disk is full, if the written files cannot be read, or if the write fails but a test
+    write succeeds. Raises `StagingUnusable` if both writes fail.
     """
     folder, observation = area.folder(job) + part, Observation()
-    finished = rows.observe(observation, *_counts(job)).selectExpr(*_nullable_columns(rows))
+    observed = rows.observe(observation, *_counts(job))
+    finished = (observed.where(f"{MARKER} IS NOT NULL") if job.with_marker else observed).selectExpr(
+        *_nullable_columns(rows)
+    )
     options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.output.compression}
     if rows_per_file is not None:
         options["maxRecordsPerFile"] = str(rows_per_file)
@@ -124,7 +130,7 @@ def _written_files(
     if counts.pop("bad"):
         wrong = rows.where(f"{PROBLEM} <> {Problem.REPLACED_TEXT.value}").limit(PROBLEMS_SHOWN)
         raise BadRows(*bad_rows(wrong.toArrow(), PROBLEM, job.keys))
-    replaced = counts.pop("replaced")
+    replaced, without_marker = counts.pop("replaced"), counts.pop("without_marker", 0)
     try:
         written = area.read(rows.sparkSession, folder, finished.schema)
         paths = area.file_paths(folder, written)
@@ -133,7 +139,7 @@ def _written_files(
     except Exception as error:
         raise StagingFilesLost(place=folder, reason=innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
-    return SparkFiles(area, folder, written, paths, job.by_marker(by_marker), replaced)
+    return SparkFiles(area, folder, written, paths, job.by_marker(by_marker), replaced, without_marker)
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:
@@ -142,6 +148,7 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
     if not job.with_marker:
         yield F.expr("count(*) AS rows")
         return
+    yield F.expr(f"count_if({MARKER} IS NULL) AS without_marker")
     for marker in Marker:
         yield F.expr(f"count_if({MARKER} = {marker.value}) AS `{marker.value}`")
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 IN_ZONE = "_mirrorfeed_files"
 """Name of the staging area in a landing zone. It is a folder directly in the landing zone."""
-_FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
+_FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-[234])?(?:-probe)?")
 """Name of a publication's folder. The groups are the hash of the table's address, the log id and the record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
 """Characters that Spark would interpret as a pattern in a path."""
