@@ -14,8 +14,9 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStatement, UnknownFiles
+from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, StatementFailed, SubqueryInStatement, UnknownFiles
 from mirrorfeed.archive.guarded_table import GuardedTable
+from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
 from tests.archive.archived_table import NOW, Orders, days
 from tests.archive.test_spark_plans import DERIVES
@@ -154,6 +155,77 @@ def test_subquery_is_refused_in_an_update_on_databricks(spark: SparkSession, tab
     with pytest.raises(SubqueryInStatement, match="The UPDATE of"):
         GuardedTable(databricks, table.source).update({"v": "(SELECT v FROM VALUES ('a') AS t(v) LIMIT 1)"})  # type: ignore[arg-type]
     assert databricks.statements == []
+
+
+def test_comment_in_an_assignment_does_not_swallow_the_next_one(spark: SparkSession, tmp_path: Path) -> None:
+    plain = DeltaTable(spark, tmp_path / "plain", "Id int, a string, b int, c int")
+    plain.sql("INSERT INTO {} VALUES (1, 'x', 1, 1), (2, 'y', 2, 2)")
+    writer = GuardedTable(spark, plain.source)
+    writer.update({"a": "concat(a, '!') -- five", "B": "id + 6 /* six */", "c": "default"}, "id = 1 -- one")
+    assert plain.rows() == [{"Id": 1, "a": "x!", "b": 7, "c": None}, {"Id": 2, "a": "y", "b": 2, "c": 2}]
+    continued = "1 -- the next line too \\"  # a backslash continues a comment
+    with pytest.raises(BadPredicate, match="cannot be parsed"):
+        writer.update({"b": continued, "c": "9"})
+    with pytest.raises(BadPredicate, match="cannot be parsed"):
+        writer.delete(f"id = {continued}")
+    assert len(plain.rows()) == 2
+
+
+@pytest.mark.parametrize(
+    ("assignments", "code", "reason"),
+    [
+        ({"v": "'a' WHERE id = 33"}, "MF5006", "The expression .* cannot be parsed"),
+        ({"v": "'a', day = (SELECT 1)"}, "MF5006", "cannot be parsed"),
+        ({"v": "'a' /* open"}, "MF5006", "cannot be parsed"),
+        ({"v": "'a')"}, "MF5006", "cannot be parsed"),
+        ({"v": "'a' AS v"}, "MF5006", "cannot be parsed"),
+        ({"v": "*"}, "MF5006", "an expression on a row"),
+        ({"v": ""}, "MF5006", "cannot be parsed"),
+        ({"v": "nope"}, "MF5006", "names `nope`, which is not a column"),
+        ({"v": "uuid()"}, "MF5006", "contains a nondeterministic function"),
+        ({"v": "max(v)"}, "MF5006", "is not an expression on a row"),
+        ({"v": "max(v) OVER ()"}, "MF5006", "is not an expression on a row"),
+        ({"v": "x -> x"}, "MF5006", "is not an expression on a row"),
+        ({"nope": "1"}, "MF5005", "has no column 'nope'"),
+        ({"v": "'a'", "V": "'b'"}, "MF5016", "DELTA_CONFLICT_SET_COLUMN"),
+        ({}, "MF5016", "The UPDATE of .* failed, and nothing was changed: .*PARSE_SYNTAX_ERROR"),
+        ({"id": "array(1)"}, "MF5016", "DATATYPE_MISMATCH"),
+        ({"id": "2147483647 + day"}, "MF5016", "ARITHMETIC_OVERFLOW"),
+        ({"id": "3000000000"}, "MF5016", "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"),
+    ],
+)
+def test_invalid_assignment_changes_nothing(
+    table: Orders, writer: GuardedTable, assignments: dict[str, str], code: str, reason: str
+) -> None:
+    before = table.latest
+    with pytest.raises(Terminal, match=reason) as caught:
+        writer.update(assignments, "day = 3")
+    assert (caught.value.code, table.latest) == (code, before)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (lambda w, s: w.delete("day = 3 AND id + 2147483647 > 0"), "The DELETE .*ARITHMETIC_OVERFLOW"),
+        (lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN MATCHED"), "The MERGE of .*PARSE_SYNTAX_ERROR"),
+        (
+            lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN MATCHED THEN UPDATE SET id = s.id + 2147483647"),
+            "The MERGE of .*ARITHMETIC_OVERFLOW",
+        ),
+    ],
+    ids=["DELETE", "MERGE, clauses", "MERGE, value"],
+)
+def test_statement_that_fails_changes_nothing(
+    spark: SparkSession,
+    table: Orders,
+    writer: GuardedTable,
+    statement: Callable[[GuardedTable, SparkSession], None],
+    reason: str,
+) -> None:
+    before = table.latest
+    with pytest.raises(StatementFailed, match=reason):
+        statement(writer, spark)
+    assert table.latest == before
 
 
 def test_subquery_and_unknown_key_errors_are_readable(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.archived_files import TableMetadata
@@ -80,34 +81,68 @@ def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> lis
     return [known[name.lower()] for name in names]
 
 
+def closed(expression: str) -> str:
+    """Return a SQL expression in two pairs of parentheses, with a line break after the expression.
+
+    The line break ends a comment at the end of the expression. One pair of parentheses is not enough: Spark would parse
+    `orders WHERE (flag)` as the table `orders` with the alias `WHERE` and the column alias `flag`.
+    """
+    return f"(({expression}\n))"
+
+
 def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
     """Return the rows that match a SQL condition, or all rows if `predicate` is None. Does not run the query.
 
-    Raises `BadPredicate` if the condition is invalid, or has a subquery or nondeterministic function.
+    Raises `BadPredicate` if the condition is invalid, or has a subquery or nondeterministic function. After this check,
+    a statement can contain `closed(predicate)`.
     """
     if predicate is None:
         return frame
-    try:
-        with silence_spark_logs():
-            filtered_rows = analyze(frame.where(predicate))
-            # Spark accepts no subquery in a lambda, and no nondeterministic function in an aggregate.
-            analyze(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
-            analyze(frame.agg(F.bool_or(F.expr(predicate))))
-    except AnalysisException as error:
-        raise BadPredicate(table=table, predicate=predicate, reason=_why_bad(error)) from error
+    with _expression_errors(table, "condition", predicate):
+        filtered_rows = analyze(frame.where(predicate))
+        _check_on_a_row(frame, F.expr(closed(predicate)))
     return filtered_rows
 
 
-def _why_bad(error: AnalysisException) -> str:
+def check_expression(frame: DataFrame, table: str, expression: str) -> None:
+    """Check that a text is one SQL expression, whose value depends only on the columns of a row.
+
+    Raises `BadPredicate` otherwise. After this check, a statement can contain `closed(expression)`.
+    """
+    with _expression_errors(table, "expression", expression):
+        analyze(frame.where(F.expr(expression).isNotNull()))
+        _check_on_a_row(frame, F.expr(closed(expression)).isNotNull())
+
+
+def _check_on_a_row(frame: DataFrame, condition: Column) -> None:
+    # Spark accepts no subquery in a lambda, and no nondeterministic function in an aggregate.
+    analyze(frame.select(F.exists(F.array(F.lit(1)), lambda _: condition)))
+    analyze(frame.agg(F.bool_or(condition)))
+
+
+@contextmanager
+def _expression_errors(table: str, kind: Literal["condition", "expression"], text: str) -> Iterator[None]:
+    try:
+        with silence_spark_logs():
+            yield
+    except (AnalysisException, Py4JError) as error:  # Spark gives an internal error for some texts, such as `x -> x`
+        raise BadPredicate(table=table, kind=kind, predicate=text, reason=_why_bad(error, kind)) from error
+
+
+SUBQUERY = "contains a subquery"
+_NOT_ON_A_ROW = {"condition": "is not a condition on a row", "expression": "is not an expression on a row"}
+
+
+def _why_bad(error: Exception, kind: str) -> str:
     if find_condition(error, ("UNRESOLVED_COLUMN",)):
         return f"names {find_parameter(error, 'objectName')}, which is not a column of the table"
     if find_condition(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
-        return "contains a subquery"
+        return SUBQUERY
     if find_condition(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):
         return "contains a nondeterministic function"
     if find_condition(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
         return "cannot be parsed"
-    return f"is not a condition on a row ({find_condition(error, ('',)) or 'Spark gives no reason'})"
+    return f"{_NOT_ON_A_ROW[kind]} ({find_condition(error, ('',)) or 'Spark gives no reason'})"
 
 
 _COMPARISONS: Mapping[str, Sign] = {

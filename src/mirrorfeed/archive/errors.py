@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import Terminal, Transient
@@ -22,11 +23,17 @@ class NoSuchColumn(Terminal):
 
 class BadPredicate(Terminal):
     code = "MF5006"
-    what = "The condition {predicate!r} for {table} {reason}."
+    what = "The {kind} {predicate!r} for {table} {reason}."
     fix = (
-        "Write the condition as in a WHERE clause. Use only columns of the table, no subqueries, and no functions with"
-        " random results, such as rand() or uuid()."
+        "Write the {kind} as in {clause}. Use only columns of the table, no subqueries, and no functions with random"
+        " results, such as rand() or uuid()."
     )
+    reason: str
+    kind: Literal["condition", "expression"] = "condition"
+
+    @property
+    def clause(self) -> str:
+        return "a WHERE clause" if self.kind == "condition" else "the SET clause of an UPDATE"
 
 
 class NoSuchVersion(Terminal):
@@ -66,8 +73,17 @@ class ActiveRowsUnavailable(Terminal):
 
 class SubqueryInStatement(Terminal):
     code = "MF5013"
-    what = "The {kind} of {table} contains a subquery, but Delta does not support subqueries there: {text!r}."
+    what = (
+        "The {kind} of {table} contains a subquery: {text!r}. mirrorfeed cannot check which archived files a subquery"
+        " in a statement needs."
+    )
     fix = "Use a merge, and join the data of the subquery to the source rows of the merge."
+
+
+class StatementFailed(Terminal):
+    code = "MF5016"
+    what = "{operation} of {table} failed, and nothing was changed: {reason:phrase}."
+    fix = "Correct the conditions and the values of the statement, and run it again."
 
 
 class UnknownFiles(Terminal):

@@ -7,13 +7,14 @@ statements for archived files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
@@ -28,13 +29,21 @@ from mirrorfeed.archive.archived_files import (
     find_unreadable,
     require_readable,
 )
-from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
+from mirrorfeed.archive.data_skipping import (
+    SUBQUERY,
+    apply_condition,
+    check_columns,
+    check_expression,
+    closed,
+    exact_names,
+)
 from mirrorfeed.archive.engines import Engine, engine_of
-from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
+from mirrorfeed.archive.errors import BadNumber, BadPredicate, StatementFailed, SubqueryInStatement
 from mirrorfeed.archive.guard import guarded_rows
 from mirrorfeed.archive.spark_plans import has_subqueries
 from mirrorfeed.display.rows import counted
-from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
+from mirrorfeed.errors import first_line
+from mirrorfeed.runtime.spark_errors import is_value_error, silence_spark_logs
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
@@ -174,22 +183,31 @@ class GuardedTable:
         Raises `MirrorfeedError` and changes nothing if the statement searches archived files that are not restored.
         """
         apply_condition(self._rows, str(self.source), where)
-        self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
+        self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
         """Set columns of the rows that match a SQL condition. `assignments` maps column names to SQL expressions.
 
-        Raises `MirrorfeedError` and changes nothing if an expression contains a subquery, or if the statement searches
-        archived files that are not restored.
+        Raises `MirrorfeedError` and changes nothing if an expression is not valid for a single row, such as a subquery
+        or an aggregate. Also raises it if the statement searches archived files that are not restored.
         """
-        matching = apply_condition(self._rows, str(self.source), where)
+        table, rows = str(self.source), self._rows
+        apply_condition(rows, table, where)
+        exact_names(table, rows.columns, [*assignments])
         for value in assignments.values():
-            # On Databricks, a subquery with LIMIT would select from the rows in active files alone.
-            if _has_subquery(matching, value):
-                raise SubqueryInStatement(kind="UPDATE", table=str(self.source), text=value)
-        values = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
-        condition = "" if where is None else f" WHERE {_closed(where)}"
+            self._check_value(rows, value)
+        values = ", ".join(f"{quote(name)} = {closed(value)}" for name, value in assignments.items())
+        condition = "" if where is None else f" WHERE {closed(where)}"
         self._change("The UPDATE", f"UPDATE {self.source.sql} SET {values}{condition}")
+
+    def _check_value(self, rows: DataFrame, value: str) -> None:
+        try:
+            if value.strip().upper() != "DEFAULT":  # the default value of the column
+                check_expression(rows, str(self.source), value)
+        except BadPredicate as error:
+            if error.reason == SUBQUERY:  # the files of a subquery are not checked
+                raise SubqueryInStatement(kind="UPDATE", table=str(self.source), text=value) from error
+            raise
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
         """Merge `rows` into the table. Rows match if all keys are equal and `target_condition` is true.
@@ -202,10 +220,12 @@ class GuardedTable:
         exact_names("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
-        conditions = [f"({target_condition}\n)"] if target_condition else []
+        conditions = [closed(target_condition)] if target_condition else []
         apply_condition(self._rows.alias("t"), str(self.source), target_condition)
         if not self._engine.guards_itself:
-            if has_subqueries(self._spark, self._merge(view, equal, clauses)):
+            with self._statement_errors("The MERGE"):
+                contains_subquery = has_subqueries(self._spark, self._merge(view, equal, clauses))
+            if contains_subquery:
                 raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
             # Rows that change between two reads could need other files than were checked.
             rows = guarded_rows(self._spark, rows, self._tiers_at, self._now()).localCheckpoint()
@@ -254,13 +274,26 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Check that a DELETE, UPDATE or MERGE of this table searches only readable files, and run the statement.
 
-        Raises `ArchivedFilesNeeded` if a file cannot be read. After the check, a concurrent change can make the
-        statement fail, but cannot make its result wrong.
+        Raises `ArchivedFilesNeeded` if a file cannot be read, and `StatementFailed` if the statement is invalid. After
+        the check, a concurrent change can make the statement fail, but cannot make its result wrong.
         """
-        needed = self._engine.needed_by_change(self.source, statement, self._now())
-        require_readable(needed, self._tiers_at, operation=operation)
-        with self._engine.without_compaction():
-            self._spark.sql(statement)
+        with self._statement_errors(operation):
+            needed = self._engine.needed_by_change(self.source, statement, self._now())
+            require_readable(needed, self._tiers_at, operation=operation)
+            with self._engine.without_compaction():
+                self._spark.sql(statement)
+
+    @contextmanager
+    def _statement_errors(self, operation: str) -> Iterator[None]:
+        """Context manager that converts errors about the text of a statement, or about a value that it computes."""
+        try:
+            with silence_spark_logs():
+                yield
+        except PySparkException as error:
+            if not isinstance(error, AnalysisException) and not is_value_error(error):
+                raise
+            reason = first_line(str(error))
+            raise StatementFailed(table=str(self.source), operation=operation, reason=reason) from error
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """Return the rows of the readable files of the table, and a list of the unreadable files in `needed`."""
@@ -276,15 +309,6 @@ class GuardedTable:
         return engine_of(self._spark)
 
 
-def _has_subquery(rows: DataFrame, expression: str) -> bool:
-    try:
-        with silence_spark_logs():
-            analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))
-    except AnalysisException as error:
-        return "SUBQUERY" in (error.getCondition() or "")
-    return False
-
-
 def _have_same_order(type_: DataType, source_type: DataType) -> bool:
     if isinstance(type_, _INTEGERS):
         return isinstance(source_type, _INTEGERS)
@@ -298,12 +322,3 @@ def _literal(value: Any) -> str | None:
     if isinstance(value, str):
         return f"'{value}'" if value.isprintable() and not set("'\\$") & set(value) else None
     return str(value)
-
-
-def _closed(condition: str) -> str:
-    """Return a condition in two pairs of parentheses, with a line break after the condition.
-
-    The line break ends a comment at the end of the condition. One pair of parentheses is not enough: Spark would parse
-    `orders WHERE (flag)` as the table `orders` with the alias `WHERE` and the column alias `flag`.
-    """
-    return f"(({condition}\n))"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
@@ -48,6 +49,9 @@ UNREADABLE = "FAILED_READ_FILE"
 """Condition for a file that exists but cannot be read. Conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
 """Conditions whose cause is the source table, not the query."""
+
+_DATA_EXCEPTION, _RAISED_BY_QUERY = "22", "P0001"
+"""Start of the SQLSTATE of errors about values, and SQLSTATE of `raise_error`."""
 
 _STREAM = "STREAM_FAILED"
 """Condition of any failure of a stream. The text of the error contains the cause."""
@@ -97,6 +101,12 @@ def find_parameter(error: Exception, name: str) -> str | None:
     if not parameters and (match := _OLD_NOT_THERE.search(str(error))):
         parameters = match.groupdict()
     return (parameters or {}).get(name)
+
+
+def is_value_error(error: PySparkException) -> bool:
+    """Return whether an error is about a value that a query computes, such as an overflow or a failed cast."""
+    state = error.getSqlState() or ""
+    return state.startswith((_DATA_EXCEPTION, _RAISED_BY_QUERY))
 
 
 def analyze(frame: DataFrame) -> DataFrame:
