@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive import archive_interval, guarded_table
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, StatementFailed, SubqueryInStatement, UnknownFiles
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -226,6 +226,22 @@ def test_statement_that_fails_changes_nothing(
     with pytest.raises(StatementFailed, match=reason):
         statement(writer, spark)
     assert table.latest == before
+
+
+def test_merges_at_the_same_time_use_their_own_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python uses the id of an object again as soon as the object is freed."""
+    monkeypatch.setattr(guarded_table, "id", lambda _: 7, raising=False)
+    first, second = (DeltaTable(spark, tmp_path / name, "id int, v string") for name in ("first", "second"))
+
+    class Interrupted(GuardedTable):
+        def _change(self, operation: str, statement: str) -> None:
+            GuardedTable(spark, second.source).merge(spark.sql("SELECT 2 AS id, 'b' AS v"), ["id"], UPSERT)
+            super()._change(operation, statement)
+
+    Interrupted(spark, first.source).merge(spark.sql("SELECT 1 AS id, 'a' AS v"), ["id"], UPSERT)
+    assert (first.rows(), second.rows()) == ([{"id": 1, "v": "a"}], [{"id": 2, "v": "b"}])
 
 
 def test_subquery_and_unknown_key_errors_are_readable(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:

@@ -7,6 +7,7 @@ statements for archived files.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -218,7 +219,7 @@ class GuardedTable:
         """
         keys = exact_names(str(self.source), self._rows.columns, keys)
         exact_names("The source of the MERGE", rows.columns, keys)
-        view = f"mirrorfeed_merge_{id(rows)}"
+        view = f"mirrorfeed_merge_{uuid.uuid4().hex}"
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
         conditions = [closed(target_condition)] if target_condition else []
         apply_condition(self._rows.alias("t"), str(self.source), target_condition)
