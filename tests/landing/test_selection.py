@@ -74,6 +74,19 @@ def test_selection_has_a_short_description(selection: Selection, words: str) -> 
             Selection(where="hour( NOTE ) = 1"),
             "`where` takes the hour, minute or second of the text 'NOTE': cast it to timestamp_ntz",
         ),
+        *(
+            (
+                Selection(where=f"note > '' OR {call} = 1"),
+                "`where` takes the hour, minute or second of an expression: cast it to timestamp_ntz",
+            )
+            for call in (
+                "hour(lower(note))",
+                "minute('2026-01-01 00:00:00Z')",
+                "second(cast(note AS string))",
+                "hour((at))",
+                "hour(cast(note AS timestamp_ntz) || cast(note AS timestamp_ntz))",
+            )
+        ),
     ],
 )
 def test_invalid_selection_is_refused(selection: Selection, reason: str) -> None:

@@ -69,6 +69,20 @@ def test_invalid_conditions_are_reported_with_the_reason(text: str, reason: str)
     assert str(error.value).startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("hour(at) = 1 AND Minute( `a b` ) > 2", ("at", "a b")),
+        ("hour(cast(a AS timestamp_ntz)) = 1", ()),
+        ("hour(try_cast(concat(a, 'x') AS TIMESTAMP_NTZ)) = second(b)", ("b",)),
+        ("hour(TIMESTAMP_NTZ '2026-01-01 00:00:00') = hour", ()),
+        ("second(lower(a)) = 1 AND hour('2026-01-01') = hour(at)", (None, None, "at")),
+    ],
+)
+def test_condition_has_the_arguments_of_time_parts(text: str, arguments: tuple[str | None, ...]) -> None:
+    assert Condition.parse(text).time_part_arguments == arguments
+
+
 def test_column_names_in_the_sql_can_be_replaced() -> None:
     condition = Condition.parse("date > DATE '2024-01-01'\n AND  `date` < d")
     assert condition.sql() == "date > DATE '2024-01-01' AND `date` < d"

@@ -186,6 +186,10 @@ def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[st
     return {name: columns[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in columns}
 
 
+_WITHOUT_TIME = {"string": "the text", "date": "the date", "expression": "an expression"}
+"""Types of which `hour`, `minute` and `second` can depend on the time zone of the session, as words of a message."""
+
+
 def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterator[str]:
     condition, columns = selection.condition, condition_columns(selection, types)
     for name in condition.columns if condition else ():
@@ -197,9 +201,11 @@ def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterato
     if condition and condition.zoned_times and not _TIMES.isdisjoint(used.values()):
         text = condition.zoned_times[0]
         yield f"`where` has the time {text} with a time zone: write the time in UTC, without a time zone"
-    for name in condition.columns_of_time_parts if condition else ():
-        if used.get(name) == "string":
-            yield f"`where` takes the hour, minute or second of the text {name!r}: cast it to timestamp_ntz"
+    for part in condition.time_part_arguments if condition else ():
+        type_ = "expression" if part is None else used.get(part)
+        if article := _WITHOUT_TIME.get(str(type_)):
+            argument = article if part is None else f"{article} {part!r}"
+            yield f"`where` takes the hour, minute or second of {argument}: cast it to timestamp_ntz"
 
 
 def _unknown(name: str, types: Mapping[str, str]) -> str:

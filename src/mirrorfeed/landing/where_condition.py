@@ -93,14 +93,36 @@ class Condition:
         return tuple(token.text for token in self.tokens if token.kind == "text" and _ZONED.fullmatch(token.text))
 
     @property
-    def columns_of_time_parts(self) -> tuple[str, ...]:
-        """Names of the columns that are arguments of `hour`, `minute` or `second`."""
-        calls = zip(self.tokens, self.tokens[2:], strict=False)
+    def time_part_arguments(self) -> tuple[str | None, ...]:
+        """Arguments of `hour`, `minute` and `second`: the name of a column, or None for another expression.
+
+        Omits arguments of the type timestamp_ntz. Of a text, Spark takes the hour in the session's time zone.
+        """
+        calls = [at for at, each in enumerate(self.tokens) if each.kind == "word" and each.text.lower() in _TIME_PARTS]
+        arguments = [self._in_parentheses(at + 1) for at in calls]
         return tuple(
-            argument.name
-            for function, argument in calls
-            if argument.kind == "column" and function.kind == "word" and function.text.lower() in _TIME_PARTS
+            argument[0].name if [each.kind for each in argument] == ["column"] else None
+            for argument in arguments
+            if not self._is_timestamp_ntz(argument)
         )
+
+    def _in_parentheses(self, start: int) -> tuple[_Token, ...]:
+        """Return the tokens between the parenthesis at position `start` and the matching one."""
+        depth = 0
+        for end, token in enumerate(self.tokens[start:], start):
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            if not depth:
+                return self.tokens[start + 1 : end]
+        raise ValueError("has an unbalanced parenthesis")
+
+    @staticmethod
+    def _is_timestamp_ntz(argument: tuple[_Token, ...]) -> bool:
+        """Return whether an argument is a literal of this type, or is cast to this type."""
+        words = [each.text.upper() for each in argument]
+        if words[:1] == ["TIMESTAMP_NTZ"]:
+            return len(words) == 2
+        is_cast = words[:2] in (["CAST", "("], ["TRY_CAST", "("]) and words[-3:] == ["AS", "TIMESTAMP_NTZ", ")"]
+        return is_cast and Condition(argument)._in_parentheses(1) == argument[2:-1]
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
         """Return the condition as SQL in one line. `column` returns the SQL for a column name. None keeps all names."""
