@@ -91,9 +91,9 @@ class Cut:
         self.whole = SparkTable.copied(self.table, folder / "whole")
         """The table before files are moved away and statements run."""
         self._clock = Clock(NOW)
-        self._tiers = FolderTiers(folder / "aside", self._clock)
-        self._tiers.archive(self._moved)
-        self._writer = GuardedTable(spark, self.table.source, lambda _: self._tiers, lambda: NOW)
+        self.tiers = FolderTiers(folder / "aside", self._clock)
+        self.tiers.archive(self._moved)
+        self._writer = GuardedTable(spark, self.table.source, lambda _: self.tiers, lambda: NOW)
 
     def runs(self, statement: Statement) -> bool:
         """Run the statement and return True. Return False if it is refused, and check that nothing changed."""
@@ -107,9 +107,9 @@ class Cut:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, after all files are restored."""
-        self._tiers.restore(self._moved, Priority.HIGH)
+        self.tiers.restore(self._moved, Priority.HIGH)
         self._clock.pass_(1)
-        self._tiers.read_tiers(self._moved)
+        self.tiers.read_tiers(self._moved)
         return rows_of(self.table)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from fixtures.tiers import Clock, FolderTiers
+from fixtures.tiers import Clock, FolderTiers, make_old
 from mirrorfeed.archive import archive_interval, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.engines import files_of
 from mirrorfeed.archive.errors import UnknownFiles
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -129,6 +131,42 @@ def test_table_read_through_another_connector_is_refused(spark: SparkSession, or
         ):
             with pytest.raises(UnknownFiles, match=r"a Delta table in an unknown form \(DeltaV2Table\)"):
                 read()
+
+
+@pytest.mark.parametrize(
+    ("question", "statistics", "rows"),
+    [
+        ("SELECT id FROM {} LIMIT 1", "true", 1),
+        ("SELECT id FROM {} LIMIT 1", "false", 1),
+        ("SELECT id FROM {} WHERE is_active(day)", "true", 1),
+        ("SELECT id FROM {} WHERE id = {active}0 AND v > ''", "false", 1),
+    ],
+    ids=["LIMIT", "LIMIT without statistics", "Python UDF", "a session without statistics"],
+)
+def test_query_reads_only_the_files_that_were_checked(
+    spark: SparkSession, cut: tuple[Guarded, DeltaTable, int], question: str, statistics: str, rows: int
+) -> None:
+    """By itself, Delta selects more files when such a query runs, because of the deletion vectors."""
+    guarded, table, active = cut
+    spark.udf.register("is_active", lambda day: day == active, "boolean")
+    statement = question.replace("{}", table.source.sql).replace("{active}", str(active))
+    with setting(spark, "spark.databricks.delta.stats.skipping", statistics):
+        assert guarded.sql(statement).count() == rows
+        assert guarded.needed(statement) == []
+
+
+@pytest.fixture(scope="module")
+def cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Guarded, DeltaTable, int]:
+    """A table of which only the file is active that Delta selects for LIMIT 1, and the day of this file."""
+    folder = tmp_path_factory.mktemp("cut")
+    orders = Orders(spark, folder / "orders", properties={"delta.enableDeletionVectors": "true"})
+    orders.sql("DELETE FROM {} WHERE id % 10 > 0")
+    (planned,) = files_of(spark.table(orders.source.sql).limit(1))
+    day = planned.partition("day=")[2][0]
+    make_old(orders.path, lambda add: NOW - timedelta(days=0 if add["partitionValues"]["day"] == day else 100))
+    archive_interval.set_first(spark, orders.source, 60, NOW)
+    FolderTiers(folder / "aside", Clock(NOW)).archive(each.uri for each in orders.files() if each.uri != planned)
+    return Guarded(spark, now=lambda: NOW), orders, int(day)
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)

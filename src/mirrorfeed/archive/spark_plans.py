@@ -4,8 +4,8 @@ Not for Databricks, because Databricks itself checks queries. Not for Spark Conn
 
 A plan must show all files that the query reads, including the files of subqueries. So it uses no cached data, no
 runtime filters, and no partition filters that Delta derives from generated columns. The derived filters miss rows that
-were written in another time zone. A checked query runs the plan that was checked, so later commits, caches and
-settings do not change which files it reads.
+were written in another time zone. A checked query runs the plan that was checked, with the files that were checked, so
+later commits, caches and settings do not change which files it reads.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def name_of(leaf: Any) -> str:
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FIXED = f"{DELTA}files.TahoeBatchFileIndex"
-"""Class of the file index in the DataFrames of `Scan.rows_without`."""
+"""Class of the file index in plans of `_fix_files`, and in the DataFrames of `Scan.rows_without`."""
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
 """Classes of RDDs that have no parents and read no file."""
@@ -239,7 +239,7 @@ def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
         raise UnknownFiles(reads="a stream")
     try:
         with silence_spark_logs():
-            plan = optimize(spark, frame)
+            plan = _fix_files(spark, optimize(spark, frame))
     except PySparkException as error:
         raise CannotBePlanned(reason=first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
@@ -247,21 +247,50 @@ def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
     return DataFrame(rows, spark), scans
 
 
-def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
+def _fix_files(spark: SparkSession, plan: Any) -> Any:
+    """Return an optimized plan that reads only the files that Delta selected for it.
+
+    In a plan of its own, Delta selects files again when the plan runs, if the filters are not the same then. It selects
+    more files for a LIMIT with deletion vectors, for a Python UDF on a partition column, and if the session does not
+    use statistics. The files of the plan are enough, because the plan still contains all filters and the LIMIT.
+    """
+    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+    indexes, relations = spark._jvm.java.util.HashMap(), spark._jvm.java.util.HashMap()  # type: ignore[union-attr]
+    for leaf in _leaves(plan):
+        if not class_of(leaf).endswith(".LogicalRelation") or not is_a(leaf.relation(), FILES):
+            continue
+        index = leaf.relation().location()
+        if class_of(index) != _PREPARED:
+            continue
+        if not indexes.containsKey(index):  # Spark reads equal scans once only if they have the same index
+            scan, log, path = index.preparedScan(), index.deltaLog(), index.path()
+            session, snapshot = spark._jsparkSession, scan.scannedSnapshot()
+            fixed = delta.files.TahoeBatchFileIndex(session, "batch", scan.files(), log, path, snapshot, False)
+            indexes.put(index, fixed)
+        relations.put(leaf, delta.DeltaTableUtils.replaceFileIndex(leaf, indexes.get(index)))
+    replacement = spark._jvm.PythonUtils.toScalaMap(relations)  # type: ignore[union-attr]
+    return plan.transformDownWithSubqueries(replacement)
+
+
+def _leaves(plan: Any) -> Iterator[Any]:
     for part in (plan, *items(plan.subqueriesAll())):
-        for leaf in items(part.collectLeaves()):
-            kind = class_of(leaf)
-            if kind.endswith(".LogicalRelation"):
-                yield from _scan(spark, leaf)
-            elif kind.endswith(".LogicalRDD"):
-                _refuse_files(leaf.rdd())
-            elif "InMemoryRelation" in kind:
-                raise UnknownFiles(reads="rows that are cached, whose files it does not show")
-            elif "DataSourceV2" in kind:
-                table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
-                _refuse_connector(table)
-                if is_a(table, _FILE_TABLE):
-                    _refuse_tables(spark, table.fileIndex())
+        yield from items(part.collectLeaves())
+
+
+def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
+    for leaf in _leaves(plan):
+        kind = class_of(leaf)
+        if kind.endswith(".LogicalRelation"):
+            yield from _scan(spark, leaf)
+        elif kind.endswith(".LogicalRDD"):
+            _refuse_files(leaf.rdd())
+        elif "InMemoryRelation" in kind:
+            raise UnknownFiles(reads="rows that are cached, whose files it does not show")
+        elif "DataSourceV2" in kind:
+            table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
+            _refuse_connector(table)
+            if is_a(table, _FILE_TABLE):
+                _refuse_tables(spark, table.fileIndex())
 
 
 def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
@@ -271,10 +300,7 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
             raise UnknownFiles(reads="the change feed of a table")
         return
     index = relation.location()
-    if class_of(index) == _PREPARED:
-        prepared = index.preparedScan()
-        yield Scan(name_of(leaf), spark, prepared.scannedSnapshot(), prepared.files())
-    elif class_of(index) == _FIXED:
+    if class_of(index) == _FIXED:
         yield Scan(name_of(leaf), spark, index.snapshot(), index.addFiles())
     elif class_of(index).startswith(DELTA):
         raise UnknownFiles(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
