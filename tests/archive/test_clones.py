@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import archive_interval, restore
+from mirrorfeed.archive import archive_interval, guard, restore
 from mirrorfeed.archive.archive_report import share
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NeededFiles, find_unreadable
 from mirrorfeed.archive.errors import FileOfNoTable
@@ -19,6 +19,7 @@ from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_plan import plan_files
 from mirrorfeed.archive.table_maintenance import maintain
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable, SparkTable
@@ -56,6 +57,14 @@ def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone
         table.delete("id = 25")
     assert share(spark, clone.source, NOW).archived_files == 2
     assert maintain(spark, clone.source, NOW).left_out == ({"day": "1"}, {"day": "2"})
+
+
+def test_snapshot_and_range_of_a_clone_without_an_interval_are_checked(spark: SparkSession, clone: DeltaTable) -> None:
+    for what in (0, Range(-1, 0)):
+        with pytest.raises(ArchivedFilesNeeded) as caught:
+            guard.check(spark, clone.source, what, lambda _: None, NOW)
+        assert days(caught.value.files) == ["1", "2"]
+    guard.check(spark, clone.source, Range(0, 1), lambda _: None, NOW)
 
 
 def test_own_files_of_a_clone_use_its_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:

@@ -117,8 +117,6 @@ def check(
         return
     table = read_table_info(spark, source)
     interval = parse_policy(str(source), table.properties)
-    if interval is None:
-        return
     store = tiers(table.location)
     files = files_to_read(spark, source, table, what)
     if isinstance(what, int):
@@ -127,6 +125,8 @@ def check(
         last, read = what.to_version_inclusive, f"The change data feed ({what})"
         arguments = [str(source), "--feed-from", str(what.from_version_exclusive + 1), "--feed-to", str(last)]
     archived = find_archived(spark, str(source), table.location, files, interval, now or datetime.now(UTC))
+    if interval is None and not archived:  # a clone without an interval can use archived files of another table
+        return
     stores = TiersOfTables((), tiers) if store else None  # files of a clone can be in several buckets
     if missing := missing_among([file for file in files if store or file not in archived], stores):
         if isinstance(what, int):
