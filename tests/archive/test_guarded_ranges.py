@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.api.feed import Feed
 from mirrorfeed.archive import archive_interval, guard, restore, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive
 from mirrorfeed.archive.errors import FeedOnDatabricks
@@ -19,10 +20,14 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.table_reload import clear
+from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files import row_staging
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.commits import commit
@@ -165,6 +170,36 @@ def test_dry_run_considers_archived_files_and_a_refused_publication_creates_noth
     with pytest.raises(ArchivedFilesNeeded):
         Zone(tmp_path / "zone", table).publish()
     assert not (tmp_path / "zone").exists()
+
+
+@pytest.mark.parametrize("is_view", [False, True], ids=["table", "view"])
+def test_comparison_of_archived_files_is_refused_in_a_dry_run_and_before_it_starts(
+    spark: SparkSession, tmp_path: Path, is_view: bool
+) -> None:
+    table = Orders(spark, tmp_path / "t", interval=60)
+    source = Source(("archived_view",)) if is_view else table.source
+    if is_view:
+        spark.sql(f"CREATE OR REPLACE TEMP VIEW archived_view AS SELECT * FROM {table.source.sql} WHERE day > 1")
+    compared = Table(source=source, target=Target.parse("orders"), keys=("id",), changes="compare")
+    config = Config(
+        landing_zone=str(tmp_path / "zone"), ledger=Source(path=str(tmp_path / "ledger")), tables=(compared,)
+    )
+    (found,) = plan_next_steps(spark, config)
+    assert isinstance(found.error, ArchivedFilesNeeded)
+    assert days(found.error.files) == (["2"] if is_view else ["1", "2"])
+    assert f"`mirrorfeed archive plan --sql 'SELECT * FROM {source.sql}' --to PLAN`" in str(found.error)
+    with pytest.raises(ArchivedFilesNeeded, match="A comparison of all rows needs"):
+        publish(source_for(spark, config, compared), FolderStore(str(tmp_path / "zone")), compared)
+    assert not (tmp_path / "zone").exists()
+
+
+def test_changes_in_archived_files_are_refused_with_the_command_that_restores_them(
+    table: Orders, tmp_path: Path
+) -> None:
+    feed = Feed(Config(landing_zone=str(tmp_path), tables=()), table.spark)
+    with pytest.raises(ArchivedFilesNeeded, match=r"archive plan .* --feed-from 1 --feed-to 1"):
+        feed.changes(str(table.path), 1, 1)
+    assert feed.changes(str(table.path), 3, 3).counts()[0].updates == 1
 
 
 def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkSession, published: Zone) -> None:

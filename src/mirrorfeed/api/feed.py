@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.display.html import Chart
     from mirrorfeed.mirror.fabric import MirroredDatabase
+    from mirrorfeed.source.snapshot_or_range import Range
+    from mirrorfeed.source.table_info import TableInfo
     from mirrorfeed.storage import Store
 
 
@@ -376,6 +378,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the source no longer has the versions, or if the changes cannot be read.
         """
+        from mirrorfeed import archive
         from mirrorfeed.api.changes import Changes
         from mirrorfeed.source.change_feed import first_version_with_feed
         from mirrorfeed.source.change_preview import changes_between
@@ -384,7 +387,11 @@ class Feed:
         spark = self._spark(source)
         progress.info("Reading the feed of %s", source)
         start = first_version_with_feed(spark, source) if start is None else start
-        range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end)
+
+        def check(range_: Range, found: TableInfo) -> None:
+            archive.check(spark, source, range_, found.properties)
+
+        range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end, check)
         first, last = range_.from_version_exclusive, range_.to_version_inclusive
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
 

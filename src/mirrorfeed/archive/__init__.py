@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.source.snapshot_or_range import Range
@@ -29,3 +29,14 @@ def check(spark: SparkSession, source: Source, what: Range | int, properties: Ma
         from mirrorfeed.archive import guard  # imported late: few tables have archived files
 
         guard.check(spark, source, what)
+
+
+def check_query(spark: SparkSession, rows: DataFrame, statement: str, operation: str) -> None:
+    """Raise `ArchivedFilesNeeded` if a query needs archived files that are not restored.
+
+    `rows` is the query as a DataFrame, and `statement` as SQL. `operation` is a name of the read for the error message.
+    Does nothing if the plan of the query does not show its files, or on Databricks.
+    """
+    from mirrorfeed.archive import guard  # imported late: few tables have archived files
+
+    guard.check_query(spark, rows, statement, operation)

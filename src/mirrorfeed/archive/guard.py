@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
-from mirrorfeed.archive.errors import NoSuchVersion
+from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoSuchVersion, UnknownFiles
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
@@ -139,6 +140,19 @@ def check(
         )
     needed = NeededFiles(str(source), table.table_id, table.location, last, tuple(archived))
     require_readable([needed], tiers, operation=operation or read, arguments=arguments)
+
+
+def check_query(
+    spark: SparkSession,
+    rows: DataFrame,
+    statement: str,
+    operation: str,
+    tiers: TiersAt = tiers_at,
+    now: datetime | None = None,
+) -> None:
+    """See `archive.check_query`."""
+    with suppress(CannotBePlanned, NoPlan, UnknownFiles):
+        guarded_rows(spark, rows, tiers, now or datetime.now(UTC), operation, statement)
 
 
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_changes, read_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import read_commits, read_schema, utc_time
 
 Bound = int | datetime
@@ -49,17 +49,23 @@ def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def changes_between(
-    spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
+    spark: SparkSession,
+    source: Source,
+    start: str | int,
+    end: str | int | None = None,
+    past_end: PastEnd = "error",
+    check: Callable[[Range, TableInfo], None] = lambda _, __: None,
 ) -> tuple[Range, DataFrame]:
     """Return the range between two versions or times (both included), and the changes in this range.
 
     The changes have the columns of the range's last version. Run queries on the changes inside the context managers
     `preview_errors` and `lossless_settings`. If `end` is None, the range ends at the newest version. With
     `past_end="empty"`, `start` and `end` can be after the newest version. Then only changes that exist are returned.
+    `check` raises an error if files of the range cannot be read.
 
     Raises `BadBound` for an invalid bound, `RangeUnreadable` for unreadable changes, and the errors of `resolve_range`.
     """
-    read_table_info(spark, source)  # raises a clear error for a view, which has no history
+    table = read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history = read_commits(spark, source)
     last = None if end is None else parse_bound(spark, end)
     range_ = resolve_range(str(source), parse_bound(spark, start), last, history, past_end)
@@ -70,6 +76,7 @@ def changes_between(
     with preview_errors(str(source), range_):
         if (hole := first_missing(before, to, history)) is not None:
             raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
+        check(range_, table)
         feed = read_changes(spark, source, range_)
         names = [field["name"] for field in read_schema(spark, source, to, {})["fields"]]
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:

@@ -20,8 +20,9 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import wrap_error
+from mirrorfeed.errors import Terminal, wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
 from mirrorfeed.publish.errors import FeedRequired
@@ -277,6 +278,16 @@ class FullCompare:
             assert isinstance(facts, CompareFacts)
             with self.hashes.lost_state_errors(what.from_version_exclusive):
                 _ = self.hashes.rows_at(facts.published_at).schema
+        if self._may_need_archive():
+            statement = f"SELECT * FROM {self.source.sql}"
+            archive.check_query(self.spark, read_full(self.spark, self.source), statement, "A comparison of all rows")
+
+    def _may_need_archive(self) -> bool:
+        """Return whether the source is a Delta table with an archive interval, or a view."""
+        try:
+            return archive.has_interval(read_table_info(self.spark, self.source).properties)
+        except Terminal:  # not a Delta table
+            return self.source.path is None
 
     def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, KeyRepair):
