@@ -172,6 +172,22 @@ def test_dry_run_considers_archived_files_and_a_refused_publication_creates_noth
     assert not (tmp_path / "zone").exists()
 
 
+def test_first_publication_with_a_condition_needs_only_the_files_in_which_rows_may_match(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    FolderTiers(tmp_path / "aside", Clock(NOW)).archive(file.uri for file in table.files("1", "2"))
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 5)
+    zone = Zone(tmp_path / "zone", table, where="day > 2", target_file_size=1)
+    assert zone.publish().rows == {"insert": 19}
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        Zone(tmp_path / "other", table, where="day > 1 AND id > 20").publish()
+    assert days(caught.value.files) == ["2"]
+    assert "A snapshot needs 1 archived file" in str(caught.value)
+    assert "--where 'day > 1 AND id > 20' --to PLAN" in str(caught.value)
+
+
 @pytest.mark.parametrize("is_view", [False, True], ids=["table", "view"])
 def test_comparison_of_archived_files_is_refused_in_a_dry_run_and_before_it_starts(
     spark: SparkSession, tmp_path: Path, is_view: bool

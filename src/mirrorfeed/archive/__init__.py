@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,23 @@ def check(spark: SparkSession, source: Source, what: Range | int, properties: Ma
         from mirrorfeed.archive import guard  # imported late: few tables have archived files
 
         guard.check(spark, source, what)
+
+
+def readable_rows(
+    spark: SparkSession, source: Source, rows: DataFrame, where: str, properties: Mapping[str, str]
+) -> DataFrame:
+    """Return `rows`, the rows of a snapshot that match the SQL condition `where`. The result reads only checked files.
+
+    Raises `ArchivedFilesNeeded` if archived files in which rows may match are not restored. Returns `rows` unchanged on
+    Databricks, or if `properties` set no archive interval.
+    """
+    if not has_interval(properties):
+        return rows
+    from mirrorfeed.archive import guard  # imported late: few tables have archived files
+    from mirrorfeed.storage.tier_store import tiers_at
+
+    arguments = (str(source), "--where", where)
+    return guard.guarded_rows(spark, rows, tiers_at, datetime.now(UTC), "A snapshot", arguments=arguments)
 
 
 def check_query(spark: SparkSession, rows: DataFrame, statement: str, operation: str) -> None:

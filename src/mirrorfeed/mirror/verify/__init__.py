@@ -207,19 +207,23 @@ def _read_both(
     *,
     as_text: bool,
 ) -> tuple[DataFrame, DataFrame]:
+    where = selection.where if selection else None
     if version is None:
         expected = read_full(spark, source)
     else:
-        archive.check(spark, source, version, read_table_info(spark, source).properties)
-        expected = read_version(spark, source, version)
+        expected, properties = read_version(spark, source, version), read_table_info(spark, source).properties
+        if where is None:
+            archive.check(spark, source, version, properties)
     try:
         expected = select_rows(expected, selection)
+        if version is not None and where is not None:
+            expected = archive.readable_rows(spark, source, expected, where, properties)
         # A column without a type has no values, so the mirror does not have it.
         typed = [quote(each.name) for each in expected.schema if not isinstance(each.dataType, NullType)]
     except (AnalysisException, ParseException) as error:
-        if selection is None or selection.where is None:
+        if where is None:
             raise
-        raise BadCondition(table=str(source), condition=selection.where, reason=first_line(str(error))) from error
+        raise BadCondition(table=str(source), condition=where, reason=first_line(str(error))) from error
     try:
         actual = spark.read.table(mirror.sql)
         _ = actual.schema  # Spark Connect accesses the storage only here

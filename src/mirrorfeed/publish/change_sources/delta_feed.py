@@ -62,9 +62,10 @@ class DeltaFeed:
 
     def check(self, what: Range | int, facts: Facts) -> None:
         with reader.read_errors(str(self.source), what):
-            archive.check(self.spark, self.source, what, facts.properties)
+            if isinstance(what, Range) or self._where is None:
+                archive.check(self.spark, self.source, what, facts.properties)
             if isinstance(what, int) and self.selection:
-                self._rows_at(what)
+                self._readable_rows(what, facts)
             if isinstance(what, Range) and (self.selection or what.to_version_inclusive < facts.latest):
                 schema = self.schema(what.to_version_inclusive, facts)
                 columns = selected_columns(str(self.source), self.selection, schema)
@@ -80,7 +81,7 @@ class DeltaFeed:
         try:
             with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
                 if isinstance(what, KeyRepair):
-                    rows = self._rows_at(what.version)
+                    rows = self._readable_rows(what.version, facts)
                     return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
                 if isinstance(what, int):
                     return self._stage_snapshot(what, facts, table, job)
@@ -131,8 +132,9 @@ class DeltaFeed:
 
     def _stage_snapshot(self, version: int, facts: Facts, table: Table, job: StagingJob) -> Staged:
         keys = job.keys if table.validate_keys != "none" else ()
-        rows = rows_and_markers.snapshot_rows(self._rows_at(version), job.columns, keys)
-        size, per_file = self._sizes(version, facts, job)
+        selected = self._readable_rows(version, facts)
+        rows = rows_and_markers.snapshot_rows(selected, job.columns, keys)
+        size, per_file = self._sizes(version, facts, job, selected)
         if size is not None:
             least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
@@ -140,17 +142,19 @@ class DeltaFeed:
         staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: per_file, unique_keys=keys)
         return staged if staged.files else Staged([write_empty(job)])
 
-    def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
+    def _sizes(self, version: int, facts: Facts, job: StagingJob, selected: DataFrame) -> tuple[int | None, int | None]:
         """Estimate the total size in bytes of a snapshot's data files, and the number of rows per file.
 
-        Both are None if the size of the source is unknown. The number of rows is also None if the source fits in one
-        file.
+        `selected` has the selected rows. Both results are None if the size of the source is unknown. The number of rows
+        is also None if the source fits in one file.
         """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
             return size, per_file
-        rows = reader.read_snapshot(self.spark, self.source, version)
-        sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
+        sample = selected
+        if not archive.has_interval(facts.properties):  # the first rows of a table are faster to find
+            rows = reader.read_snapshot(self.spark, self.source, version)
+            sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
         each = row_staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
@@ -244,6 +248,22 @@ class DeltaFeed:
         except ArchivedFilesNeeded as error:
             raise LookUpNeedsArchive(needed=error.needed, arguments=(str(self.source),)) from error
         return keys
+
+    def _readable_rows(self, version: int, facts: Facts) -> DataFrame:
+        """Return the selected rows of a version.
+
+        With a condition in `where`, the result reads only files in which rows may match. Raises `ArchivedFilesNeeded`
+        if some of these files are not restored.
+        """
+        rows = self._rows_at(version)
+        if self._where is None:
+            return rows
+        with lossless_settings(self.spark):
+            return archive.readable_rows(self.spark, self.source, rows, self._where, facts.properties)
+
+    @property
+    def _where(self) -> str | None:
+        return self.selection.where if self.selection else None
 
     def _rows_at(self, version: int) -> DataFrame:
         return apply_selection(str(self.source), reader.read_snapshot(self.spark, self.source, version), self.selection)
