@@ -17,15 +17,15 @@ from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.landing.selection import unselected_columns
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
-from mirrorfeed.orchestration.dry_run import check_decision
+from mirrorfeed.orchestration.next_step import check_keys, find_next_step
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
-from mirrorfeed.publish.errors import FilesLost, RowsRefused
-from mirrorfeed.publish.next_publication import decide_next, with_keys
+from mirrorfeed.publish.change_sources.local_feed import LocalFeed
+from mirrorfeed.publish.errors import FilesLost
+from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import BlockingFinding
-from mirrorfeed.source.snapshot_or_range import NothingNew, PublishedVersion, find_recreation
+from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, PublishedVersion, find_recreation
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 from mirrorfeed.storage.local_folder import arrow_files
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 LARGEST_MEASURED = 64 * 2**20
-"""Maximum size in bytes of sources whose text lengths and keys are checked, because these checks read all rows."""
+"""Maximum size in bytes of sources whose text lengths are measured, because this reads all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -64,7 +64,7 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """True to check also whether the next publication would fail. This reads more of the source."""
+    """True for checks that read rows of the source, and more of its log."""
     states: Sequence[TableState] | None = None
     """State of each table in Fabric, or None if Fabric was not read."""
     syncs: Sequence[TableSync] | str | None = None
@@ -80,11 +80,11 @@ class Collector:
         Errors in reading a table are part of its facts, and not raised."""
         store = zone_of(self.config)
         collected = map_parallel(lambda table: self._without_spark(store, table), tables)
-        if None not in collected:
-            return [facts for facts in collected if facts]
-        shared = replace(self, workspace=cache(self.workspace))
-        spark, pairs = self.spark(), list(zip(tables, collected, strict=True))
-        return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
+        if None in collected:
+            shared = replace(self, workspace=cache(self.workspace))
+            spark, pairs = self.spark(), list(zip(tables, collected, strict=True))
+            collected = map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
+        return [facts for facts in collected if facts]
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table whose source is a local folder. None if Spark is needed or an error occurs."""
@@ -124,12 +124,12 @@ class Collector:
             facts = replace(facts, errors=(wrap_error(f"Reading the log of {table.target}", error),))
         is_log_read = facts.log_facts.is_read
         try:
-            source, committed, unpublished = self._read_source(spark, table, log, view, now)
+            source, committed, unpublished, known = self._read_source(spark, table, log, view, now)
             facts = replace(facts, source_facts=source)
             if is_log_read:
                 facts = replace(facts, freshness=self._freshness(table, facts, log, view, committed, unpublished))
-            if self.deep:
-                self._check_next(spark, store, table, view, is_log_read)
+            if is_log_read:
+                self._check_next(spark, log, table, view, known)
         except Exception as error:
             if spark is NO_SPARK:
                 raise
@@ -138,12 +138,12 @@ class Collector:
 
     def _read_source(
         self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
-    ) -> tuple[SourceFacts, datetime | None, datetime | None]:
-        """Return facts about the source, and two commit times.
+    ) -> tuple[SourceFacts, datetime | None, datetime | None, Facts | None]:
+        """Return facts about the source, two commit times, and the facts that decide the next publication.
 
         The first time is the commit time of the newest version. The second time is the commit time of the oldest
         unpublished version, or None if nothing or everything is published. Both times are None if each publication
-        compares all rows (`changes: compare`).
+        compares all rows (`changes: compare`). The last value is None unless everything is published.
 
         Raises an error if the source cannot be read. Also raises an error if the table must be rebuilt, because the
         source was recreated or a published column is no longer selected.
@@ -156,7 +156,7 @@ class Collector:
         if table.changes == "compare":
             last_read = newest.read if newest else None
             shown = f", {counted(last_read.rows, 'row')} in {duration(last_read.seconds)}" if last_read else ""
-            return SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table)), None, None
+            return SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table)), None, None, None
         published = newest.to_version_inclusive if newest else None
         records = list(log.records(view)) if self.deep and view else []
         after = records[-1].to_version_inclusive - 1 if records else published
@@ -187,22 +187,21 @@ class Collector:
             cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
             longest_text=self._longest_text(spark, table),
         )
-        return source, commits[-1].timestamp, since
+        known = Facts(detail.table_id, commits[-1].version, (), properties=detail.properties)
+        known = replace(known, partitions=detail.partition_columns)
+        return source, commits[-1].timestamp, since, known if published == known.latest else None
 
-    def _check_next(
-        self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
-    ) -> None:
-        """Raise an error if publishing would fail. If not `is_log_read`, skip checks that need the table's log."""
-        table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
-        ahead, decision = decide_next(feed, table, view)
-        if isinstance(decision, BlockingFinding):
-            raise decision
-        if is_log_read:
-            check_decision(feed, store, table, view, ahead, decision)
-        reads_all = (ahead.bytes or 0) <= LARGEST_MEASURED and not isinstance(decision, NothingNew)
-        checks_keys = table.keys and table.validate_keys != "none" and table.changes != "compare"
-        if reads_all and checks_keys and (bad := feed.bad_keys(ahead.latest, table)):
-            raise RowsRefused(table=str(table.source), range=ahead.latest, rows=bad)
+    def _check_next(self, spark: Any, log: TableLog, table: Table, view: View | None, known: Facts | None) -> None:
+        """Raise the error that would stop the next run. `known` has the facts about the source if they were read."""
+        table = with_keys(table, self.workspace)
+        source = source_for(spark, self.config, table)
+        if spark is NO_SPARK:
+            source = LocalFeed(spark, table.source, selection=table.selection)
+        step = find_next_step(source, log, table, view, known)
+        if step.error:
+            raise step.error
+        if self.deep and not isinstance(step.decision, NothingNew):
+            check_keys(source, table, step.facts)
 
     def _freshness(
         self,

@@ -16,21 +16,15 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
+from mirrorfeed.orchestration.next_step import BLOCKED, find_next_step
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
+from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.publish.next_publication import (
-    decide_next,
-    first_publication,
-    last_version,
-    next_columns,
-    with_keys,
-)
-from mirrorfeed.publish.table_log import TableLog, metadata_files
+from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
-from mirrorfeed.source.errors import Gap
-from mirrorfeed.source.snapshot_or_range import Decision as NextStep
-from mirrorfeed.source.snapshot_or_range import Facts, PublishRanges, TakeSnapshot
+from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -39,12 +33,8 @@ if TYPE_CHECKING:
 
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.orchestration.table_task import RunContext
-    from mirrorfeed.publish.change_sources import ChangeSource
-    from mirrorfeed.publish.table_log.view import View
-    from mirrorfeed.storage import Store
 
 
-BLOCKED = "blocked"
 _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
 
 
@@ -78,6 +68,7 @@ class Decision(Row):
     next: str = shown("next")
     """Next step in words, such as "snapshot at version 3", or `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
+    """Error that would stop the next run."""
 
 
 def list_configured_tables(
@@ -132,27 +123,6 @@ def _check_columns(
         check_keys(name, keys, selection.selected_columns(name, table.selection, schema))
 
 
-def check_decision(
-    source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: NextStep
-) -> None:
-    """Raise an error if `decision`, the next step of a table, would certainly fail. Changes nothing."""
-    log = TableLog(store, table.target.folder)
-    if view:
-        log.check(view)
-    else:
-        log.check_unclaimed()
-    if isinstance(decision, PublishRanges | TakeSnapshot):
-        what = first_publication(decision)
-        columns = next_columns(source, table, view.newest if view else None, facts, last_version(what))
-        source.check(what, facts)
-    elif view is not None and view.newest is not None:
-        columns = view.newest.columns
-        selection.unselected_columns(str(table.source), view.newest, table.selection)
-    else:
-        return
-    metadata_files.check(store, log.folder, table.output.metadata(table.target_keys, columns))
-
-
 def _takes(keys: Sequence[str]) -> str:
     return "inserts, updates, deletes" if keys else "inserts only, because the table has no keys"
 
@@ -188,7 +158,10 @@ def known_step(context: RunContext, table: Table) -> Decision | None:
     if pause := table.pause_at(datetime.now(UTC)):
         return Decision(str(table.target), str(pause))
     with suppress(Exception):  # `_next_step` reports the error
-        return _decide(context, table, NO_SPARK) if needs_no_spark(table) else None
+        try:
+            return _decide(context, table, NO_SPARK) if needs_no_spark(table) else None
+        except SourceRecreated as error:
+            return None if needs_reload(table, error) else Decision(str(table.target), BLOCKED, error)
     return None
 
 
@@ -204,20 +177,8 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     from mirrorfeed.publish.change_sources import source_for
 
     name, table = str(table.target), with_keys(table, lambda: context.client)
-    view = TableLog(context.zone, table.target.folder).read_view()
-    source = source_for(spark, context.config, table)
-    facts, decision = decide_next(source, table, view)
-    bridge = None
-    if isinstance(decision, Gap):
-        from mirrorfeed.publish.change_sources.feed_gap import bridge_gap
-
-        if bridge := bridge_gap(source, table, decision):
-            source = bridge
-            facts, decision = decide_next(source, table, view)
-    if isinstance(decision, MirrorfeedError):
-        return Decision(name, BLOCKED, decision)
-    check_decision(source, context.zone, table, view, facts, decision)
-    step = f"{decision}{', by comparison' if facts.is_comparison else ', from its history' if bridge else ''}"
-    if view and view.unfinished:
-        step += f", after renaming {len(view.unfinished)} recorded files"
-    return Decision(name, step)
+    log = TableLog(context.zone, table.target.folder)
+    view = log.read_view()
+    step = find_next_step(source_for(spark, context.config, table), log, table, view)
+    after = f", after renaming {len(view.unfinished)} recorded files" if view and view.unfinished else ""
+    return Decision(name, f"{step.text}{after}", step.error)

@@ -15,11 +15,10 @@ from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.change_sources import ChangeSource, source_for
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_area import clear_staging
-from mirrorfeed.publish.next_publication import decide_next, next_columns, with_keys
+from mirrorfeed.publish.next_publication import check_snapshot, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import BlockingFinding
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
 
@@ -102,7 +101,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
     ETag. Raises an error, and deletes nothing, if no snapshot of the source can be published. Also raises an error if
     the folder still exists after several attempts.
     """
-    check_snapshot(source, table)
+    check_reload(source, table)
     folder = table.target.folder
     with suppress(Terminal):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
         finish_publication(TableLog(store, folder))
@@ -120,13 +119,9 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
     raise error or ConcurrentChanges(address=store.address(folder))
 
 
-def check_snapshot(source: ChangeSource, table: Table) -> None:
+def check_reload(source: ChangeSource, table: Table) -> None:
     """Raise an error if no snapshot of the source can be published, for example because rows have invalid keys."""
-    facts, decision = decide_next(source, table, None)
-    if isinstance(decision, BlockingFinding):
-        raise decision
-    next_columns(source, table, None, facts, facts.latest)
-    source.check(facts.latest, facts)
+    facts = check_snapshot(source, table)
     checks_keys = table.validate_keys != "none" or table.changes == "compare"
     if table.keys and checks_keys and (bad := source.bad_keys(facts.latest, table)):
         raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)

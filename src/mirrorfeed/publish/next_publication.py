@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.errors import ColumnsDropped
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.errors import ColumnsDropped, KeysChanged
 from mirrorfeed.landing.log_record import Record
+from mirrorfeed.landing.names import METADATA
 from mirrorfeed.landing.output_format import check_output
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys, evolve
 from mirrorfeed.landing.selection import (
@@ -22,16 +25,17 @@ from mirrorfeed.landing.selection import (
     target_keys,
     unselected_columns,
 )
-from mirrorfeed.publish.errors import KeysRequired, NothingPublished
-from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefused
+from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
+from mirrorfeed.source.errors import BlockingFinding, CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     DROP,
     Decision,
     Facts,
     KeyRepair,
+    NothingNew,
     PublishedVersion,
     PublishRanges,
     Range,
@@ -103,6 +107,104 @@ def next_columns(
     return columns
 
 
+class Prepared(NamedTuple):
+    """Columns and content of `_metadata.json` for a publication that passed all checks before rows are read."""
+
+    columns: tuple[Column, ...]
+    metadata: Mapping[str, Any]
+    is_described: bool
+    """True if `_metadata.json` exists and has this content."""
+
+
+def prepare(
+    source: ChangeSource,
+    log: TableLog,
+    table: Table,
+    newest: Record | None,
+    facts: Facts,
+    what: Range | int | KeyRepair,
+) -> Prepared:
+    """Check everything about a publication that can be checked before its rows are read. Changes nothing.
+
+    `what` is a range, the version of a snapshot, or a repair of some keys. `newest` is the newest log record, or None.
+    """
+    version = last_version(what)
+    if isinstance(what, KeyRepair):
+        assert newest is not None
+        columns = repair_columns(table, newest, version)
+    else:
+        columns = next_columns(source, table, newest, facts, version)
+    source.check(version if isinstance(what, KeyRepair) else what, facts)
+    gets_keys = newest and table.target_keys and not newest.keys and table.validate_keys != "none"
+    if newest and gets_keys and (bad := source.bad_keys(newest.to_version_inclusive, table)):
+        raise RowsRefused(table=str(table.source), range=newest.to_version_inclusive, rows=bad)
+    wanted = table.output.metadata(table.target_keys, columns)
+    return Prepared(columns, wanted, metadata_files.check(log.store, log.folder, wanted))
+
+
+def check_unchanged(log: TableLog, table: Table, newest: Record | None) -> None:
+    """Check that keys and selection match the newest record. Raises `KeysChanged` or `SelectionChanged` if not."""
+    if newest is None:
+        return
+    if newest.keys and newest.keys != (wanted := table.target_keys):
+        address = log.store.address(f"{log.folder}/{METADATA}")
+        raise KeysChanged(address=address, published=newest.keys, wanted=wanted)
+    unselected_columns(str(table.source), newest, table.selection)
+
+
+class LaterStop(NamedTuple):
+    """Error that would stop a run after it published the ranges `before`."""
+
+    before: Sequence[Range]
+    error: MirrorfeedError
+
+
+def check_next(
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, facts: Facts, decision: Decision
+) -> LaterStop | None:
+    """Raise the error with which a run would stop that publishes `decision`, the next step of a table.
+
+    If the run would stop after its first publication, the error is returned, and not raised. Makes the checks that a
+    run makes before it reads rows, so it does not find every error. Changes nothing.
+    """
+    newest = view.newest if view else None
+    if view:
+        log.check(view)
+    else:
+        log.check_unclaimed()
+    if isinstance(decision, BlockingFinding):
+        raise decision
+    if isinstance(decision, NothingNew):
+        check_unchanged(log, table, newest)
+        if newest:
+            metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
+        return None
+    columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
+    if isinstance(decision, TakeSnapshot) or newest is None:
+        return None
+    for before, range_ in pairwise(decision.ranges):
+        # Without a change of the schema, a range has the columns of the range before it.
+        if not {before.to_version_inclusive, range_.to_version_inclusive}.isdisjoint(facts.breaks):
+            types = source_types(source.schema(before.to_version_inclusive, facts)) if table.selection else None
+            newest = replace(newest, columns=columns, selection=table.selection, source_columns=types)
+            commits = tuple(each for each in facts.commits if each.version > range_.from_version_exclusive)
+            try:
+                columns = prepare(source, log, table, newest, replace(facts, commits=commits), range_).columns
+            except MirrorfeedError as error:
+                return LaterStop(decision.ranges[: decision.ranges.index(range_)], error)
+    return None
+
+
+def check_snapshot(source: ChangeSource, table: Table) -> Facts:
+    """Raise an error if no snapshot of the source can be published. Reads no rows. Returns facts about the source."""
+    facts, decision = decide_next(source, table, None)
+    if isinstance(decision, BlockingFinding):
+        raise decision
+    next_columns(source, table, None, facts, facts.latest)
+    source.check(facts.latest, facts)
+    return facts
+
+
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the columns for a repair: the columns of the record `newest`. `version` is only for error messages.
 
@@ -115,12 +217,17 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
     return tuple(replace(each, dropped=each.dropped or each.name in deselected) for each in newest.columns)
 
 
-def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
+def decide_next(
+    source: ChangeSource, table: Table, view: View | None, facts: Facts | None = None
+) -> tuple[Facts, Decision]:
     """Return facts about the source, and the decision: a snapshot, ranges of versions, nothing new, or a problem.
-    `view` is the table's log, or None if the table has no log. A problem is returned as a `Finding`, and not raised."""
+
+    `view` is the table's log, or None if the table has no log. Reads the facts if `facts` is None. A problem is
+    returned as a `BlockingFinding`, and not raised.
+    """
     newest = view.newest if view else None
     published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
-    facts = source.facts(published.version if published else None, table.max_versions_per_publication)
+    facts = facts or source.facts(published.version if published else None, table.max_versions_per_publication)
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
 
 

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, wrap_error
-from mirrorfeed.landing.errors import BadCondition, KeysChanged
+from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.log_record import FullRead, Record
-from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.selection import Selection, source_types, unselected_columns
+from mirrorfeed.landing.names import log_folder
+from mirrorfeed.landing.selection import Selection, source_types
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.next_publication import (
+    check_unchanged,
     decide_next,
     decide_repair,
     first_publication,
     last_version,
-    next_columns,
-    repair_columns,
+    prepare,
 )
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
@@ -90,7 +90,7 @@ def publish(
         result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
         result.decision = str(decision)
         if isinstance(decision, NothingNew | KeyRepair):
-            run.check_unchanged(view)
+            check_unchanged(log, table, view.newest if view else None)
         else:
             goal = facts.latest if goal is None else goal
             if view and view.newest and facts.commits and not result.records:
@@ -174,14 +174,6 @@ class _Run:
                 self.result.decision = ""
                 self.on_step(self.result)
 
-    def check_unchanged(self, view: View | None) -> None:
-        """Check that keys and selection match the newest record. Raises `KeysChanged` or `SelectionChanged` if not."""
-        if newest := view and view.newest:
-            if newest.keys and newest.keys != (wanted := self.table.target_keys):
-                address = self.log.store.address(f"{self.log.folder}/{METADATA}")
-                raise KeysChanged(address=address, published=newest.keys, wanted=wanted)
-            unselected_columns(str(self.table.source), newest, self.table.selection)
-
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | KeyRepair
     ) -> tuple[View, Record] | NothingNew | None:
@@ -195,17 +187,7 @@ class _Run:
         started, table, source, version = time.monotonic(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
-        if isinstance(what, KeyRepair):
-            assert before is not None
-            columns = repair_columns(table, before, version)
-        else:
-            columns = next_columns(source, table, before, facts, version)
-        source.check(version if isinstance(what, KeyRepair) else what, facts)
-        gets_keys = before and keys and not before.keys and table.validate_keys != "none"
-        if before and gets_keys and (bad := source.bad_keys(before.to_version_inclusive, table)):
-            raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)
-        wanted = table.output.metadata(keys, columns)
-        described = metadata_files.check(self.log.store, folder, wanted)
+        columns, wanted, described = prepare(source, self.log, table, before, facts, what)
         if view is None:
             view = self.log.confirm(self.log.create_log())
             described = False  # before the log was created, the folder may have been deleted with the file

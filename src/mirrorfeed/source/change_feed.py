@@ -26,6 +26,7 @@ from mirrorfeed.source.table_info import (
 )
 from mirrorfeed.source.versions import (
     KEEPS_SCHEMA,
+    SPARK_REQUIRED,
     find_schema_breaks,
     newest_version,
     read_commits,
@@ -79,8 +80,10 @@ def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
     return FeedKind.OFF
 
 
-def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
+def is_feed_on(spark: SparkSession | None, source: Source, version: int) -> bool:
     """Return whether the feed was on when a version was committed. Reads the changes of the version."""
+    if spark is None:
+        raise ValueError(SPARK_REQUIRED)
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", version)
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
@@ -111,36 +114,41 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
 
-def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
+def read_facts(
+    spark: SparkSession | None, source: Source, after: int | None, limit: int, *, without_spark: bool = False
+) -> Facts:
     """Return the facts that decide the next publication of a table: its unpublished commits and its properties.
 
     `after` is the published version, or None before the first publication. Only the first `limit` versions after it are
     checked for schema changes and for a feed that is off.
 
-    Raises `ValueError` if `spark` is None, unless the table is in a local folder and has no new version.
+    Raises `ValueError` if `spark` is None, unless the table is in a local folder and has no new version. With
+    `without_spark`, also reads new versions of such a table without Spark, and raises `ValueError` if that is not
+    possible.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):
         return Facts(info.table_id, after, (), properties=info.properties, partitions=info.partition_columns)
-    if spark is None:
-        raise ValueError("a Spark session is required")
+    if spark is None and not (without_spark and local):
+        raise ValueError(SPARK_REQUIRED)
+    session: Any = spark  # None only if all reads are local
     schemas: dict[int, dict[str, Any]] = {}
     schema = partial(read_schema, spark, source, schemas=schemas)
 
     def read_new() -> tuple[int, list[Commit]]:
         if after is None:
-            newest = read_newest_commit(spark, source)
+            newest = read_newest_commit(session, source)
             return newest.version, [newest]
-        if local is None and newest_version(spark, source, after) == after:
+        if local is None and newest_version(session, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
-        history = read_commits(spark, source, after)
+        history = read_commits(session, source, after)
         return history[-1].version, [commit for commit in history if commit.version > after]
 
     with ThreadPoolExecutor(2) as pool:
         pending = pool.submit(read_new)
         info = local_table_info(local, source, counted=True) if local else None
-        info = info or read_table_info(spark, source, counted=True)
+        info = info or read_table_info(session, source, counted=True)
         latest, new = pending.result()
     unreadable, breaks = dict[int, GapReason](), tuple[int, ...]()
     if after is None:  # later commits are checked at their own versions
@@ -151,7 +159,7 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
         checked = [commit for commit in new if commit.version <= end]
         candidates = [commit for commit in checked if commit.operation not in KEEPS_SCHEMA]
         if len(candidates) > _MAX_CANDIDATES:
-            changed = find_metadata_changes(spark, info.location, [commit.version for commit in candidates])
+            changed = find_metadata_changes(session, info.location, [commit.version for commit in candidates])
             candidates = [commit for commit in candidates if changed is None or commit.version in changed]
         if checked:
             may_break = sorted({commit.version for commit in (checked[0], *candidates)})

@@ -35,6 +35,7 @@ _MARGIN = 16
 _MAX_MEASURED = 64
 """Maximum number of unpublished commits whose rows and bytes are counted. If there are more, both are unknown."""
 _PARALLEL_SCHEMAS = 4
+SPARK_REQUIRED = "a Spark session is required"
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
@@ -121,14 +122,20 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 
 
 def read_schema(
-    spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
+    spark: SparkSession | None, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the table's schema at a version, as the JSON of a Spark `StructType`.
 
-    `schemas` is a cache with the schema of each version that was already read. Raises `VersionExpired` if the version
-    is past its retention. Raises an error of `table_errors`, such as `LogDamaged`, if Spark cannot read the version.
+    `schemas` is a cache with the schema of each version that was already read. If `spark` is None, reads the schema
+    with delta-rs, and raises `ValueError` if that is not possible. Raises `VersionExpired` if the version is past its
+    retention. Raises an error of `table_errors`, such as `LogDamaged`, if Spark cannot read the version.
     """
+    if version not in schemas and spark is None:
+        if (table := open_local_table(source, version)) is None:
+            raise ValueError(SPARK_REQUIRED)
+        schemas[version] = json.loads(table.schema().to_json())
     if version not in schemas:
+        assert spark is not None
         try:
             with table_errors(source):
                 frame = spark.read.option("versionAsOf", version).table(source.sql)

@@ -1,0 +1,99 @@
+"""Find the next step of a run for a table, and the error that would stop the run, without changing anything.
+
+`publish --dry-run`, `status`, `doctor` and `check-alerts` use the result. The decisions and checks are those of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirrorfeed.config.model import Table
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.orchestration.retry_policy import needs_reload
+from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource
+from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.next_publication import check_next, check_snapshot, decide_next
+from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.view import View
+from mirrorfeed.publish.table_publisher import range_errors
+from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.snapshot_or_range import Decision, Facts, TakeSnapshot
+
+BLOCKED = "blocked"
+LARGEST_CHECKED = 64 * 2**20
+"""Maximum size in bytes of sources whose keys are checked, because the check reads all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    text: str
+    """Next step in words, such as "versions 4 to 7"."""
+    facts: Facts
+    decision: Decision
+    error: MirrorfeedError | None = None
+    """Error that would stop the run after it published something. None if no such error was found."""
+
+
+def find_next_step(
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Facts | None = None
+) -> NextStep:
+    """Return what the next run would do for a table. Raises the error if the run would publish nothing.
+
+    Makes only the checks that read no rows of the source. `table` is a result of `with_keys`. `view` is the state of
+    the table's log. `known` has the facts about the source if they were already read.
+    """
+    try:
+        return _bridged_step(source, log, table, view, known)
+    except MirrorfeedError as error:
+        if _needs_spark(source) or not needs_reload(table, error):
+            raise
+        facts = check_snapshot(source, table)
+        text = f"reload from a snapshot at version {facts.latest}. {error.problem}"
+        return NextStep(text, facts, TakeSnapshot(facts.latest))
+
+
+def check_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
+    """Raise `RowsRefused` if keys of the source are NULL or not unique. Runs a query that reads the keys of all rows.
+
+    Returns False, without the query, if the source is larger than `LARGEST_CHECKED`.
+    """
+    if (facts.bytes or 0) > LARGEST_CHECKED:
+        return False
+    if table.keys and table.validate_keys != "none" and table.changes != "compare":
+        with range_errors(str(table.source), facts.latest, facts.commits, table.selection):
+            bad = source.bad_keys(facts.latest, table)
+        if bad:
+            raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)
+    return True
+
+
+def _bridged_step(
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Facts | None
+) -> NextStep:
+    try:
+        return _step(source, log, table, view, known)
+    except Gap as gap:
+        from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
+
+        if _needs_spark(source) or (bridge := bridge_gap(source, table, gap)) is None:
+            raise
+        return _step(bridge, log, table, view, None, ", from its history")
+
+
+def _step(
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Facts | None, origin: str = ""
+) -> NextStep:
+    facts, decision = decide_next(source, table, view, known)
+    stop = check_next(source, log, table, view, facts, decision)
+    text = f"{decision}{', by comparison' if facts.is_comparison else origin}"
+    if stop is None:
+        return NextStep(text, facts, decision)
+    published, error = ", then ".join(map(str, stop.before)), stop.error
+    if needs_reload(table, error):
+        return NextStep(f"{published}{origin}, then a reload from a snapshot. {error.problem}", facts, decision)
+    return NextStep(f"{published}{origin}, then {BLOCKED}", facts, decision, error)
+
+
+def _needs_spark(source: ChangeSource) -> bool:
+    """Return whether `source` was opened without Spark."""
+    return getattr(source, "spark", None) is NO_SPARK
