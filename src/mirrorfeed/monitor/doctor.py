@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.connections import Alerts
@@ -145,6 +145,8 @@ def check_of(
         for step in LAG_STEPS:
             if facts.freshness is None or step in facts.freshness.unknown:
                 unknown.add((facts.table, f"LAG_{step.name}"))
+        if failure := facts.last_failure:  # the texts of messages never come from files in the landing zone
+            facts = replace(facts, last_failure=failure.with_catalogued_text())
         findings += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
     problems = {each.key: each for each in findings if not each.ok}
     unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}

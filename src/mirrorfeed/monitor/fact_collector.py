@@ -17,6 +17,7 @@ from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.landing.selection import unselected_columns
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
+from mirrorfeed.orchestration.last_failure import LastFailures
 from mirrorfeed.orchestration.next_step import check_keys, find_next_step
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
@@ -84,7 +85,12 @@ class Collector:
             shared = replace(self, workspace=cache(self.workspace))
             spark, pairs = self.spark(), list(zip(tables, collected, strict=True))
             collected = map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
-        return [facts for facts in collected if facts]
+        failures = LastFailures(store)
+        return [
+            _with_last_failure(facts, table, failures)
+            for facts, table in zip(collected, tables, strict=True)
+            if facts is not None
+        ]
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table whose source is a local folder. None if Spark is needed or an error occurs."""
@@ -240,6 +246,15 @@ class Collector:
             if read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
                 return longest_text(spark, table.source, table.selection)
         return None
+
+
+def _with_last_failure(facts: TableFacts, table: Table, failures: LastFailures) -> TableFacts:
+    """Return the facts with the last failure of the table, unless everything is published."""
+    log, newest = facts.log_facts, facts.source_facts.newest_version
+    published = log.published
+    if not log.is_read or (published is not None and published == newest and not log.unfinished):
+        return facts
+    return replace(facts, last_failure=failures.read(table.target, published))
 
 
 def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:

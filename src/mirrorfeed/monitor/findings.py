@@ -17,6 +17,7 @@ from mirrorfeed.display.redact import redact, shell_argument
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, field_names, fill
 from mirrorfeed.monitor.freshness import Freshness, Step
+from mirrorfeed.orchestration.last_failure import LastFailure
 
 if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.status_and_settings import TableState
@@ -83,6 +84,8 @@ class TableFacts:
     source_facts: SourceFacts = SourceFacts(is_read=False)
     errors: tuple[MirrorfeedError, ...] = ()
     """Errors that prevent the next publication, or that occurred while facts were read."""
+    last_failure: LastFailure | None = None
+    """Error that stopped the last run. None if there is none, or if everything was published since then."""
     freshness: Freshness | None = None
     service: TableState | None = None
     read_service: bool = False
@@ -191,15 +194,17 @@ class Rule(Generic[F]):
 
 
 def error_finding(table: str, error: MirrorfeedError) -> Finding:
-    shown, name = error.to_dict(), type(error).__name__
+    shown, name, since = error.to_dict(), type(error).__name__, None
+    is_temporary = not error.is_warning and isinstance(error, Transient | Unexpected)
+    if isinstance(error, LastFailure):
+        name, since, is_temporary = error.name, error.failure.since, error.is_temporary
     fix: str = shown["next"]
     if table:  # otherwise the commands would run for all tables
         commands = "publish|rebuild|enable-cdf|verify|log"
         fix = re.sub(rf"`(mirrorfeed (?:{commands}))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
     severity = Severity.SOON if error.is_warning else Severity.WRONG
-    is_temporary = not error.is_warning and isinstance(error, Transient | Unexpected)
     command = _find_command(fix)
-    return Finding(severity, error.code, name, table, shown["what"], fix, command, is_temporary=is_temporary)
+    return Finding(severity, error.code, name, table, shown["what"], fix, command, since, is_temporary)
 
 
 def _find_command(fix: str) -> str:

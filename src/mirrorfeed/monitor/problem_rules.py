@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC
 from typing import Any
 
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, Rule, Severity, TableFacts, Values, error_finding
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
@@ -299,8 +300,11 @@ SAFE = frozenset(rule.name for rule in RULES if rule.fix == _FIX)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] = TABLE_RULES) -> list[Finding]:
-    """Return the findings of a table: its errors, then the findings of `rules`."""
-    errors, lost = facts.errors, facts.log_facts.lost
+    """Return the findings of a table: its errors or, if there are none, its last failure, then those of `rules`."""
+    errors: tuple[MirrorfeedError, ...] = facts.errors
+    if facts.last_failure and not errors:
+        errors = (facts.last_failure,)
+    lost = facts.log_facts.lost
     if lost and type(lost) not in map(type, errors):
         errors = (*errors, lost)
     findings = [error_finding(facts.table, error) for error in errors]

@@ -59,6 +59,7 @@ class Status(Row):
     freshness: Freshness | None
     """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
+    """Error that would stop the next run or, if none is found, the error that stopped the last run."""
     paused: str | None = None
     """Reason and end of the pause. None if the table is not paused."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
@@ -98,7 +99,7 @@ class Status(Row):
 
 def status_of(facts: TableFacts) -> Status:
     log, source = facts.log_facts, facts.source_facts
-    error, lag = next(iter(facts.errors), log.lost), None
+    error, lag = next(iter(facts.errors), facts.last_failure or log.lost), None
     if source.newest_version is not None and log.published is not None:
         lag = source.newest_version - log.published
     if facts.paused:

@@ -25,6 +25,7 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
 from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.snapshot_or_range import NothingNew
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Decision(Row):
     next: str = shown("next")
     """Next step in words, such as "snapshot at version 3", or `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
-    """Error that would stop the next run."""
+    """Error that would stop the next run or, if none is found, the error that stopped the last run."""
 
 
 def list_configured_tables(
@@ -181,4 +182,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     view = log.read_view()
     step = find_next_step(source_for(spark, context.config, table), log, table, view)
     after = f", after renaming {len(view.unfinished)} recorded files" if view and view.unfinished else ""
-    return Decision(name, f"{step.text}{after}", step.error)
+    error = step.error
+    if not (error or isinstance(step.decision, NothingNew)):
+        error = context.failures.read(table.target, view.newest.to_version_inclusive if view and view.newest else None)
+    return Decision(name, f"{step.text}{after}", error)

@@ -13,6 +13,7 @@ from mirrorfeed.landing.errors import BadTarget, DamagedFile, RecordTooNew
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, METADATA, Target
 from mirrorfeed.orchestration.errors import NotPublishedHere, OrphanedTables, StillConfigured
+from mirrorfeed.orchestration.last_failure import LastFailures
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.source.identifier import Source
@@ -110,6 +111,7 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
     if confirm:
         confirm(dropped.consequences)
     zone.remove_folder(target.folder)
+    LastFailures(zone).remove(target)
     clear_staging(config.staging_path, zone, address)
     return dropped
 

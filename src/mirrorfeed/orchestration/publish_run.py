@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -286,10 +287,18 @@ class _Run:
             self.context.on_done(result)
             if before is None or result.records or str(result.error) != str(before.error):
                 new_results.append(result)
+        if self.context.work is publish:
+            self.record_failures(new_results)
         if self.ledger:
             self.ledger.add(new_results)
         if self.context.follows:
             self.report_problems(new_results)
+
+    def record_failures(self, results: Sequence[TableResult]) -> None:
+        """Write the last failure of tables that failed, and delete that of tables that succeeded. Raises no error."""
+        with suppress(MirrorfeedError):  # the landing zone cannot be opened, which the results of the tables report
+            for result in results:
+                self.context.failures.update(self.tasks[result.table].table.target, result)
 
     def report_problems(self, results: Sequence[TableResult]) -> None:
         for result in results:

@@ -19,6 +19,7 @@ from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.redact import get_logger
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
+from mirrorfeed.orchestration.last_failure import LastFailures
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
@@ -97,6 +98,10 @@ class RunContext:
         """Databricks client that all tables share. Raises `ValueError` if no workspace is configured."""
         return default_workspace()
 
+    @cached_property
+    def failures(self) -> LastFailures:
+        return LastFailures(self.zone)
+
     def reconnect(self, error: MirrorfeedError) -> None:
         """Replace the Spark session if it has expired. Also make the next use of `zone` open the landing zone again.
 
@@ -107,6 +112,7 @@ class RunContext:
             if isinstance(error, CredentialRefused):
                 forget(self.zone)
             self.store = None
+            self.__dict__.pop("failures", None)
             self.spark = renew_session(self.session)
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:

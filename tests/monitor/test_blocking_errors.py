@@ -1,0 +1,265 @@
+"""Every command reports each state in which a table cannot be published, with the same code and a fix."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mirrorfeed
+from mirrorfeed.api.feed import Feed
+from mirrorfeed.api.results import Result
+from mirrorfeed.errors import catalogue
+from tests.commits import write_checksum
+from tests.delta import DeltaTable
+
+
+@dataclass
+class Broken:
+    """A table of the test, and its folder in the landing zone."""
+
+    table: DeltaTable
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        return next(path for path in self.folder.glob("_mirrorfeed/*/") if path.is_dir())
+
+    def change_metadata(self, change: Callable[[dict[str, Any]], None], operation: str) -> None:
+        """Commit changed metadata of the table, as `ALTER TABLE` does."""
+        (first,) = (
+            action
+            for line in self.table.commit_file(0).read_text(encoding="utf-8").splitlines()
+            if (action := json.loads(line).get("metaData"))
+        )
+        change(first)
+        file = self.table.commit_file(self.table.latest + 1)
+        info = {"timestamp": 1, "operation": operation, "operationParameters": {}}
+        file.write_text(f"{json.dumps({'commitInfo': info})}\n{json.dumps({'metaData': first})}\n", encoding="utf-8")
+        write_checksum(file)
+
+
+def _delete_files(broken: Broken) -> None:
+    """As VACUUM does."""
+    broken.table.insert(2)
+    before = broken.table.live_files()
+    broken.table.sql("DELETE FROM {} WHERE id = 2")
+    for file in before - broken.table.live_files():
+        file.unlink()
+
+
+def _update(broken: Broken) -> None:
+    broken.table.sql("UPDATE {} SET v = 'x' WHERE id = 1")
+
+
+def _rename_column(broken: Broken) -> None:
+    broken.change_metadata(
+        lambda metadata: metadata.update(schemaString=metadata["schemaString"].replace('"v"', '"w"')), "CHANGE COLUMN"
+    )
+
+
+def _insert_and_rename(broken: Broken) -> None:
+    broken.table.insert(7)
+    broken.table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+
+
+def _insert(broken: Broken) -> None:
+    broken.table.insert(3)
+
+
+def _insert_again(broken: Broken) -> None:
+    broken.table.insert(1)
+
+
+def _switch_feed(broken: Broken) -> None:
+    broken.table.set_feed(False)
+    broken.table.set_feed(True)
+
+
+def _replace_source(broken: Broken) -> None:
+    shutil.rmtree(broken.table.path)
+    broken.table.spark.catalog.clearCache()
+    DeltaTable(broken.table.spark, broken.table.path)
+
+
+def _delete_source(broken: Broken) -> None:
+    shutil.rmtree(broken.table.path)
+
+
+def _delete_commit(broken: Broken) -> None:
+    broken.table.insert(4)
+    broken.table.insert(5)
+    for file in broken.table.path.glob(f"_delta_log/*{broken.table.latest - 1}.*"):
+        file.unlink()
+
+
+def _damage_source(broken: Broken) -> None:
+    broken.table.insert(6)
+    for file in broken.table.live_files():
+        file.write_bytes(b"PAR1")
+
+
+def _delete_source_files(broken: Broken) -> None:
+    for file in broken.table.live_files():
+        file.unlink()
+
+
+def _add_foreign_file(broken: Broken) -> None:
+    (broken.folder / "other.parquet").write_bytes(b"PAR1")
+    broken.table.insert(3)
+
+
+def _add_number(broken: Broken) -> None:
+    (broken.folder / f"{9:020d}.parquet").write_bytes(b"PAR1")
+    broken.table.insert(3)
+
+
+def _lose_log_id(broken: Broken) -> None:
+    (broken.folder / "_mirrorfeed/log.json").unlink()
+
+
+def _lose_record(broken: Broken) -> None:
+    newest = json.loads(max(broken.log.glob("*.json")).read_text())
+    newest |= {"number": 3, "follows": {"number": 2, "batch": "ab", "etag": "x"}}
+    (broken.log / f"{3:020d}.json").write_text(json.dumps(newest))
+    (broken.log / f"{1:020d}.json").unlink()
+
+
+def _damage_record(broken: Broken) -> None:
+    (broken.log / f"{1:020d}.json").write_text("{")
+
+
+def _write_newer_record(broken: Broken) -> None:
+    (broken.log / f"{1:020d}.json").write_text('{"format": 99}')
+
+
+def _add_reserved_column(broken: Broken) -> None:
+    new = ',{"name":"__rowMarker__","type":"integer","nullable":true,"metadata":{}}]}'
+    broken.change_metadata(
+        lambda metadata: metadata.update(schemaString=metadata["schemaString"].removesuffix("]}") + new), "ADD COLUMNS"
+    )
+
+
+def _add_unknown_feature(broken: Broken) -> None:
+    file = broken.table.commit_file(broken.table.latest + 1)
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["later"], "writerFeatures": ["later"]}
+    info = {"timestamp": 1, "operation": "UPGRADE PROTOCOL", "operationParameters": {}}
+    file.write_text(f"{json.dumps({'commitInfo': info})}\n{json.dumps({'protocol': protocol})}\n", encoding="utf-8")
+
+
+def _nothing(_: Broken) -> None: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    code: str
+    happen: Callable[[Broken], None] = _nothing
+    options: str = "keys: [id]"
+    """Options of the table when it cannot be published."""
+    before: str = "keys: [id]"
+    """Options of its first publication. Empty if the table was never published."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    feed: bool = True
+    slow: bool = True
+
+
+CASES: Mapping[str, Case] = {
+    "source_missing": Case("MF2002", _delete_source),
+    "feed_off": Case("MF2101", before="", feed=False),
+    "changes_vacuumed": Case("MF2102", _delete_files, slow=False),
+    "feed_was_off": Case("MF2102", _switch_feed),
+    "commit_missing": Case("MF2005", _delete_commit),
+    "source_replaced": Case("MF2103", _replace_source),
+    "files_missing": Case("MF2106", _delete_source_files, before=""),
+    "files_damaged": Case("MF2109", _damage_source),
+    "reserved_column": Case("MF3002", _add_reserved_column),
+    "no_such_key": Case("MF3003", options="keys: [nr]", before=""),
+    "column_renamed": Case("MF3004", _rename_column, slow=False),
+    "later_renamed": Case("MF3004", _insert_and_rename, properties={"delta.columnMapping.mode": "name"}),
+    "keys_changed": Case("MF3006", options="keys: [v]", slow=False),
+    "format_changed": Case("MF3007", _insert, options="keys: [id], file_order: modified_time"),
+    "keys_missing": Case("MF3009", _update, options="keys: []", before="keys: []", slow=False),
+    "keys_repeat": Case("MF3009", _insert_again, before="", slow=False),
+    "no_such_column": Case("MF3011", options="keys: [id], columns: [id, w]", before=""),
+    "bad_condition": Case("MF3012", options="keys: [id], where: CAST(v AS int) = 1", before=""),
+    "selection_changed": Case("MF3013", options="keys: [id], where: id > 5"),
+    "record_too_new": Case("MF3202", _write_newer_record),
+    "record_missing": Case("MF3206", _lose_record),
+    "foreign_file": Case("MF3209", _add_foreign_file),
+    "number_taken": Case("MF3210", _add_number),
+    "log_id_missing": Case("MF3211", _lose_log_id),
+    "record_damaged": Case("MF4008", _damage_record),
+}
+"""Each case by the name of its table."""
+
+
+def _configured(folder: Path, spark: SparkSession, options: Mapping[str, str]) -> Feed:
+    tables = "".join(f"  - {{source: ./{name}, target: {name}, {each}}}\n" for name, each in options.items())
+    (folder / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables:\n{tables}")
+    return mirrorfeed.load(folder / "mirrorfeed.yml", spark)
+
+
+class Said:
+    """What each command says about the tables of some cases."""
+
+    def __init__(self, spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> None:
+        tables = {}
+        for name, case in cases.items():
+            tables[name] = DeltaTable(spark, folder / name, feed=case.feed, properties=case.properties)
+            tables[name].insert(1)
+        before = {name: case.before for name, case in cases.items() if case.before}
+        _configured(folder, spark, before).publish().check()
+        for name, case in cases.items():
+            case.happen(Broken(tables[name], folder / "zone" / name))
+        feed = _configured(folder, spark, {name: case.options for name, case in cases.items()})
+        self.results: dict[str, Result[Any]] = {
+            "publish": feed.publish(),
+            "publish again": feed.publish(),
+            "dry-run": feed.dry_run(),
+            "status": feed.status(),
+            "doctor": feed.doctor(),
+            "check-alerts": feed.check_alerts(),
+        }
+        self.failures = feed.report().to_dict()["failures"]
+
+    def check(self, name: str, code: str) -> None:
+        for command, result in self.results.items():
+            own = [row for row in result.to_dict()["rows"] if row["table"] == name]
+            if command == "check-alerts":
+                assert (catalogue()[code].name, True) in [(row["name"], bool(row["fix"])) for row in own], own
+            elif command == "doctor":
+                assert (code, True) in [(row["code"], bool(row["fix"])) for row in own], own
+            else:
+                (error,) = [row["error"] or {} for row in own]
+                assert (error.get("code"), bool(error.get("next"))) == (code, True), (command, own)
+                assert f"{name}: {code}: " in repr(result)
+            assert not result.ok
+        assert {row["error"] for row in self.failures if row["table"] == name} == {catalogue()[code].name}
+
+
+@pytest.fixture(scope="module")
+def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Said]:
+    """Return what the commands say about all cases that are as slow as the given one."""
+
+    @cache
+    def of(slow: bool) -> Said:
+        cases = {name: case for name, case in CASES.items() if case.slow == slow}
+        return Said(spark, tmp_path_factory.mktemp("blocked"), cases)
+
+    return lambda case: of(case.slow)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if case.slow else []) for name, case in CASES.items()]
+)
+def test_table_that_cannot_be_published_has_the_same_code_and_a_fix_in_every_command(
+    said: Callable[[Case], Said], name: str
+) -> None:
+    said(CASES[name]).check(name, CASES[name].code)
