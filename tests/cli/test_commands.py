@@ -104,10 +104,13 @@ def test_help_fits_into_80_columns(words: list[str]) -> None:
         ),
         (["archive", "report", "--ledger=a"], "--ledger goes before the command: mirrorfeed --ledger … archive report"),
         (["fabric", "--verbose", "status"], "--verbose goes before the command: mirrorfeed --verbose fabric"),
+        (["--config", "x.yml", "status"], "--config goes after the command: mirrorfeed COMMAND --config …"),
+        (["--behind", "status"], "--behind goes after the command: mirrorfeed COMMAND --behind"),
+        (["fabric", "--config", "x", "status"], "--config goes after the command: mirrorfeed fabric COMMAND --config"),
         (["status", "--wrong"], "No such option"),
     ],
 )
-def test_option_of_the_main_command_after_a_command_is_explained(arguments: list[str], message: str) -> None:
+def test_option_in_the_wrong_place_is_explained(arguments: list[str], message: str) -> None:
     found = CliRunner().invoke(main, arguments, prog_name="mirrorfeed")
     assert found.exit_code == 2
     assert message in found.output

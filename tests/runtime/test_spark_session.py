@@ -27,6 +27,7 @@ from mirrorfeed.runtime.spark_session import (
     Kind,
     SparkMissing,
     get_session,
+    install_command,
     kind,
     renew_session,
 )
@@ -181,8 +182,12 @@ def test_unwritable_cache_is_reported_with_a_fix(tmp_path: Path) -> None:
     assert vars(caught.value) == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
 
 
-def test_missing_spark_is_reported_with_install_instructions() -> None:
-    assert "pip install pyspark==" in str(SparkMissing())
+def test_missing_spark_is_reported_with_install_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/a tool/bin/python")
+    monkeypatch.setitem(sys.modules, "pip", SimpleNamespace(__spec__=object()))
+    assert "`'/a tool/bin/python' -m pip install pyspark==" in str(SparkMissing(install=install_command()))
+    monkeypatch.setitem(sys.modules, "pip", None)  # as in an environment that uv created
+    assert "`uv pip install --python '/a tool/bin/python' pyspark==" in str(SparkMissing(install=install_command()))
 
 
 def test_failed_spark_start_is_reported_with_its_message_and_log() -> None:

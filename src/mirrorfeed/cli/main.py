@@ -27,7 +27,7 @@ from mirrorfeed.display.terminal import console, draw
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.config.model import Config
@@ -140,7 +140,12 @@ class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Before parsing, because parsing errors are printed as JSON too.
         ctx.meta[_JSON] = ctx.meta.get(_JSON, False) or "--json" in args
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if ctx.parent is None:  # otherwise `invoke` of the main command reports the error
+                _fail_usage(error)
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         if _STOP not in ctx.meta:
@@ -153,14 +158,11 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
-            from mirrorfeed.runtime.spark_session import SparkMissing
+            from mirrorfeed.runtime.spark_session import SparkMissing, install_command
 
-            fail(SparkMissing())
+            fail(SparkMissing(install=install_command()))
         except click.UsageError as error:
-            error = _explain_main_option(error)
-            if not prints_json():
-                raise error from None
-            fail(Misused(reason=error.format_message()), error.exit_code)
+            _fail_usage(error)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -185,18 +187,37 @@ def _quiet_libraries() -> None:
             logger.setLevel(level)
 
 
-def _explain_main_option(error: click.UsageError) -> click.UsageError:
-    """Return the error to show for a usage error. An unknown option may be an option of `mirrorfeed` itself."""
+def _fail_usage(error: click.UsageError) -> NoReturn:
+    error = _explain_option_order(error)
+    if not prints_json():
+        raise error from None
+    fail(Misused(reason=error.format_message()), error.exit_code)
+
+
+def _explain_option_order(error: click.UsageError) -> click.UsageError:
+    """Return the error to show for a usage error. An unknown option may be an option of another part of the command."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error
-    name, root = error.option_name, error.ctx.find_root()
-    for option in root.command.params:
-        if isinstance(option, click.Option) and name in option.opts and error.ctx is not root:
-            value = "" if option.is_flag else " …"
-            path = error.ctx.command_path.removeprefix(root.command_path)
-            message = f"{name} goes before the command: {root.command_path} {name}{value}{path}"
-            return click.UsageError(message, error.ctx)
+    name, context, root = error.option_name, error.ctx, error.ctx.find_root()
+    if context is not root and (value := _value_of(name, [root.command])) is not None:
+        path = context.command_path.removeprefix(root.command_path)
+        return click.UsageError(f"{name} goes before the command: {root.command_path} {name}{value}{path}", context)
+    if (value := _value_of(name, list(_subcommands(context.command)))) is not None:
+        return click.UsageError(f"{name} goes after the command: {context.command_path} COMMAND {name}{value}", context)
     return error
+
+
+def _subcommands(command: click.Command) -> Iterator[click.Command]:
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        yield each
+        yield from _subcommands(each)
+
+
+def _value_of(name: str, commands: Sequence[click.Command]) -> str | None:
+    """Return " …" if the option of this name has a value, "" if it is a flag, and None if no command has the option."""
+    options = [each for command in commands for each in command.params if isinstance(each, click.Option)]
+    found = next((each for each in options if name in each.opts), None)
+    return None if found is None else "" if found.is_flag else " …"
 
 
 def confirmation(yes: bool) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart
-from mirrorfeed.runtime.spark_session import SparkMissing
+from mirrorfeed.runtime.spark_session import SparkMissing, install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +118,7 @@ def start_local(options: Mapping[str, str]) -> SparkSession:
     try:
         versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
     except importlib.metadata.PackageNotFoundError as error:
-        raise SparkMissing() from error
+        raise SparkMissing(install=install_command()) from error
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = cache_folder(os.environ, versions)
     log = folder.with_name("spark.log")

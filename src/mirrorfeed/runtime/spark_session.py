@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -12,6 +13,7 @@ from functools import lru_cache
 from threading import Condition, get_ident
 from typing import TYPE_CHECKING
 
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import SessionLost, Terminal, first_line
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 class SparkMissing(Terminal):
     code = "MF1201"
     what = "This command needs Spark, but pyspark and delta-spark are not installed here."
-    fix = "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
+    fix = "Run `make setup` in the project, or `{install} pyspark==4.2.0 delta-spark==4.4.0`."
+    install: str = "pip install"
 
 
 class ConnectNotConfigured(Terminal):
@@ -55,6 +58,13 @@ class Kind(Enum):
     LOCAL = "this machine"
 
 
+def install_command() -> str:
+    """Return the command that installs packages for the running Python, for example in an environment of pipx or uv."""
+    python = shell_argument(sys.executable)
+    has_pip = importlib.util.find_spec("pip") is not None  # uv creates environments without pip
+    return f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
+
+
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active Spark session, or start one. The settings `options` apply only if Spark starts on this machine.
 
@@ -62,7 +72,7 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
     `ConnectFailed` if Databricks Connect cannot start a session, and the errors of `start_local`.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise SparkMissing()
+        raise SparkMissing(install=install_command())
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
