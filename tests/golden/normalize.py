@@ -30,6 +30,7 @@ _RULES: dict[str, tuple[str, str | Callable[[re.Match[str]], str]]] = {
     "fraction of a second": (r"(?<=\d\d:\d\d:\d\d)\.\d{3,6}(?!\d|Z │)", ""),
     "date or time": (r"\b20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", _same_width(_TIME)),
     "age": (r"\b\d (s|min) ago", r"0 \1 ago"),
+    "duration of a run": (r"(?<=The run took )\d+(\.\d)? \w+(, of which Spark took \d+ s to start)?", "0 s"),
     "time and age on two lines of a cell": (r"\b\d\d:\d\d \(\d(?= +│)", "00:00 (0"),
     "bytes": (r"\b[\d,]+ bytes", "1,024 bytes"),
     "recorded bytes": (r"(?<=the record says )[\d,]+", "1,024"),

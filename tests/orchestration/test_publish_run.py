@@ -18,7 +18,7 @@ from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration import table_reload, table_task
 from mirrorfeed.orchestration.dry_run import plan_next_steps
-from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables, run_time
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
@@ -103,6 +103,11 @@ def test_transient_failures_are_retried_with_growing_pauses(
 
     (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=mend))
     assert (outcome.error, outcome.tries, len(outcome.records)) == (None, 2, 1)
+
+
+def test_duration_of_a_run_includes_the_start_of_spark() -> None:
+    assert run_time(21.4, 6.2) == "The run took 21 s, of which Spark took 6 s to start."
+    assert run_time(90, 0.1) == "The run took 1.5 min."
 
 
 def test_result_counts_unpublished_versions() -> None:

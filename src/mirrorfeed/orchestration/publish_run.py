@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import counted
+from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
@@ -64,7 +64,7 @@ def publish_new(
     Usually `spark` receives the sources of all selected tables. `spark` receives no arguments if the configuration has
     a ledger, or if at least one selected table is published by comparing all rows (`changes: compare`).
     """
-    now, before = datetime.now(UTC), retry_counter().value
+    now, before, started = datetime.now(UTC), retry_counter().value, time.monotonic()
     chosen = config.select(names)
     if not chosen:
         return (), (), f"No table is in {' or '.join(names)}."
@@ -82,7 +82,14 @@ def publish_new(
     notes = [*map(with_code, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
     if repeated := retry_counter().value - before:
         notes.append(f"{counted(repeated, 'request')} had to be repeated.")
-    return tuple(rows.values()), tuple(notes), summary if stopped else ""
+    took = run_time(time.monotonic() - started, context.start_seconds)
+    return tuple(rows.values()), tuple(notes), f"{summary} {took}" if stopped else took
+
+
+def run_time(seconds: float, start_seconds: float) -> str:
+    """Return a sentence with the duration of a run, and of the start of Spark, which `TableResult.seconds` excludes."""
+    start = f", of which Spark took {duration(start_seconds)} to start" if start_seconds >= 1 else ""
+    return f"The run took {duration(seconds)}{start}."
 
 
 def follow_tables(

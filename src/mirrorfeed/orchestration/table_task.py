@@ -77,6 +77,8 @@ class RunContext:
     """True to publish tables continuously until `stop` returns True."""
     written: Config | None = None
     """Configuration before its patterns were expanded, so that continuous publishing can expand them again."""
+    start_seconds: float = field(default=0.0, init=False)
+    """Seconds until the Spark session had started. 0 if no session was started."""
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
 
@@ -84,7 +86,9 @@ class RunContext:
     def session(self) -> SparkSession:
         with self._lock:
             if callable(self.spark):
+                started = self.clock()
                 self.spark = self.spark()
+                self.start_seconds = self.clock() - started
             return self.spark
 
     @property
