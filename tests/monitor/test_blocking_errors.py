@@ -183,10 +183,10 @@ CASES: Mapping[str, Case] = {
     "no_such_key": Case("MF3003", options="keys: [nr]", before=""),
     "column_renamed": Case("MF3004", _rename_column, slow=False),
     "later_renamed": Case("MF3004", _insert_and_rename, properties={"delta.columnMapping.mode": "name"}),
-    "keys_changed": Case("MF3006", options="keys: [v]", slow=False),
+    "keys_changed": Case("MF3006", options="keys: [v]"),
     "format_changed": Case("MF3007", _insert, options="keys: [id], file_order: modified_time"),
     "keys_missing": Case("MF3009", _update, options="keys: []", before="keys: []", slow=False),
-    "keys_repeat": Case("MF3009", _insert_again, before="", slow=False),
+    "keys_repeat": Case("MF3009", _insert_again, before=""),
     "no_such_column": Case("MF3011", options="keys: [id], columns: [id, w]", before=""),
     "bad_condition": Case("MF3012", options="keys: [id], where: CAST(v AS int) = 1", before=""),
     "selection_changed": Case("MF3013", options="keys: [id], where: id > 5"),
@@ -200,25 +200,25 @@ CASES: Mapping[str, Case] = {
 """Each case by the name of its table."""
 
 
-def _configured(folder: Path, spark: SparkSession, options: Mapping[str, str]) -> Feed:
+def _configured(folder: Path, spark: SparkSession, options: Mapping[str, str], ledger: str) -> Feed:
     tables = "".join(f"  - {{source: ./{name}, target: {name}, {each}}}\n" for name, each in options.items())
-    (folder / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables:\n{tables}")
+    (folder / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\n{ledger}tables:\n{tables}")
     return mirrorfeed.load(folder / "mirrorfeed.yml", spark)
 
 
 class Said:
     """What each command says about the tables of some cases."""
 
-    def __init__(self, spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> None:
-        tables = {}
+    def __init__(self, spark: SparkSession, folder: Path, cases: Mapping[str, Case], *, ledger: bool) -> None:
+        tables, line = {}, "ledger: ./ledger\n" if ledger else ""
         for name, case in cases.items():
             tables[name] = DeltaTable(spark, folder / name, feed=case.feed, properties=case.properties)
             tables[name].insert(1)
         before = {name: case.before for name, case in cases.items() if case.before}
-        _configured(folder, spark, before).publish().check()
+        _configured(folder, spark, before, line).publish().check()
         for name, case in cases.items():
             case.happen(Broken(tables[name], folder / "zone" / name))
-        feed = _configured(folder, spark, {name: case.options for name, case in cases.items()})
+        feed = _configured(folder, spark, {name: case.options for name, case in cases.items()}, line)
         self.results: dict[str, Result[Any]] = {
             "publish": feed.publish(),
             "publish again": feed.publish(),
@@ -227,7 +227,7 @@ class Said:
             "doctor": feed.doctor(),
             "check-alerts": feed.check_alerts(),
         }
-        self.failures = feed.report().to_dict()["failures"]
+        self.failures = feed.report().to_dict()["failures"] if ledger else None
 
     def check(self, name: str, code: str) -> None:
         for command, result in self.results.items():
@@ -241,7 +241,8 @@ class Said:
                 assert (error.get("code"), bool(error.get("next"))) == (code, True), (command, own)
                 assert f"{name}: {code}: " in repr(result)
             assert not result.ok
-        assert {row["error"] for row in self.failures if row["table"] == name} == {catalogue()[code].name}
+        if self.failures is not None:
+            assert {row["error"] for row in self.failures if row["table"] == name} == {catalogue()[code].name}
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +252,7 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Calla
     @cache
     def of(slow: bool) -> Said:
         cases = {name: case for name, case in CASES.items() if case.slow == slow}
-        return Said(spark, tmp_path_factory.mktemp("blocked"), cases)
+        return Said(spark, tmp_path_factory.mktemp("blocked"), cases, ledger=slow)
 
     return lambda case: of(case.slow)
 

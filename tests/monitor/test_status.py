@@ -139,7 +139,7 @@ def test_each_step_shows_its_age_or_waiting_time() -> None:
     grid = grid_of(
         [status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", complete))]
     )
-    assert grid.header == ["table", "state", "committed", "published at", "consumed", "mirrored", "queryable"]
+    assert grid.header == ["table", "state", "committed", "published at", "consumed up to", "mirrored", "queryable"]
     assert [list(line)[2:] for line in grid.lines] == [
         ["2.0 min ago", "3.0 min ago", "waits 7.0 min", "-", "-"],
         ["-"] * 5,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +11,15 @@ import pytest
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import BadKey, BadSelection
+from mirrorfeed.landing.log_record import Record
+from mirrorfeed.landing.schema import Problem
+from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.publish.next_publication import next_columns, with_keys
-from mirrorfeed.source.snapshot_or_range import Facts
+from mirrorfeed.publish.table_result import TableResult, add_record
+from mirrorfeed.source.snapshot_or_range import Facts, Range
+from mirrorfeed.storage.errors import PlaceUnusable
+from mirrorfeed.storage.local_folder import FolderStore, check_writable
 
 
 class Catalog:
@@ -64,3 +73,40 @@ def test_keys_must_be_names_of_source_columns(key: str) -> None:
     table = Table.model_validate({"source": "sales.orders", "target": "sales.orders", **options})
     with pytest.raises(BadKey, match=f"'{key}' cannot be a key of .*: it does not exist; the table has 'sku', 'qty'"):
         next_columns(source, table, None, Facts("id", 1, ()), 1)
+
+
+def test_advice_for_bad_keys_of_a_snapshot_and_of_a_range_differs() -> None:
+    rows = [BadRow(Problem.DUPLICATE_KEY, "id=1")]
+    snapshot, part = (RowsRefused(table="t", range=what, rows=rows) for what in (3, Range(3, 7)))
+    assert "max_versions_per_publication" in part.solution
+    assert "max_versions_per_publication" not in snapshot.solution
+    assert snapshot.solution.endswith("The next run publishes a snapshot of the version that is then the newest.")
+
+
+@pytest.mark.parametrize("folder", ["sales.schema/new", "sales.schema/orders"])
+def test_folder_without_write_permission_is_found_without_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    store = FolderStore(str(tmp_path / "zone"))
+    (tmp_path / "zone/sales.schema/orders").mkdir(parents=True)
+    check_writable(store, folder)
+    asked: list[str] = []
+    monkeypatch.setattr("os.access", lambda path, _: asked.append(str(path)))
+    with pytest.raises(PlaceUnusable, match="this process has no permission to write to"):
+        check_writable(store, folder)
+    existing = tmp_path / "zone/sales.schema"
+    assert asked == [str(existing / "orders" if folder.endswith("orders") else existing)]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["orders", "sales.schema", "zone"]
+
+
+def test_first_load_of_a_table_without_configured_keys_names_the_consequence() -> None:
+    def remarks(**options: Any) -> str:
+        result = TableResult("t", **options)
+        add_record(result, record)
+        return " ".join(result.remarks())
+
+    record = Record(1, "ab", "2026-03-14T09:30:00+00:00", "s", "id", None, 0, (), (), 1)
+    assert "so it takes only inserts" in remarks(keys_configured=False)
+    assert "so it takes only inserts" not in remarks(keys_configured=True)
+    record = replace(record, from_version_exclusive=0, to_version_inclusive=1)
+    assert "so it takes only inserts" not in remarks(keys_configured=False)

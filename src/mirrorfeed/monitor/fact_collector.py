@@ -18,7 +18,7 @@ from mirrorfeed.landing.selection import unselected_columns
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.orchestration.last_failure import LastFailures
-from mirrorfeed.orchestration.next_step import check_keys, find_next_step
+from mirrorfeed.orchestration.next_step import check_source_keys, find_next_step
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
@@ -207,7 +207,7 @@ class Collector:
         if step.error:
             raise step.error
         if self.deep and not isinstance(step.decision, NothingNew):
-            check_keys(source, table, step.facts)
+            check_source_keys(source, table, step.facts)
 
     def _freshness(
         self,

@@ -25,7 +25,10 @@ STATES = ("failing", "behind", "never published", "paused", "compared", "up to d
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
 """States of tables that have no unpublished version, as far as known."""
-_HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at"}
+_HEADINGS = {step: step.value for step in Step} | {
+    Step.PUBLISHED: "published at",
+    Step.CONSUMED: "consumed up to",  # the publication time of consumed files, because Fabric does not report its own
+}
 
 
 @row

@@ -16,7 +16,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
-from mirrorfeed.orchestration.next_step import BLOCKED, find_next_step
+from mirrorfeed.orchestration.next_step import BLOCKED, check_source_keys, find_next_step
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.orchestration.scheduler import map_parallel
@@ -25,7 +25,7 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.snapshot_or_range import NothingNew
+from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, TakeSnapshot
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.orchestration.table_task import RunContext
+    from mirrorfeed.publish.change_sources import ChangeSource
 
 
 _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
@@ -180,9 +181,19 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     name, table = str(table.target), with_keys(table, lambda: context.client)
     log = TableLog(context.zone, table.target.folder)
     view = log.read_view()
-    step = find_next_step(source_for(spark, context.config, table), log, table, view)
+    source = source_for(spark, context.config, table)
+    step = find_next_step(source, log, table, view)
+    keys = _key_note(source, table, step.facts) if isinstance(step.decision, TakeSnapshot) else ""
     after = f", after renaming {len(view.unfinished)} recorded files" if view and view.unfinished else ""
     error = step.error
     if not (error or isinstance(step.decision, NothingNew)):
         error = context.failures.read(table.target, view.newest.to_version_inclusive if view and view.newest else None)
-    return Decision(name, f"{step.text}{after}", error)
+    return Decision(name, f"{step.text}{keys}{after}", error)
+
+
+def _key_note(source: ChangeSource, table: Table, facts: Facts) -> str:
+    """Check the keys of a first load, and return what `publish --dry-run` adds about them."""
+    if not table.target_keys:
+        return f", {_takes(())}"
+    is_checked = check_source_keys(source, table, facts)
+    return "" if is_checked else ", whose keys are checked when it is published"

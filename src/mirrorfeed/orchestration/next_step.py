@@ -52,7 +52,7 @@ def find_next_step(
         return NextStep(text, facts, TakeSnapshot(facts.latest))
 
 
-def check_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
+def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
     """Raise `RowsRefused` if keys of the source are NULL or not unique. Runs a query that reads the keys of all rows.
 
     Returns False, without the query, if the source is larger than `LARGEST_CHECKED`.

@@ -304,6 +304,7 @@ class TableTask:
         return TableResult(
             self.name,
             keys_checked=table.validate_keys != "none",
+            keys_configured=table.keys is not None,
             freshness_target_minutes=table.finite_freshness_target,
             **facts,
         )

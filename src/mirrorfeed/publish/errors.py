@@ -19,6 +19,7 @@ _REBUILD = "reload the table with `mirrorfeed rebuild`"
 
 
 _BAD_KEY = "a key is NULL or not unique"
+_BAD_KEY_IN_SNAPSHOT = "a key of a snapshot is NULL or not unique"
 _NO_KEYS = "a row changed in a table without keys"
 _YEAR = "a year is outside 1 to 9999"
 _INVALID_TEXT = "a text is not valid UTF-8"
@@ -47,6 +48,10 @@ class RowsRefused(Terminal):
             "Correct these rows in the source, or choose keys that are unique and never NULL. If a later version"
             " corrects the rows, increase `max_versions_per_publication` so that the range includes that version."
         ),
+        _BAD_KEY_IN_SNAPSHOT: (
+            "Correct these rows in the source, or choose keys that are unique and never NULL. The next run publishes a"
+            " snapshot of the version that is then the newest."
+        ),
         _NO_KEYS: "Set `keys` in the configuration, or define a primary key in Unity Catalog.",
         _YEAR: "Correct the rows in the source, or set `format: parquet` and run `mirrorfeed rebuild`.",
         _INVALID_TEXT: (
@@ -67,7 +72,8 @@ class RowsRefused(Terminal):
 
     @property
     def case(self) -> str:
-        return _REASONS[self.rows[0].problem][0]
+        reason = _REASONS[self.rows[0].problem][0]
+        return _BAD_KEY_IN_SNAPSHOT if reason == _BAD_KEY and isinstance(self.range, int) else reason
 
     @property
     def place(self) -> str:

@@ -45,6 +45,7 @@ from mirrorfeed.source.snapshot_or_range import (
 )
 from mirrorfeed.source.table_info import commit_name
 from mirrorfeed.storage import Store
+from mirrorfeed.storage.local_folder import check_writable
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -179,6 +180,7 @@ def check_next(
         if newest:
             metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
         return None
+    check_writable(log.store, log.folder)
     columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
     if isinstance(decision, TakeSnapshot) or newest is None:
         return None

@@ -38,7 +38,7 @@ class TableResult(Row):
     files: int = shown("files", default=0)
     bytes: int = shown("size", size, right=True, default=0)
     seconds: float = shown("took", duration, right=True, default=0.0)
-    """Seconds spent on this table, without waiting for other tables."""
+    """Seconds spent on this table, without waiting for other tables, and without the start of Spark."""
     lag_versions: int | None = shown("lag", init=False)
     """Number of source versions that are not published yet. None if unknown."""
     tries: int = 1
@@ -50,6 +50,8 @@ class TableResult(Row):
     """True if the run was stopped before everything was published."""
     keys_checked: bool = field(default=True, repr=False)
     """False if the table has `validate_keys: none`."""
+    keys_configured: bool = field(default=True, repr=False)
+    """False if the configuration does not set `keys`, so that the keys are the primary key, if there is one."""
     published_before: bool = field(default=False, repr=False)
     """True if the ledger has earlier publications of the table, although the landing zone had no log of it."""
     freshness_target_minutes: float | None = field(default=None, repr=False)
@@ -151,6 +153,11 @@ class TableResult(Row):
             lines.append(f"{self.tries} attempts.")
         if self.first_load and not self.keys_checked:
             lines.append("the keys of the initial load were not validated, because of `validate_keys: none`.")
+        if self.first_load and not self.keys_configured and not self.records[0].keys:
+            lines.append(
+                "the table has no keys and no primary key, so it takes only inserts: an update or a delete in the"
+                " source stops it. To publish all changes, set `keys`."
+            )
         if seconds := self._long_look_ups:
             lines.append(
                 f"looking up deleted keys in the source took {duration(seconds)}, more than half of the time. If the"

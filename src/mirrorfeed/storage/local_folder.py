@@ -88,6 +88,20 @@ def arrow_files(folder: str | Path) -> Any:
     return SubTreeFileSystem(str(folder), LocalFileSystem())
 
 
+def check_writable(store: object, folder: str) -> None:
+    """Raise `PlaceUnusable` if this process certainly cannot create files in a folder of `store`. Writes nothing.
+
+    Finds nothing in a store that is not a local folder, because only a write shows its permissions.
+    """
+    if not isinstance(store, FolderStore):
+        return
+    path = Path(store.root, folder)
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        reason = f"this process has no permission to write to {existing}"
+        raise PlaceUnusable(action="create files in", address=store.address(folder), reason=reason)
+
+
 @dataclass(frozen=True)
 class FolderStore:
     """Implementation of `Store` for files in a local folder.
