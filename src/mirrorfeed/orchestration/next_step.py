@@ -5,19 +5,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.selection import source_types
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.next_publication import check_next, check_snapshot, decide_next
-from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.next_publication import (
+    check_unchanged,
+    decide_next,
+    first_publication,
+    next_columns,
+    prepare,
+)
+from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import range_errors
-from mirrorfeed.source.errors import Gap
-from mirrorfeed.source.snapshot_or_range import Decision, Facts, TakeSnapshot
+from mirrorfeed.source.errors import BlockingFinding, Gap
+from mirrorfeed.source.snapshot_or_range import Decision, Facts, NothingNew, Range, TakeSnapshot
+from mirrorfeed.storage.local_folder import check_writable
 
 BLOCKED = "blocked"
 LARGEST_CHECKED = 64 * 2**20
@@ -97,3 +108,57 @@ def _step(
 def _needs_spark(source: ChangeSource) -> bool:
     """Return whether `source` was opened without Spark."""
     return getattr(source, "spark", None) is NO_SPARK
+
+
+class LaterStop(NamedTuple):
+    """Error that would stop a run after it published the ranges `before`."""
+
+    before: Sequence[Range]
+    error: MirrorfeedError
+
+
+def check_next(
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, facts: Facts, decision: Decision
+) -> LaterStop | None:
+    """Raise the error with which a run would stop that publishes `decision`, the next step of a table.
+
+    If the run would stop after its first publication, the error is returned, and not raised. Makes the checks that a
+    run makes before it reads rows, so it does not find every error. Changes nothing.
+    """
+    newest = view.newest if view else None
+    if view:
+        log.check(view)
+    else:
+        log.check_unclaimed()
+    if isinstance(decision, BlockingFinding):
+        raise decision
+    if isinstance(decision, NothingNew):
+        check_unchanged(log, table, newest)
+        if newest:
+            metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
+        return None
+    check_writable(log.store, log.folder)
+    columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
+    if isinstance(decision, TakeSnapshot) or newest is None:
+        return None
+    for before, range_ in pairwise(decision.ranges):
+        # Without a change of the schema, a range has the columns of the range before it.
+        if not {before.to_version_inclusive, range_.to_version_inclusive}.isdisjoint(facts.breaks):
+            types = source_types(source.schema(before.to_version_inclusive, facts)) if table.selection else None
+            newest = replace(newest, columns=columns, selection=table.selection, source_columns=types)
+            commits = tuple(each for each in facts.commits if each.version > range_.from_version_exclusive)
+            try:
+                columns = prepare(source, log, table, newest, replace(facts, commits=commits), range_).columns
+            except MirrorfeedError as error:
+                return LaterStop(decision.ranges[: decision.ranges.index(range_)], error)
+    return None
+
+
+def check_snapshot(source: ChangeSource, table: Table) -> Facts:
+    """Raise an error if no snapshot of the source can be published. Reads no rows. Returns facts about the source."""
+    facts, decision = decide_next(source, table, None)
+    if isinstance(decision, BlockingFinding):
+        raise decision
+    next_columns(source, table, None, facts, facts.latest)
+    source.check(facts.latest, facts)
+    return facts

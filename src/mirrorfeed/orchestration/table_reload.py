@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
+from mirrorfeed.orchestration.next_step import check_snapshot
 from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.change_sources import ChangeSource, source_for
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_area import clear_staging
-from mirrorfeed.publish.next_publication import check_snapshot, with_keys
+from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.publish.table_result import TableResult

@@ -19,7 +19,6 @@ from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.redact import get_logger
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
-from mirrorfeed.orchestration.last_failure import LastFailures
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
@@ -36,6 +35,8 @@ from mirrorfeed.storage import Store, forget
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
+
+    from mirrorfeed.orchestration.last_failure import LastFailures
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
@@ -104,6 +105,9 @@ class RunContext:
 
     @cached_property
     def failures(self) -> LastFailures:
+        """The last failures of the tables in the landing zone, which are only shown."""
+        from mirrorfeed.orchestration.last_failure import LastFailures
+
         return LastFailures(self.zone)
 
     def reconnect(self, error: MirrorfeedError) -> None:

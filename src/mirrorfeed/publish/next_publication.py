@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import ColumnsDropped, KeysChanged
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import METADATA
@@ -29,13 +27,12 @@ from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefuse
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import BlockingFinding, CatalogRefused, CatalogUnavailable, SourceRecreated
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     DROP,
     Decision,
     Facts,
     KeyRepair,
-    NothingNew,
     PublishedVersion,
     PublishRanges,
     Range,
@@ -45,7 +42,6 @@ from mirrorfeed.source.snapshot_or_range import (
 )
 from mirrorfeed.source.table_info import commit_name
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.local_folder import check_writable
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -151,60 +147,6 @@ def check_unchanged(log: TableLog, table: Table, newest: Record | None) -> None:
         address = log.store.address(f"{log.folder}/{METADATA}")
         raise KeysChanged(address=address, published=newest.keys, wanted=wanted)
     unselected_columns(str(table.source), newest, table.selection)
-
-
-class LaterStop(NamedTuple):
-    """Error that would stop a run after it published the ranges `before`."""
-
-    before: Sequence[Range]
-    error: MirrorfeedError
-
-
-def check_next(
-    source: ChangeSource, log: TableLog, table: Table, view: View | None, facts: Facts, decision: Decision
-) -> LaterStop | None:
-    """Raise the error with which a run would stop that publishes `decision`, the next step of a table.
-
-    If the run would stop after its first publication, the error is returned, and not raised. Makes the checks that a
-    run makes before it reads rows, so it does not find every error. Changes nothing.
-    """
-    newest = view.newest if view else None
-    if view:
-        log.check(view)
-    else:
-        log.check_unclaimed()
-    if isinstance(decision, BlockingFinding):
-        raise decision
-    if isinstance(decision, NothingNew):
-        check_unchanged(log, table, newest)
-        if newest:
-            metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
-        return None
-    check_writable(log.store, log.folder)
-    columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
-    if isinstance(decision, TakeSnapshot) or newest is None:
-        return None
-    for before, range_ in pairwise(decision.ranges):
-        # Without a change of the schema, a range has the columns of the range before it.
-        if not {before.to_version_inclusive, range_.to_version_inclusive}.isdisjoint(facts.breaks):
-            types = source_types(source.schema(before.to_version_inclusive, facts)) if table.selection else None
-            newest = replace(newest, columns=columns, selection=table.selection, source_columns=types)
-            commits = tuple(each for each in facts.commits if each.version > range_.from_version_exclusive)
-            try:
-                columns = prepare(source, log, table, newest, replace(facts, commits=commits), range_).columns
-            except MirrorfeedError as error:
-                return LaterStop(decision.ranges[: decision.ranges.index(range_)], error)
-    return None
-
-
-def check_snapshot(source: ChangeSource, table: Table) -> Facts:
-    """Raise an error if no snapshot of the source can be published. Reads no rows. Returns facts about the source."""
-    facts, decision = decide_next(source, table, None)
-    if isinstance(decision, BlockingFinding):
-        raise decision
-    next_columns(source, table, None, facts, facts.latest)
-    source.check(facts.latest, facts)
-    return facts
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
