@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
+from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import MirrorfeedError, Unexpected, catalogue
 from mirrorfeed.landing.names import LOG, Target
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, parse_json, validate
@@ -74,6 +75,11 @@ class LastFailure(MirrorfeedError):
     @property
     def solution(self) -> str:
         return self.failure.fix
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `code`, `what` and `next` as any error, and as `facts` when and where the table failed."""
+        facts = {name: getattr(self.failure, name) for name in ("table", "since", "published", "step")}
+        return MirrorfeedError.to_dict(self) | {"facts": as_json(facts)}
 
     def with_catalogued_text(self) -> LastFailure:
         """Return a copy without the texts of the file, which everybody who can write to the landing zone can change."""
