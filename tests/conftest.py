@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, chdir, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,13 @@ def _forget_secrets_and_clients() -> Iterator[None]:
     yield
     redact._memory().patterns.clear()
     sys.modules.pop("_mirrorfeed_process", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _empty_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads the folder in which pytest was started: in a fork, that folder has the user's `mirrorfeed.yml`."""
+    with chdir(tmp_path_factory.mktemp("current")):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,38 @@ def test_tags_are_deployed_after_tests_on_the_oldest_spark() -> None:
     assert when == "${{ if startsWith(variables['Build.SourceBranch'], 'refs/tags/') }}"
     assert [step["bash"] for step in floor["steps"] if "make" in step.get("bash", "")] == ["make test-floor"]
     assert (deploy["dependsOn"], "succeeded()" in deploy["condition"]) == ("check", True)
+
+
+def test_configuration_of_a_user_can_be_committed() -> None:
+    """The page about deployment tells users to commit it."""
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    assert not [pattern for pattern in ignored if fnmatch("/mirrorfeed.yml", f"/{pattern.lstrip('/')}")]
+
+
+def test_no_test_starts_in_a_folder_with_a_configuration() -> None:
+    assert Path.cwd() != ROOT
+    assert not Path("mirrorfeed.yml").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_tests_pass_in_a_folder_with_the_configuration_of_a_user(tmp_path: Path) -> None:
+    """The pipelines run the tests in a fork that has one."""
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./user\nledger: a.b.c.d\ntables: []\n", encoding="utf-8")
+    places = ("tests/cli", "tests/config", "tests/e2e/test_archive_cli.py")
+    chosen = ["-m", "not spark and not process and not slow and not soak", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        ROOT / "pyproject.toml",
+        *chosen,
+        *(ROOT / each for each in places),
+    ]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["mirrorfeed.yml"]
 
 
 def verbs() -> set[str]:
