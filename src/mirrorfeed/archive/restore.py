@@ -25,7 +25,6 @@ from mirrorfeed.archive.errors import (
     OnlyRows,
     PlanOfAnotherTable,
     RestoreRejected,
-    TargetExists,
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -40,12 +39,12 @@ from mirrorfeed.archive.restore_plan import (
     estimate,
 )
 from mirrorfeed.archive.restore_planner import check_readable
+from mirrorfeed.archive.table_copy import is_existing_copy
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source import versions
 from mirrorfeed.source.change_preview import to_json_rows
-from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
@@ -264,23 +263,6 @@ def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
 
 def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
     return is_existing_copy(spark, into, _COPY_OF, _fingerprint(plan), "copy of the rows of this plan")
-
-
-def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
-    """Return whether an earlier run created the table `into`: it exists, and its property `property_` is `value`.
-
-    Raises `TargetExists` if `into` exists but an earlier run did not create it. `expected` describes the expected table
-    for the error.
-    """
-    try:
-        table = read_table_info(spark, into)
-    except (SourceMissing, NoTableAtPath):
-        return False
-    except NotDelta as error:
-        raise TargetExists(table=str(into), expected=expected) from error
-    if table.properties.get(property_) != value:
-        raise TargetExists(table=str(into), expected=expected)
-    return True
 
 
 def _fingerprint(plan: Plan) -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.restore import is_existing_copy
+from mirrorfeed.archive.table_copy import is_existing_copy
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import RelativeWord
+from mirrorfeed.archive.fixed_time import Moment, fix_relative_times, moment
 from mirrorfeed.archive.restore import session_time_zone
-from mirrorfeed.archive.restore_planner import Moment, fix_relative_times, moment
 
 AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
 DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
