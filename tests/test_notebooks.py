@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -17,9 +20,29 @@ from fixtures.shared_session import offered
 from fixtures.shop import Shop
 from tests.test_wheel import uv
 
+CHANGES = {"archive": "restore", "recovery": "publish"}
+"""Method that changes something, by notebook. The notebook calls it only if the widget with this name is yes."""
+
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
-FRAMES = {"feed": 4, "publish": 6, "verify": 4, "recovery": 6, "archive": 4}
+FRAMES = {"feed": 4, "publish": 6, "verify": 4, "recovery": 5, "archive": 4}
+
+
+class Widgets:
+    """Widgets with their default values, except for `values`."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+
+    def text(self, name: str, default: str, _label: str) -> None:
+        self.values.setdefault(name, default)
+
+    def dropdown(self, name: str, default: str, choices: list[str], _label: str) -> None:
+        assert default in choices
+        self.values.setdefault(name, default)
+
+    def get(self, name: str) -> str:
+        return self.values[name]
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +57,14 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def run(
+    notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch, **widgets: str
+) -> list[dict[str, Any]]:
     """Run a notebook and return its outputs by cell. Its kernel shares the JVM of the tests, with its own session."""
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes to its profile folder
     settings = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
     settings["MIRRORFEED_UV"] = str(uv())
+    settings["MIRRORFEED_WIDGETS"] = json.dumps(widgets)
     with patch.context() as patched:
         for variable, value in (settings | offered(spark)).items():
             patched.setenv(variable, value)
@@ -69,8 +95,44 @@ def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     assert "Traceback" not in str(outputs)
     assert str(outputs).count('class="mirrorfeed"') == FRAMES[name]
     assert [output for output in outputs if _shown_as_python(output)] == []
+    if name in CHANGES:
+        assert f"set the field `{CHANGES[name]}` to yes" in printed
     if name == "feed":
         assert "No rows were changed" not in str(outputs)  # the feed of the shop was on from its first row
+
+
+@pytest.mark.slow
+def test_recovery_publishes_if_the_field_says_so(
+    spark: SparkSession, shop: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = shutil.copytree(shop, tmp_path / "root") / "files"
+    deploy(files, wheel)
+    outputs = run(files / "notebooks/recovery.ipynb", tmp_path / "home", spark, monkeypatch, publish="yes")
+    assert str(outputs).count('class="mirrorfeed"') == FRAMES["recovery"] + 1
+    assert "Nothing was published" not in str(outputs)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("answer", [None, "no", "yes"])
+def test_notebook_changes_nothing_unless_its_field_says_yes(
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: str | None
+) -> None:
+    """All other calls of these notebooks only read."""
+    method, feed = CHANGES[name], MagicMock()
+    widgets = Widgets({} if answer is None else {method: answer})
+    monkeypatch.setitem(sys.modules, "mirrorfeed", SimpleNamespace(deployed=lambda *_: feed))
+    names = {"dbutils": SimpleNamespace(widgets=widgets), "spark": None}
+    cells = json.loads((ROOT / f"notebooks/{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    for each in code[2:]:  # after the installation
+        exec(each, names)
+    assert widgets.values[method] == (answer or "no")
+    called_object = feed.archive.return_value if name == "archive" else feed
+    reads = {"share", "chart", "files", "plan", "interval"} if name == "archive" else {"status", "dry_run", "doctor"}
+    assert {call[0] for call in called_object.method_calls} == reads | ({method} if answer == "yes" else set())
+    if name == "recovery":  # one of the results fails the cell
+        checked = feed.publish if answer == "yes" else feed.dry_run
+        checked.return_value.check.assert_called_once()
 
 
 def _shown_as_python(output: dict[str, Any]) -> bool:
