@@ -18,7 +18,14 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import row_staging
-from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, lossless_settings, setting
+from mirrorfeed.runtime.spark_session import (
+    ALL_DAYS,
+    SettingFixed,
+    all_days_are_read,
+    lossless_settings,
+    original_setting,
+    setting,
+)
 from mirrorfeed.source.change_preview import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
@@ -129,6 +136,25 @@ def test_thread_that_needs_another_value_of_a_setting_waits(original: str | None
         raise ZeroDivisionError
     other.join()
     assert (spark.conf.values, found) == (before, ["America/New_York"])
+
+
+def test_thread_that_needs_the_original_value_of_a_setting_waits() -> None:
+    """Otherwise a restore plan would contain the time zone of a copy that another thread makes."""
+    spark, found = session("true", others={ZONE: "UTC"}), []
+
+    def read_zone() -> None:
+        with original_setting(ZONE):
+            found.append(spark.conf.values[ZONE])
+
+    other = Thread(target=read_zone)
+    with setting(spark, ZONE, "Asia/Tokyo"):
+        other.start()
+        other.join(0.1)
+        assert found == []
+        with original_setting(ZONE):  # for this thread, the value of the outer context
+            assert spark.conf.values[ZONE] == "Asia/Tokyo"
+    other.join()
+    assert found == ["UTC"]
 
 
 def test_threads_share_a_value_of_a_setting_and_the_last_one_restores_it() -> None:

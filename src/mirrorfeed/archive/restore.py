@@ -42,7 +42,7 @@ from mirrorfeed.archive.restore_planner import check_readable
 from mirrorfeed.archive.table_copy import is_existing_copy
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
-from mirrorfeed.runtime.spark_session import setting
+from mirrorfeed.runtime.spark_session import original_setting, setting
 from mirrorfeed.source import versions
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
@@ -114,7 +114,8 @@ def plan_restore(
     """
     check_path(save_as)
     now = datetime.now(UTC)
-    plan = make_plan(session(), Priority[priority.upper()], now)
+    with original_setting(_ZONE):  # a restore in another thread may have another time zone
+        plan = make_plan(session(), Priority[priority.upper()], now)
     estimated = estimate(plan, tiers_of(plan), rates, now)
     return estimated.save(save_as) if save_as else estimated
 

@@ -200,15 +200,17 @@ _WANTED = {
 class _Hold:
     """Value that a setting has now, because threads need it, with the original value in each changed session."""
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str | None) -> None:
         self.value = value
+        """None if threads need the original value."""
         self.threads: list[int] = []
         self.originals: list[tuple[SparkSession, str | None]] = []
 
-    def is_value(self, value: str) -> bool:
-        return self.value.casefold() == value.casefold()
+    def is_value(self, value: str | None) -> bool:
+        return (self.value or "").casefold() == (value or "").casefold()
 
     def apply(self, spark: SparkSession, name: str) -> None:
+        assert self.value is not None
         original = spark.conf.get(name, None)  # None if the setting is not set
         if original is None or not self.is_value(original):
             spark.conf.set(name, self.value)
@@ -230,10 +232,11 @@ _holds: dict[str, list[_Hold]] = {}
 
 
 @contextmanager
-def _hold(name: str, value: str) -> Iterator[_Hold]:
+def _hold(name: str, value: str | None) -> Iterator[_Hold]:
     """Context manager that reserves a value of a setting, and restores the original value after the last use.
 
-    Waits while other threads need another value. The original value can be that of an outer context of this thread.
+    The value None stands for the original value, which can be that of an outer context of this thread. Waits while
+    other threads need another value.
     """
     thread = get_ident()
     with _released:
@@ -264,6 +267,13 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     with _hold(name, value) as hold:
         with _released:
             hold.apply(spark, name)
+        yield
+
+
+@contextmanager
+def original_setting(name: str) -> Iterator[None]:
+    """Context manager in which no other thread changes a setting. Waits while other threads use another value."""
+    with _hold(name, None):
         yield
 
 
