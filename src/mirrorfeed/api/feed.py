@@ -606,8 +606,9 @@ class Feed:
         copies stay (only S3). `on_step` is called with text: the costs, if there are prices, and the progress after
         each check. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
 
-        Raises `MirrorfeedError` if a table was replaced after the plan was made, or if another table has the name
-        `into`. Also raises it if files are missing, or if the storage has no access tiers or rejects a request.
+        Raises `MirrorfeedError` and requests no file if a table was replaced after the plan was made, or if the rows
+        cannot be copied into `into`. Also raises it if files are missing, or if the storage has no access tiers or
+        rejects a request.
         """
         from mirrorfeed.archive.restore import restore
         from mirrorfeed.archive.restore_plan import Terms

@@ -200,6 +200,15 @@ class OnlyRows(Terminal):
     fix = "Restore without --into, or create a plan with --where."
 
 
+class CannotBeCopied(Terminal):
+    code = "MF5216"
+    what = "The rows of the plan for {table} cannot be copied into {into}: {reasons:reasons}. No file was requested."
+    fix = (
+        "Create a new plan with --sql, with a query that casts and renames these columns, or choose another table for"
+        " --into."
+    )
+
+
 class LongerInterval(Terminal):
     code = "MF5302"
     what = (

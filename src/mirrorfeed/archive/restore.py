@@ -16,8 +16,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import guard
+from mirrorfeed.archive import guard, table_copy
 from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.data_skipping import apply_condition
+from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (
     CannotKeep,
     FilesGone,
@@ -39,7 +41,6 @@ from mirrorfeed.archive.restore_plan import (
     estimate,
 )
 from mirrorfeed.archive.restore_planner import check_readable
-from mirrorfeed.archive.table_copy import is_existing_copy
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import original_setting, setting
@@ -138,11 +139,12 @@ def restore(
 
     Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced, and `OnlyRows` if `into`
     is set but the plan has no query. Raises `TargetExists` if the table `into` already exists, unless an earlier run of
-    this plan created it. Also raises the errors of `check_terms` and `request_files`.
+    this plan created it, and `CannotBeCopied` if it cannot have the columns of the query. Also raises the errors of
+    `planned_rows`, `check_terms` and `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
-    if target and (plan.files_alone or plan.feed_from is not None):
+    if target and not plan.has_rows:
         raise OnlyRows(table=plan.table)
     spark = session()
     check_plan(spark, plan)
@@ -153,6 +155,10 @@ def restore(
     if tiers is None:
         raise NoTiers(table=plan.table, location=plan.tables[0].location)
     check_terms(plan.table, tiers, terms)
+    if plan.has_rows and (target or rows is not None):
+        schema = planned_rows(spark, plan).schema
+        if target:
+            table_copy.check_columns(spark, plan.table, target, schema)
     if costs := describe_restore_costs(plan, tiers, terms, rates, datetime.now(UTC)):
         on_step(costs)
 
@@ -166,6 +172,7 @@ def restore(
     state = replace(state, notes=(next_steps(plan.table, tiers, terms),))
     if not state.done or (rows is None and target is None):
         return state
+    check_plan(spark, plan)  # the wait can take hours
     with session_time_zone(spark, plan.zone):
         frame = run_query(spark, plan, tiers, datetime.now(UTC))
         if frame is None:
@@ -175,7 +182,7 @@ def restore(
         if target is None:
             return replace(state, rows=to_json_rows(frame.limit(rows or 0)))
         if not is_copied(spark, plan, target):  # another run may have copied the rows meanwhile
-            frame.writeTo(target.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(plan)).create()
+            table_copy.create(frame, target, {_COPY_OF: _fingerprint(plan)})
         return replace(state, into=str(target), notes=(f"Copied the rows into {target}.",))
 
 
@@ -263,7 +270,7 @@ def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
 
 
 def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
-    return is_existing_copy(spark, into, _COPY_OF, _fingerprint(plan), "copy of the rows of this plan")
+    return table_copy.is_existing_copy(spark, into, _COPY_OF, _fingerprint(plan), "copy of the rows of this plan")
 
 
 def _fingerprint(plan: Plan) -> str:
@@ -290,6 +297,18 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
     if planned.version > newest:
         then, now = f"{planned.table_id} at version {planned.version}", f"{table_id} at {newest}"
         raise PlanOfAnotherTable(table=planned.table, planned=then, found=now)
+
+
+def planned_rows(spark: SparkSession, plan: Plan) -> DataFrame:
+    """Return the rows of the planned query, which is not a range of the change data feed. Checks no archived file.
+
+    Raises `BadStatement` if a SQL query is no longer valid, and `BadPredicate` if a condition is no longer valid.
+    """
+    engine = engine_of(spark)
+    if plan.sql is not None:
+        return spark.sql(plan.sql) if engine.guards_itself else engine.query(plan.sql)
+    source = Source.parse(plan.table)
+    return apply_condition(engine.read(source, plan.version), str(source), plan.where)
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:

@@ -72,6 +72,11 @@ class Plan:
         return self.tables[0].version
 
     @property
+    def has_rows(self) -> bool:
+        """True if the plan has a query whose rows can be shown and copied."""
+        return not self.files_alone and self.feed_from is None
+
+    @property
     def files(self) -> tuple[DataFile, ...]:
         """All data files and deletion vector files of the tables, without duplicates."""
         sizes: dict[str, int | None] = {}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.table_copy import is_existing_copy
+from mirrorfeed.archive import table_copy
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
@@ -20,8 +20,6 @@ from mirrorfeed.source.change_preview import parse_bound
 from mirrorfeed.source.identifier import Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
-_NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
-"""Characters that require column mapping in a column name."""
 _ADDS = ("insert", "update_postimage")
 _COUNT, _ROW = "__count__", "__row__"
 _NEVER_ADDED = "it has a delete of a row that was never inserted"
@@ -62,17 +60,13 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
     record = find_record(segment, version)
     origin = f"{view.newest.source_id} version {version}"
     committed = next(each.timestamp for each in record.commits if each.version == version)
-    if is_existing_copy(spark, into, _REPLAY_OF, origin, "replay of this version"):
+    if table_copy.is_existing_copy(spark, into, _REPLAY_OF, origin, "replay of this version"):
         return Replay(str(into), str(history), version, committed, created=False)
     rows = apply_changes(table.read_rows(view, segment, segment[0].to_version_inclusive - 1, version), record)
-    writer = rows.writeTo(into.sql).using("delta").tableProperty(_REPLAY_OF, origin)
-    if any(_NEEDS_MAPPING.intersection(each.name) for each in record.columns):
-        writer = writer.tableProperty("delta.columnMapping.mode", "name")
     # A partition column that is renamed after this version is missing in `rows`.
-    if partitions := [F.col(quote(name)) for name in record.partitions if name in rows.columns]:
-        writer = writer.partitionedBy(*partitions)
+    partitions = [name for name in record.partitions if name in rows.columns]
     try:
-        writer.create()
+        table_copy.create(rows, into, {_REPLAY_OF: origin}, partitions)
     except Exception as error:
         if _NEVER_ADDED in str(error):
             raise HistoryChanged(history=str(history), reason=_NEVER_ADDED) from error
