@@ -353,12 +353,14 @@ def test_files_of_a_delta_table_cannot_be_read_as_plain_files(
 
 
 def test_one_plan_restores_files_of_several_tables(
-    spark: SparkSession, asking: Guarded, tiers: FolderTiers, clock: Clock, tmp_path: Path
+    spark: SparkSession, asking: Guarded, tables: dict[str, Orders], tiers: FolderTiers, clock: Clock
 ) -> None:
-    query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
+    orders, returns = (tables[name].source.sql for name in ("orders", "returns"))
+    query = f"SELECT o.id FROM {orders} o JOIN {returns} r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
     with session_time_zone(spark, "Europe/Paris"):
         plan = restore_planner.plan_statement(spark, Priority.HIGH, NOW, sql=query)
-    assert (len(plan.tables), len(plan.files), plan.zone, plan.sql) == (2, 2, "Europe/Paris", query)
+    pinned = query.replace(orders, f"{orders} VERSION AS OF 2").replace(returns, f"{returns} VERSION AS OF 2")
+    assert (len(plan.tables), len(plan.files), plan.zone, plan.sql) == (2, 2, "Europe/Paris", pinned)
     restore.check_plan(spark, plan)
     both = TiersOfTables(tuple(file.uri for file in plan.files), lambda _: tiers)
     assert restore.request_files(plan, both).pending == 2

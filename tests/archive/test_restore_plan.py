@@ -86,7 +86,7 @@ def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"format": 1}', "its format is 1, and this version reads 4"),
+        ('{"format": 1}', "its format is 1, and this version reads 5"),
         ("[]", "it has no format number"),
         ("no JSON", "it is not valid JSON ("),
     ],

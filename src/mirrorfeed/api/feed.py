@@ -569,12 +569,13 @@ class Feed:
     ) -> results.RestorePlan:
         """Return a plan to restore the archived files that a SQL query on any number of tables needs.
 
-        Priority `high` is faster and more expensive. `prices` is `Prices` or a JSON file. The default is the prices in
-        the configuration. `save_as` is a new file for the plan. This method reads and requests no data file. To request
-        the files, pass the plan to `archive_restore`.
+        The query reads Delta tables by name or path. The plan has the full name of each table and its newest version,
+        so later changes do not change the result. Priority `high` is faster and more expensive. `prices` is `Prices` or
+        a JSON file. The default is the prices in the configuration. `save_as` is a new file for the plan. This method
+        reads and requests no data file. To request the files, pass the plan to `archive_restore`.
 
-        Raises `MirrorfeedError` if `save_as` exists, or if the query cannot be planned or needs no archived files. On
-        Databricks, always raises `MirrorfeedError`: use `ArchiveAwareTable.plan` there.
+        Raises `MirrorfeedError` if `save_as` exists, or if the query reads a view, cannot be planned or needs no
+        archived files. On Databricks, always raises `MirrorfeedError`: use `ArchiveAwareTable.plan` there.
         """
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement

@@ -30,7 +30,7 @@ from mirrorfeed.landing.strict_json import Count
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.restore_plan import Plan
+    from mirrorfeed.archive.restore_plan import PinnedQuery, Plan
     from mirrorfeed.storage.tier_store import Priority, TierStore
 
 
@@ -243,13 +243,12 @@ def require_readable(
     needed: Sequence[NeededFiles],
     tiers_at: TiersAt,
     operation: str = "The query",
-    statement: str | None = None,
     arguments: Sequence[str] = (),
 ) -> None:
-    """Raise `ArchivedFilesNeeded`, with the last three arguments as fields, if files in `needed` are not restored."""
+    """Raise `ArchivedFilesNeeded`, with the last two arguments as fields, if files in `needed` are not restored."""
     unreadable = [replace(each, files=tuple(find_unreadable(each, tiers_at))) for each in needed]
     if blocked := [each for each in unreadable if each.files]:
-        raise ArchivedFilesNeeded(needed=blocked, operation=operation, statement=statement, arguments=arguments)
+        raise ArchivedFilesNeeded(needed=blocked, operation=operation, arguments=arguments)
 
 
 class ArchivedFilesNeeded(Terminal):
@@ -262,6 +261,9 @@ class ArchivedFilesNeeded(Terminal):
     needed: Sequence[NeededFiles]
     operation: str = "The query"
     statement: str | None = None
+    """The query in SQL, if any."""
+    query: PinnedQuery | None = None
+    """The query in `statement`, as a plan contains it. None if a plan cannot contain it."""
     arguments: Sequence[str] = ()
     """Arguments with which `mirrorfeed archive plan` plans the restore. They are not used if `statement` is set."""
 
@@ -283,11 +285,13 @@ class ArchivedFilesNeeded(Terminal):
     def plan(self, priority: Priority | None = None) -> Plan:
         """Return a restore plan for the files in this error. The default priority is standard.
 
-        The plan also contains the query in `self.statement`. If `self.statement` is None, the plan has no query.
+        The plan also contains the query in `self.query`. If `self.query` is None, the plan has no query.
         """
         from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
-        return replace(plan_files(self.needed, priority), sql=self.statement, files_alone=self.statement is None)
+        if self.query is not None:
+            return self.query.plan(self.needed, priority)
+        return replace(plan_files(self.needed, priority), files_alone=True)
 
 
 class LookUpNeedsArchive(ArchivedFilesNeeded):

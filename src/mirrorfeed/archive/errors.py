@@ -200,6 +200,15 @@ class OnlyRows(Terminal):
     fix = "Restore without --into, or create a plan with --where."
 
 
+class CannotBePinned(Terminal):
+    code = "MF5215"
+    what = "The restore of this query cannot be planned, because its rows could change until then: {reason:phrase}."
+    fix = (
+        "Query Delta tables by name or path. Replace a view by its query, and a variable by its value. Copy rows of"
+        " other sources to a Delta table first."
+    )
+
+
 class CannotBeCopied(Terminal):
     code = "MF5216"
     what = "The rows of the plan for {table} cannot be copied into {into}: {reasons:reasons}. No file was requested."

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.archived_files import (
+    ArchivedFilesNeeded,
     DataFile,
     NeededFiles,
     TiersAt,
@@ -29,6 +30,7 @@ from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoSuchVersion, UnknownFiles
+from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
@@ -50,10 +52,17 @@ def guarded_rows(
     """Return the rows of the query `frame`, after checking that all archived files that the query needs are restored.
 
     Raises `ArchivedFilesNeeded` if a file is not restored. `operation`, `statement` and `arguments` become fields of
-    this error. The result runs exactly the query plan that was checked. On Databricks, returns `frame` without a check.
+    this error. `statement` is the query in SQL. A restore plan of the error contains this query if `pin_query` can pin
+    its tables. The result runs exactly the query plan that was checked. On Databricks, returns `frame` without a check.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
-    require_readable(needed, tiers, operation, statement, arguments)
+    try:
+        require_readable(needed, tiers, operation, arguments)
+    except ArchivedFilesNeeded as error:
+        error.statement = statement
+        with suppress(Exception):  # then the plan restores the files alone
+            error.query = pin_query(spark, statement, now) if statement else None
+        raise
     return rows
 
 
@@ -78,21 +87,30 @@ class Guarded:
         """Return the rows of a query. `args` are its parameters, as in `spark.sql`.
 
         Raises `ArchivedFilesNeeded` before anything is read if the query needs archived files that are not
-        restored. The method `plan()` of this error returns a restore plan. A command that reads no data file runs
-        without a check. Raises `NoQuery` for a command that can read data files. To change a table, use
+        restored. The method `plan()` of this error returns a restore plan. The plan contains the query, unless the
+        query has `args`, reads a view, or reads a source other than Delta tables. A command that reads no data file
+        runs without a check. Raises `NoQuery` for a command that can read data files. To change a table, use
         `ArchiveAwareTable`. On Databricks, all statements run unchecked, because Databricks itself checks queries.
         """
         must_check = engine_of(self.spark).must_check(statement)
         frame = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
-        return self.frame(frame, statement) if must_check else frame
+        return self.frame(frame, statement if args is None else None) if must_check else frame
 
     def table(self, name: str) -> DataFrame:
         """Return the rows of a table or view by name, or of a table by path. Raises the same errors as `sql`."""
         return self.sql(f"SELECT * FROM {Source.parse(name).sql}")
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
-        """Return the rows of `frame` after checking that its files are restored. Error messages contain `statement`."""
-        return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
+        """Return the rows of `frame` after checking that its files are restored.
+
+        `statement` is the SQL query of `frame`, if any. The restore plan of an error contains this query.
+        """
+        try:
+            return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
+        except ArchivedFilesNeeded as error:
+            if error.query is None:
+                error.statement = None  # `archive plan --sql` would refuse it
+            raise
 
     def needed(self, statement: str) -> list[NeededFiles]:
         """Return the archived files that a query needs, including restored files, without running the query."""

@@ -24,7 +24,7 @@ from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TierFacts, TierStore
 
-FORMAT: Literal[4] = 4
+FORMAT: Literal[5] = 5
 _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
@@ -45,13 +45,16 @@ class Plan:
 
     __pydantic_config__: ClassVar = CONFIG
     tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
+    """Tables that the query reads. The tables after the first can need no archived files."""
     priority: Literal["STANDARD", "HIGH"]
     where: str | None = None
     """SQL condition on the first table, if any. Relative times such as current_date() are replaced by their values."""
     feed_from: Count | None = None
     """First version of the range whose changes are planned, up to the version of the first table. None for a query."""
     sql: str | None = None
-    """SQL query. None if the plan is for a condition, for changes of a table, or for files without a query."""
+    """SQL query, in which each table has its full name and a version.
+
+    None if the plan is for a condition, for changes of a table, or for files without a query."""
     files_alone: bool = False
     """True if the plan restores files without running a query."""
     zone: str | None = None
@@ -60,7 +63,7 @@ class Plan:
     currency: str | None = None
     readable: tuple[str, ...] = ()
     """URIs of files that were not archived at planning. They are restored only if they are archived later."""
-    format: Literal[4] = FORMAT
+    format: Literal[5] = FORMAT
 
     @property
     def table(self) -> str:
@@ -140,7 +143,9 @@ class RestorePlan(Row):
     tables: tuple[str, ...] = shown("tables")
     versions: tuple[int, ...]
     query: str | None = shown("query")
-    """SQL condition or query, if any. Relative times such as current_date() are replaced by their values."""
+    """SQL condition or query, if any. Relative times such as current_date() are replaced by their values.
+
+    In a query, each table has its full name and a version."""
     zone: str | None
     """Session time zone of the query. None if there is no query."""
     files: int = shown("files")
@@ -190,6 +195,24 @@ def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan
         for each in needed
     )
     return Plan(tables, "HIGH" if priority is Priority.HIGH else "STANDARD")
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedQuery:
+    """SQL query that returns the same rows at any time."""
+
+    sql: str
+    """Query in which each table has its full name and a version, and relative times have their values."""
+    zone: str
+    """Session time zone of the query."""
+    tables: tuple[NeededFiles, ...]
+    """All tables that the query reads, without files."""
+
+    def plan(self, needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
+        """Return a restore plan for this query. `needed` has the archived files that the query needs."""
+        known = {(each.location, each.version) for each in needed}
+        others = [each for each in self.tables if (each.location, each.version) not in known]
+        return replace(plan_files([*needed, *others], priority), sql=self.sql, zone=self.zone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchVersion, NothingToRestore
 from mirrorfeed.archive.fixed_time import fix_relative_times, moment
 from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.archive.restore_plan import Plan, plan_files
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
@@ -24,11 +25,13 @@ from mirrorfeed.storage.tier_store import Priority
 
 
 def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
-    """Return the restore plan for any SQL query. Raises `NothingToRestore` if the query needs no archived file."""
-    at = moment(spark, now)
-    statement = fix_relative_times(sql, at)
-    if needed := Guarded(spark, now=lambda: now).needed(statement):
-        return replace(plan_files(needed, priority), sql=statement, zone=at.zone)
+    """Return the restore plan for a SQL query. The plan reads the versions of the tables that are the newest now.
+
+    Raises `NothingToRestore` if the query needs no archived file, and the errors of `pin_query`.
+    """
+    query = pin_query(spark, sql, now)
+    if needed := Guarded(spark, now=lambda: now).needed(query.sql):
+        return query.plan(needed, priority)
     raise NothingToRestore(statement=sql)
 
 

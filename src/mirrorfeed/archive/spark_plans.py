@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -31,10 +32,10 @@ from mirrorfeed.archive.archived_files import (
     to_data_file,
     to_uri,
 )
-from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
+from mirrorfeed.archive.errors import CannotBePinned, CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
-from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.identifier import Source, quote
 
 DELTA = "org.apache.spark.sql.delta."
 _OTHER_DELTA = "io.delta."
@@ -357,6 +358,69 @@ def has_subqueries(spark: SparkSession, statement: str) -> bool:
     """Return whether the expressions of a MERGE contain subqueries, according to Spark's parser."""
     expressions = items(parse(spark, statement).expressions())
     return any(is_a(node, _SUBQUERY) for expression in expressions for node in nodes(expression))
+
+
+class TableReference(NamedTuple):
+    """A name of a table or view in the text of a query."""
+
+    name: str
+    """Name in SQL."""
+    start: int
+    end: int
+    """Position after the name."""
+    has_version: bool
+    """True if the query selects a version of the table."""
+
+
+def table_references(spark: SparkSession, statement: str) -> list[TableReference]:
+    """Return all names of tables and views in a query, in the order of the text, without the names of its CTEs."""
+    return sorted(_references(parse(spark, statement), frozenset()), key=attrgetter("start"))
+
+
+def _references(node: Any, ctes: frozenset[str], has_version: bool = False) -> Iterator[TableReference]:
+    kind = kind_of(node)
+    if kind == "UnresolvedRelation":
+        parts = [str(part) for part in items(node.multipartIdentifier())]
+        if len(parts) > 1 or parts[0].lower() not in ctes:
+            start, last = (int(index.get()) for index in (node.origin().startIndex(), node.origin().stopIndex()))
+            yield TableReference(".".join(map(quote, parts)), start, last + 1, has_version)
+    elif kind == "RelationTimeTravel":
+        yield from _references(node.relation(), ctes, has_version=True)
+    elif kind == "UnresolvedWith":
+        named = [(str(each._1()).lower(), each._2()) for each in items(node.cteRelations())]
+        if node.allowRecursion():
+            ctes |= {name for name, _ in named}
+        for name, query in named:
+            yield from _references(query, ctes)
+            ctes |= {name}
+    for child in items(node.children()):
+        yield from _references(child, ctes)
+    for expression in items(node.expressions()):
+        for each in nodes(expression):
+            if is_a(each, _SUBQUERY):
+                yield from _references(each.plan(), ctes)
+
+
+_CONSTANT_LEAVES = re.compile(r"LocalRelation|OneRowRelation|EmptyRelation|Range|CTERelationRef|UnionLoopRef")
+"""Regular expression for class names of plan leaves that read no table."""
+
+
+def scans_of_versions(frame: DataFrame) -> list[Scan]:
+    """Return the tables that a query reads, each with all files of its version.
+
+    Raises `CannotBePinned` if the query reads a table without a version, or another source.
+    """
+    spark, plan = session_of(frame), frame._jdf.queryExecution().analyzed()
+    scans = []
+    for leaf in (leaf for part in (plan, *items(plan.subqueriesAll())) for leaf in items(part.collectLeaves())):
+        if class_of(leaf).endswith(".LogicalRelation") and is_a(leaf.relation(), FILES):
+            index = leaf.relation().location()
+            if class_of(index) == f"{DELTA}files.TahoeLogFileIndex" and index.isTimeTravelQuery():
+                scans.append(Scan(name_of(leaf), spark, index.getSnapshot(), None))
+                continue
+        if not _CONSTANT_LEAVES.fullmatch(kind_of(leaf)):
+            raise CannotBePinned(reason=f"it reads a source without versions ({kind_of(leaf)})")
+    return scans
 
 
 def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
