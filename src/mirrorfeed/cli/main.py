@@ -299,7 +299,7 @@ def feed_or_empty(landing_zone: str | None = None) -> Feed:
             return feed_of(config)
         return feed_of(config.model_copy(update={"landing_zone": landing_zone, "entries": ()}))
     ledger = Source.parse_argument(context.obj["ledger"]) if context.obj["ledger"] else None
-    return feed_of(Config(landing_zone=landing_zone or ".", tables=(), ledger=ledger))
+    return feed_of(Config(landing_zone=landing_zone or ".", tables=()).model_copy(update={"ledger": ledger}))
 
 
 def load_config() -> Config:
