@@ -125,7 +125,10 @@ def _expression_errors(table: str, kind: Literal["condition", "expression"], tex
     try:
         with silence_spark_logs():
             yield
-    except (AnalysisException, Py4JError) as error:  # Spark gives an internal error for some texts, such as `x -> x`
+    except (PySparkException, Py4JError) as error:
+        # For some texts, such as `x -> x`, Spark raises an internal error.
+        if not isinstance(error, AnalysisException) and not find_condition(error, ("INTERNAL_ERROR",)):
+            raise
         raise BadPredicate(table=table, kind=kind, predicate=text, reason=_why_bad(error, kind)) from error
 
 
