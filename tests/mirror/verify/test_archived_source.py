@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed import load
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.errors import VersionGone
 from mirrorfeed.mirror.verify import compare
+from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders
 
 
@@ -39,3 +42,16 @@ def test_deleted_version_of_an_archived_table_is_gone(spark: SparkSession, tmp_p
     source = table.source
     with pytest.raises(VersionGone):
         compare(spark, source, table.latest, source, ["id"])
+
+
+def test_source_with_a_condition_needs_only_the_files_in_which_rows_may_match(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Orders(spark, tmp_path / "t", interval=60)
+    active = spark.read.table(table.source.sql).where("day > 2")
+    active.write.format("delta").save(str(tmp_path / "mirror"))
+    FolderTiers(tmp_path / "aside", Clock(NOW)).archive(file.uri for file in table.files("1", "2"))
+    mirror = Source(path=str(tmp_path / "mirror"))
+    assert compare(spark, table.source, table.latest, mirror, ["id"], selection=Selection(where="day > 2")).equal
+    with pytest.raises(ArchivedFilesNeeded):
+        compare(spark, table.source, table.latest, mirror, ["id"], selection=Selection(where="day > 1"))
