@@ -279,8 +279,9 @@ class FullCompare:
             with self.hashes.lost_state_errors(what.from_version_exclusive):
                 _ = self.hashes.rows_at(facts.published_at).schema
         if self._may_need_archive():
-            statement = f"SELECT * FROM {self.source.sql}"
-            archive.check_query(self.spark, read_full(self.spark, self.source), statement, "A comparison of all rows")
+            rows, statement = read_full(self.spark, self.source), f"SELECT * FROM {self.source.sql}"
+            with lossless_settings(self.spark):
+                archive.check_query(self.spark, rows, statement, "A comparison of all rows")
 
     def _may_need_archive(self) -> bool:
         """Return whether the source is a Delta table with an archive interval, or a view."""
