@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
@@ -23,10 +25,12 @@ from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.loader import load
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor import fact_collector
+from mirrorfeed.monitor.alerts import check_alerts
 from mirrorfeed.monitor.doctor import check_of
 from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from tests.commits import write_checksum
 from tests.delta import DeltaTable, Zone
 
@@ -127,6 +131,35 @@ def test_longest_text_of_a_small_table_is_measured(checked: CheckedTable) -> Non
     facts = checked.facts()
     assert facts.source_facts.longest_text == ("v", 9000)
     assert names(facts) == []
+
+
+def test_alert_checks_read_the_rows_of_a_source_once_for_each_version(
+    published: CheckedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Counter[str]()
+
+    def counted(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: [read.update([name]), original(*given)][1])
+
+    counted(fact_collector, "longest_local_text")
+    counted(fact_collector, "longest_text")
+    counted(DeltaFeed, "bad_keys")
+
+    def check(*, needs_spark: bool = False) -> None:
+        check_alerts(lambda: published.spark if needs_spark else pytest.fail("Spark"), published.config, None)
+
+    check()
+    check()
+    assert read == {"longest_local_text": 1}
+    published.table.insert(1)
+    check(needs_spark=True)  # for the keys of the unpublished version
+    assert read == {"longest_local_text": 2, "bad_keys": 1}
+    check()
+    assert read == {"longest_local_text": 2, "bad_keys": 1}
+    (published.zone.root / "_mirrorfeed/measured.json").write_text("damaged")
+    check(needs_spark=True)
+    assert read == {"longest_local_text": 3, "bad_keys": 2}
 
 
 @pytest.mark.slow

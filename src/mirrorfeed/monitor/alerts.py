@@ -33,6 +33,7 @@ from mirrorfeed.monitor.alert_channels import Send, channels_of, text
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
+from mirrorfeed.monitor.measurements import Measurements
 from mirrorfeed.storage import Store, open_folder
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.orchestration import ledger
 
-FILE = "alerts.json"
+FILE, MEASURED = "alerts.json", "measured.json"
 _CLOCK_SKEW = timedelta(minutes=10)
 _ATTEMPTS = 5
 
@@ -124,9 +125,11 @@ def check_alerts(
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     progress.info("Checking all tables")
-    check, facts = check_all(spark, config, mirror)
-    ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
     store, path = state_of(config)
+    measurements = Measurements(store, path.replace(FILE, MEASURED))
+    check, facts = check_all(spark, config, mirror, measurements)
+    measurements.save()
+    ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
     rows = notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, datetime.now(UTC))
     return tuple(rows), (with_code(ledger_error),) if ledger_error else (), summary_of(rows)
 

@@ -14,6 +14,7 @@ from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
+from mirrorfeed.monitor.measurements import Measurements
 from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
 from mirrorfeed.orchestration.errors import LedgerUnreadable, OrphanedTables
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
@@ -112,19 +113,23 @@ _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
 
 
 def check_all(
-    spark: Callable[[], SparkSession], config: Config, mirror: str | None = None
+    spark: Callable[[], SparkSession],
+    config: Config,
+    mirror: str | None = None,
+    measurements: Measurements | None = None,
 ) -> tuple[Check, list[TableFacts]]:
     """Check all tables and the mirrored database for problems that alerts report. Sends no alerts.
 
     Returns the result of the check, and the facts about each table. `mirror` is the folder of the mirrored tables, or
-    None for the mirror in Fabric. If a source, a log or the status in Fabric cannot be read, the error is not raised,
-    but is a problem in the result. If a mirror or the SQL endpoint cannot be read, its lag is unknown in the result.
+    None for the mirror in Fabric. `measurements` has the results of queries of earlier checks. If a source, a log or
+    the status in Fabric cannot be read, the error is not raised, but is a problem in the result. If a mirror or the SQL
+    endpoint cannot be read, its lag is unknown in the result.
     """
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
     collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror)
-    facts = collector.collect(config.tables)
+    facts = replace(collector, measurements=measurements or Measurements()).collect(config.tables)
     return check_of(database, facts, config.alerts, _orphan_findings(config)), facts
 
 

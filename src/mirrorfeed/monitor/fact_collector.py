@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, zone_of
@@ -17,10 +17,11 @@ from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
 from mirrorfeed.landing.selection import unselected_columns
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
+from mirrorfeed.monitor.measurements import LongestText, Measurements, identify_rows
 from mirrorfeed.orchestration.last_failure import LastFailures
 from mirrorfeed.orchestration.next_step import check_source_keys, find_next_step
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
+from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
 from mirrorfeed.publish.errors import FilesLost
 from mirrorfeed.publish.next_publication import with_keys
@@ -28,6 +29,7 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, PublishedVersion, find_recreation
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
+from mirrorfeed.source.versions import SPARK_REQUIRED
 from mirrorfeed.storage.local_folder import arrow_files
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class Collector:
     """Results of refreshing the SQL endpoint, or the reason why there are none. None to read no mirrors."""
     mirror: str | None = None
     """Folder of the mirrored tables, or None for the mirror in Fabric."""
+    measurements: Measurements = field(default_factory=Measurements)
+    """Results of queries over all rows, if `deep`."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -94,7 +98,7 @@ class Collector:
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table whose source is a local folder. None if Spark is needed or an error occurs."""
-        if not needs_no_spark(table) or (self.deep and table.selection):
+        if not needs_no_spark(table):
             return None
         with suppress(Exception):  # Spark reads the table then, and its error counts
             facts = self._facts(NO_SPARK, store, table)
@@ -162,7 +166,9 @@ class Collector:
         if table.changes == "compare":
             last_read = newest.read if newest else None
             shown = f", {counted(last_read.rows, 'row')} in {duration(last_read.seconds)}" if last_read else ""
-            return SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table)), None, None, None
+            rows = identify_rows(view.log_id, view.number, table.selection) if view else None
+            text = self._longest_text(spark, table, rows)
+            return SourceFacts(f"{COMPARED}{shown}", longest_text=text), None, None, None
         published = newest.to_version_inclusive if newest else None
         records = list(log.records(view)) if self.deep and view else []
         after = records[-1].to_version_inclusive - 1 if records else published
@@ -191,7 +197,9 @@ class Collector:
             longest_wait=longest_wait(records, times),
             retentions={name: retention_seconds(detail.properties, name) for name in (FILES, LOG)},
             cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
-            longest_text=self._longest_text(spark, table),
+            longest_text=self._longest_text(
+                spark, table, identify_rows(detail.table_id, commits[-1].version, table.selection)
+            ),
         )
         known = Facts(detail.table_id, commits[-1].version, (), properties=detail.properties)
         known = replace(known, partitions=detail.partition_columns)
@@ -207,7 +215,9 @@ class Collector:
         if step.error:
             raise step.error
         if self.deep and not isinstance(step.decision, NothingNew):
-            check_source_keys(source, table, step.facts)
+            rows = identify_rows(step.facts.table_id, step.facts.latest, table.keys, table.selection)
+            check = partial(_check_keys, spark, source, table, step.facts)
+            self.measurements.check_keys(str(table.target), rows, check)
 
     def _freshness(
         self,
@@ -237,15 +247,32 @@ class Collector:
             mirror=mirror,
         )
 
-    def _longest_text(self, spark: Any, table: Table) -> tuple[str, int] | None:
+    def _longest_text(self, spark: Any, table: Table, rows: str | None) -> LongestText:
         if not self.deep:
             return None
-        if spark is NO_SPARK and (local := open_local_table(table.source)):
-            return longest_local_text(local, table.source.path or "")
-        with suppress(Exception):  # the check of the next publication reports files that cannot be read
-            if read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
-                return longest_text(spark, table.source, table.selection)
+        try:
+            return self.measurements.longest_text(str(table.target), rows, partial(_measure_text, spark, table))
+        except Exception:
+            if spark is NO_SPARK:
+                raise
+            return None  # the check of the next publication reports files that cannot be read
+
+
+def _check_keys(spark: Any, source: ChangeSource, table: Table, facts: Facts) -> None:
+    if spark is NO_SPARK and table.keys:
+        raise ValueError(SPARK_REQUIRED)
+    check_source_keys(source, table, facts)
+
+
+def _measure_text(spark: Any, table: Table) -> LongestText:
+    """Return the longest text of a source, or None if it is larger than `LARGEST_MEASURED` or has no text."""
+    if spark is NO_SPARK:
+        if table.selection or (local := open_local_table(table.source)) is None:
+            raise ValueError(SPARK_REQUIRED)
+        return longest_local_text(local, table.source.path or "")
+    if read_table_info(spark, table.source, counted=True).bytes > LARGEST_MEASURED:
         return None
+    return longest_text(spark, table.source, table.selection)
 
 
 def _with_last_failure(facts: TableFacts, table: Table, failures: LastFailures) -> TableFacts:
@@ -294,7 +321,7 @@ def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetim
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
-def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
+def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> LongestText:
     """Return the name of the column with the longest text in the source, and the length of the text in UTF-8 bytes.
 
     Ignores columns that are not selected. Measures nested values as JSON. Returns None if there is no text.
@@ -318,7 +345,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
     return max(measured, key=lambda each: each[1], default=None)
 
 
-def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
+def longest_local_text(table: DeltaTable, folder: str) -> LongestText:
     """Return, without Spark, the name of the column with the longest text, and the length of the text in UTF-8 bytes.
 
     Returns None if there is no text, or if the data is larger than 64 MiB. Raises an error if a column is nested.
