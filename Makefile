@@ -4,7 +4,7 @@
 DUCKDB_VERSION := 2.0.0
 RUNTIME ?= serverless-4
 # Their output depends on the releases in uv.lock.
-OF_THE_LOCK = --ignore tests/golden --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
+OF_THE_LOCK = --ignore tests/golden --ignore tests/performance --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
 	--deselect tests/test_docs.py::test_generated_pages_are_up_to_date
 # pyenv puts a python3.12 on PATH that starts only in a shell with this version, so its folder is searched too.
 PYTHON_3_12 = python3.12 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.12.*/bin/python3.12)

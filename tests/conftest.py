@@ -180,7 +180,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 LONGEST = (
-    *("golden/test_with_spark", "publish/test_schema_changes", "publish/change_sources/test_full_compare"),
+    *("performance/test_counters", "golden/test_with_spark", "publish/test_schema_changes"),
+    "publish/change_sources/test_full_compare",
     *("archive/test_guarded_table", "publish/files/test_staging_area", "publish/change_sources/test_delta_feed"),
     *("history/test_history", "orchestration/test_verify_and_repair", "archive/test_writer", "test_notebooks"),
     *("archive/test_query", "publish/test_shared_keys", "publish/test_selection", "archive/test_needed_files"),
