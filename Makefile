@@ -94,11 +94,11 @@ dist: $(UV) ## build the wheel and the bill of materials of a release into dist
 	@"$(UV)" export --quiet --frozen --no-default-groups --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
 	@"$$(.ci/prerequisites)" fixtures/sbom.py dist
 
-bench: setup $(UV) ## run the benchmark: publishing compared with plain Spark, planning compared with another log reader
+bench: setup $(UV) ## run the benchmark: publishing compared with alternatives and fixed bounds, and planning with another log reader
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
 
-bench-report: setup ## plot the newest results of make bench next to the baseline
+bench-report: setup ## plot the newest results of make bench, and write the figures of docs/performance-and-sizing.md
 	@PYTHONPATH=. $(RUN) -m tests.bench.report
 
 pictures: setup ## create the pictures of the README from the demo; needs Chromium

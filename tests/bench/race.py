@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import psutil
 
 WARM_UPS = 2
+Spread = tuple[float, float, float]
+"""The median, the least and the greatest."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def turns(names: Sequence[str], round_: int) -> Sequence[str]:
     return names if round_ % 2 else names[::-1]
 
 
-def ratios(product: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+def ratios(product: Sequence[float], other: Sequence[float]) -> Spread:
     """The median, the least and the greatest of the ratios of single rounds."""
     each = [ours / theirs if theirs else float("inf") for ours, theirs in zip(product, other, strict=True)]
     return statistics.median(each), min(each), max(each)

@@ -1,13 +1,19 @@
-"""`make bench-report`: draw the last results of `make bench` and the baseline as an HTML page."""
+"""`make bench-report`: draw the results of `make bench` as an HTML page, and write the figures of the documentation.
+
+The figures are written only if the run had all cases and can be judged."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from tests.bench.compare import BASELINE, FOUND, Share, Spread, read, shares
+from fixtures import performance_page
+from tests.bench.__main__ import CASES, FOUND
+from tests.bench.bounds import Share, disturbances, shares
+from tests.bench.race import Spread
 
 PAGE = Path(".bench/report.html")
 _WIDTH = 420
@@ -19,31 +25,59 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem
 td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: middle; white-space: nowrap }
 th:not(:first-child) { text-align: right } td.figure { text-align: right; font-variant-numeric: tabular-nums }
 td:first-child { min-width: 14rem }
-.slower { color: #b42318 } .faster { color: #067647 } .small { color: #667085 }
+.slower { color: #b42318 } .within { color: #067647 } .small { color: #667085 }
 """
 
 
 def main() -> None:
-    found = read(FOUND)
-    if found is None:
+    if not FOUND.is_file():
         raise SystemExit(f"There is no {FOUND}: run make bench first.")
-    PAGE.write_text(page(found, read(BASELINE)), encoding="utf-8")
+    found = json.loads(FOUND.read_text(encoding="utf-8"))
+    PAGE.write_text(page(found), encoding="utf-8")
     print(PAGE)
+    missing = [name for name in CASES if not found["cases"].get(name, {}).get("is_full_size")]
+    if reasons := [*disturbances(found), *(f"{name} was not measured at its size." for name in missing)]:
+        raise SystemExit("\n".join(["The figures of the documentation stay as they are.", *reasons]))
+    performance_page.FIGURES.write_text(json.dumps(figures(found), indent=1) + "\n", encoding="utf-8")
+    performance_page.PAGE.write_text(performance_page.page(), encoding="utf-8")
+    print(performance_page.PAGE)
 
 
-def page(found: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> str:
-    drawn = list(shares(found, baseline))
+def figures(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results that the documentation shows."""
+    rows = [
+        {
+            "case": share.case,
+            "peer": share.peer,
+            "facts": found["cases"][share.case]["facts"],
+            "product_seconds": sorted(_product_seconds(found, share.case)),
+            "ratio": share.seconds,
+            "bound": share.bound,
+        }
+        for share in shares(found)
+        if share.case in performance_page.CASES and share.peer in performance_page.PEERS
+    ]
+    return {"time": found["time"], "machine": found["machine"], "versions": found["versions"], "comparisons": rows}
+
+
+def _product_seconds(found: Mapping[str, Any], case: str) -> Sequence[float]:
+    times: Mapping[str, Any] = next(iter(found["cases"][case]["sides"].values()))
+    return [round(each, 2) for each in times["seconds"]]
+
+
+def page(found: Mapping[str, Any]) -> str:
+    drawn = list(shares(found))
     parts = [f"<!doctype html><meta charset=utf-8><title>make bench</title><style>{_STYLE}</style>"]
     parts.append("<h1>What the product takes of what others take</h1>")
     parts.append(
         "<p>Ratios of rounds in which the sides took turns: the median, and a line from the least to the greatest."
-        " The upright line is 1: the same. The pale bar is the baseline.</p>"
+        " The dashed line is 1: the same. The red line is the bound.</p>"
     )
     for case, measured in found["cases"].items():
         facts = ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in measured["facts"].items())
         parts.append(f"<h2>{escape(case)}</h2><p>{escape(measured['title'])}<br><span class=small>{facts}</span></p>")
         rows = "".join(_row(share) for share in drawn if share.case == case)
-        parts.append(f"<table><tr><th>beside<th>CPU<th><th>wall<th>{rows}</table>")
+        parts.append(f"<table><tr><th>beside<th>wall<th><th>CPU<th>{rows}</table>")
         parts += _profile(measured.get("profile"))
     parts.append(f"<p class=small>{escape(str(found['machine']))}<br>{escape(str(found['versions']))}</p>")
     return "\n".join(parts)
@@ -67,10 +101,10 @@ def _cells(name: str, figures: Sequence[float]) -> str:
 
 
 def _row(share: Share) -> str:
+    name = share.verdict.replace(" ", "-") or "none"
     return (
-        f"<tr><td>{escape(share.side)}<td>{_bar(share.cpu_seconds, share.before)}"
-        f"<td>{_figures(share.cpu_seconds)}<td>{_figures(share.seconds)}<td class={share.verdict.split()[0]}>"
-        f"{share.verdict}"
+        f"<tr><td>{escape(share.peer)}<td>{_bar(share.seconds, share.bound)}"
+        f"<td>{_figures(share.seconds)}<td>{_figures(share.cpu_seconds)}<td class={name}>{share.verdict}"
     )
 
 
@@ -78,12 +112,12 @@ def _figures(spread: Spread) -> str:
     return f"{spread[0]:.2f} <span class=small>{spread[1]:.2f} to {spread[2]:.2f}</span>"
 
 
-def _bar(now: Spread, before: Spread | None) -> str:
+def _bar(now: Spread, bound: float | None) -> str:
     median, least, most = (_x(value) for value in now)
-    baseline_bar = f"<rect x=0 y=2 width={_x(before[0])} height=18 fill='#d0d5dd'/>" if before else ""
+    limit = f"<line x1={_x(bound)} x2={_x(bound)} y1=0 y2=22 stroke='#b42318'/>" if bound else ""
     return (
-        f"<svg width={_WIDTH} height=22>{baseline_bar}<rect x=0 y=6 width={median} height=10 fill='#2e90fa'/>"
-        f"<line x1={least} x2={most} y1=11 y2=11 stroke='#1f2933'/>"
+        f"<svg width={_WIDTH} height=22><rect x=0 y=6 width={median} height=10 fill='#2e90fa'/>"
+        f"<line x1={least} x2={most} y1=11 y2=11 stroke='#1f2933'/>{limit}"
         f"<line x1={_x(1)} x2={_x(1)} y1=0 y2=22 stroke='#1f2933' stroke-dasharray=2 /></svg>"
     )
 
