@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -108,6 +109,19 @@ class DeltaTable:
     def insert(self, *ids: int) -> None:
         """Commit one row for each id. The other column contains the id as text."""
         self.sql("INSERT INTO {} VALUES " + ", ".join(f"({i}, 'v{i}')" for i in ids))
+
+    def replace(self, *rows: tuple[int, str], feed: bool = True) -> None:
+        """Replace the table like CREATE OR REPLACE TABLE … AS SELECT: the log continues, and the table has another id.
+        The table must have the columns `id` and `v`. Written without Spark."""
+        before = deltalake.DeltaTable(self.path)
+        ids, values = ([row[at] for row in rows] for at in (0, 1))
+        data = pa.table({"id": pa.array(ids, pa.int32()), "v": pa.array(values, pa.string())})
+        deltalake.write_deltalake(before, data, mode="overwrite")
+        created = json.loads(self.commit_file(0).read_text().partition('{"metaData":')[2].splitlines()[0][:-1])
+        metadata = {**created, "id": str(uuid.uuid4()), "configuration": {FEED: "true"} if feed else {}}
+        with self.commit_file(self.latest).open("a") as commit:
+            commit.write("\n" + json.dumps({"metaData": metadata}))
+        write_checksum(self.commit_file(self.latest))
 
     def set_feed(self, on: bool) -> None:
         self.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {str(on).lower()})")

@@ -33,7 +33,7 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import ClockWentBack, RecordsMissing
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.snapshot_or_range import Facts
+from mirrorfeed.source.snapshot_or_range import Facts, PublishedVersion
 from mirrorfeed.storage.local_folder import FolderStore
 
 _REFUSED_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -61,9 +61,9 @@ class _CurrentFeed(TableFeed):
 
     file: Path = Path()
 
-    def facts(self, after: int | None, limit: int) -> Facts:
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
         self.table.versions = pickle.loads(self.file.read_bytes())
-        return super().facts(after, limit)
+        return super().facts(published, limit)
 
 
 class History:

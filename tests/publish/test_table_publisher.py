@@ -17,7 +17,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
 
 
@@ -28,8 +28,8 @@ class Exchanged:
     table: Table
     other: Table
 
-    def facts(self, after: int | None, limit: int) -> Facts:
-        return TableFeed(self.table).facts(after, limit)
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        return TableFeed(self.table).facts(published, limit)
 
     def is_unchanged(self, facts: Facts) -> bool:
         return self.table.id == facts.table_id

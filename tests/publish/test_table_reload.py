@@ -19,6 +19,7 @@ from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.source.snapshot_or_range import PublishedVersion
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
@@ -124,7 +125,7 @@ def test_rebuild_repairs_a_folder_that_stops_publication(harm: Callable[[MemoryS
 class Unready(TableFeed):
     """A source whose snapshots cannot be followed by changes."""
 
-    def facts(self, after: int | None, limit: int) -> object:
+    def facts(self, published: PublishedVersion | None, limit: int) -> object:
         raise FeedOff(table="main.sales.orders", version=3)
 
 

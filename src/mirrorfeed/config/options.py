@@ -90,6 +90,8 @@ class Options(validators.ConfigModel):
     max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
     log_retention_records: Annotated[int, Field(ge=2)] = 10
     on_gap: Literal["stop", "reseed", "compare"] = "stop"
+    on_replace: Literal["compare", "stop", "reseed"] = "compare"
+    """Action if the source was replaced. The difference of two versions is exact, so the default continues."""
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
     follow: FollowLimits = FollowLimits()

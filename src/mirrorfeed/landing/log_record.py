@@ -88,6 +88,8 @@ class Record:
     """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
     """Type of each source column, such as "long" or "struct". None if the whole source is published."""
+    committed: TimeText | None = None
+    """Commit time of the source's version `to_version_inclusive`. None if the source was compared row by row."""
     read: FullRead | None = None
     """Rows and duration of the full read of the source, if it was compared row by row. Otherwise None."""
     format: int = FORMAT
@@ -96,8 +98,9 @@ class Record:
         fields = asdict(self)
         if self.selection is None:
             del fields["selection"], fields["source_columns"]
-        if self.read is None:
-            del fields["read"]
+        for name in ("committed", "read"):
+            if fields[name] is None:
+                del fields[name]
         return json.dumps(fields, ensure_ascii=False, indent=1).encode()
 
     @property

@@ -24,10 +24,10 @@ from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
 from mirrorfeed.publish.errors import FilesLost
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.next_publication import published_version, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, PublishedVersion, find_recreation
+from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, find_recreation
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 from mirrorfeed.source.versions import SPARK_REQUIRED
 from mirrorfeed.storage.local_folder import arrow_files
@@ -179,9 +179,8 @@ class Collector:
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
         if newest:
-            before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
-            if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
-                raise finding
+            if find_recreation(str(table.source), published_version(newest), detail.table_id, commits[-1].version):
+                self._check_next(spark, log, table, view, None)  # returns if publishing continues
             unselected_columns(str(table.source), newest, table.selection)
         since = next((each.timestamp for each in commits if published is not None and each.version > published), None)
         times = {each.version: each.timestamp for each in commits}

@@ -18,7 +18,6 @@ from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
 from mirrorfeed.orchestration.next_step import BLOCKED, check_source_keys, find_next_step
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
-from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
@@ -163,7 +162,7 @@ def known_step(context: RunContext, table: Table) -> Decision | None:
         try:
             return _decide(context, table, NO_SPARK) if needs_no_spark(table) else None
         except SourceRecreated as error:
-            return None if needs_reload(table, error) else Decision(str(table.target), BLOCKED, error)
+            return Decision(str(table.target), BLOCKED, error) if table.on_replace == "stop" else None
     return None
 
 

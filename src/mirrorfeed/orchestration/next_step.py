@@ -26,7 +26,7 @@ from mirrorfeed.publish.next_publication import (
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import range_errors
-from mirrorfeed.source.errors import BlockingFinding, Gap
+from mirrorfeed.source.errors import BlockingFinding, Gap, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Decision, Facts, NothingNew, Range, TakeSnapshot
 from mirrorfeed.storage.local_folder import check_writable
 
@@ -83,10 +83,10 @@ def _bridged_step(
 ) -> NextStep:
     try:
         return _step(source, log, table, view, known)
-    except Gap as gap:
+    except (Gap, SourceRecreated) as finding:
         from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
 
-        if _needs_spark(source) or (bridge := bridge_gap(source, table, gap)) is None:
+        if _needs_spark(source) or (bridge := bridge_gap(source, table, finding)) is None:
             raise
         return _step(bridge, log, table, view, None, ", from its history")
 

@@ -10,7 +10,7 @@ from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.publish.errors import RecordsMissing
-from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
+from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged, Recreation, SourceRecreated
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
@@ -70,11 +70,13 @@ def next_state(
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
     """Return whether the table must be reloaded after `error`.
 
-    True if the option for this kind of error has the value `reseed`. The options are `on_gap`, `on_dropped_column` and
-    `on_schema_change`.
+    True if the option for this kind of error has the value `reseed`. The options are `on_gap`, `on_replace`,
+    `on_dropped_column` and `on_schema_change`.
     """
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
+    if isinstance(error, SourceRecreated):
+        return table.on_replace == "reseed" and error.case is not Recreation.RESTORED
     if isinstance(error, ColumnsDropped):
         return table.on_dropped_column == "reseed"
     is_schema_change = isinstance(error, IncompatibleSchema | PartitionsChanged | FeedUnreadable)

@@ -28,7 +28,7 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import CredentialRefused
 from mirrorfeed.runtime.spark_session import renew_session
-from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.errors import Gap, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store, forget
@@ -238,10 +238,10 @@ class TableTask:
                 self.state = replace(self.state, cleared=True)
             try:
                 context.work(source, context.zone, keyed, result, self._on_step, ends)
-            except Gap as gap:
+            except (Gap, SourceRecreated) as finding:
                 from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
 
-                if (bridge := bridge_gap(source, keyed, gap, context.on_problem)) is None:
+                if (bridge := bridge_gap(source, keyed, finding, context.on_problem)) is None:
                     raise
                 context.work(bridge, context.zone, keyed, result, self._on_step, ends)
         except Exception as caught:

@@ -161,6 +161,16 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
     return tuple(replace(each, dropped=each.dropped or each.name in deselected) for each in newest.columns)
 
 
+def published_version(newest: Record) -> PublishedVersion:
+    """Return the source version that the newest record of a log published."""
+    return PublishedVersion(
+        newest.source_id,
+        newest.to_version_inclusive,
+        newest.partitions,
+        committed=None if newest.committed is None else datetime.fromisoformat(newest.committed),
+    )
+
+
 def decide_next(
     source: ChangeSource, table: Table, view: View | None, facts: Facts | None = None
 ) -> tuple[Facts, Decision]:
@@ -169,9 +179,8 @@ def decide_next(
     `view` is the table's log, or None if the table has no log. Reads the facts if `facts` is None. A problem is
     returned as a `BlockingFinding`, and not raised.
     """
-    newest = view.newest if view else None
-    published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
-    facts = facts or source.facts(published.version if published else None, table.max_versions_per_publication)
+    published = published_version(view.newest) if view and view.newest else None
+    facts = facts or source.facts(published, table.max_versions_per_publication)
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
 
 
@@ -185,8 +194,8 @@ def decide_repair(
     """
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))
-    published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)
-    facts = source.facts(published.version, 0)
+    published = published_version(view.newest)
+    facts = source.facts(published, 0)
     other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)
     return facts, other_table or KeyRepair(published.version, keys)
 

@@ -33,6 +33,7 @@ from mirrorfeed.publish.next_publication import (
     first_publication,
     last_version,
     prepare,
+    published_version,
 )
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
@@ -225,6 +226,8 @@ class _Run:
         retries = retry_counter().of_thread - retries_before + staged.retries
         first, seconds = view.next_file_number, time.monotonic() - started
         files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
+        repaired = published_version(before) if before and isinstance(what, KeyRepair) else None
+        committed = repaired.committed if repaired else facts.commit_time(version)
         record = Record(
             number=job.record_number,
             batch=job.batch,
@@ -243,6 +246,7 @@ class _Run:
             build=this_build(),
             selection=table.selection,
             source_columns=source_types(source.schema(version, facts)) if table.selection else None,
+            committed=None if committed is None else committed.isoformat(timespec="milliseconds"),
             read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
         )
         self.result.measured[record.batch] = measured = {

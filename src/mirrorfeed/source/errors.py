@@ -28,6 +28,16 @@ class GapReason(StrEnum):
 _OTHER_REASON = "another reason"
 
 
+class Recreation(StrEnum):
+    """Reason why the rows of a table with another id were not compared with the published version."""
+
+    NOT_COMPARED = "the published version was not compared"
+    RESTORED = "an older version was restored"
+    UNPROVEN = "the table was dropped and created again"
+    """Nothing proves that the log of the table contains the published version."""
+    UNREADABLE = "the published version can no longer be read"
+
+
 class BadInterval(Terminal):
     code = "MF1108"
     what = "The interval {text!r} {reason}."
@@ -166,21 +176,53 @@ class Gap(BlockingFinding):
 class SourceRecreated(BlockingFinding):
     code = "MF2103"
     what = {
-        True: "{table} was restored to an older version: version {published} is published, the newest is {latest}.",
-        False: (
+        Recreation.RESTORED: (
+            "{table} was restored to an older version: version {published} is published, the newest is {latest}."
+        ),
+        Recreation.NOT_COMPARED: (
             "{table} was replaced, or dropped and created again, after version {published} was published: the id of the"
             " table changed from {published_id} to {found_id}."
         ),
+        Recreation.UNPROVEN: (
+            "{table} was dropped and created again, or its folder was restored from a copy, after version {published}"
+            " was published: nothing proves that its log contains the published version."
+        ),
+        Recreation.UNREADABLE: (
+            "{table} was replaced after version {published} was published. Version {published} can no longer be read,"
+            " so it cannot be compared with the newest version."
+        ),
     }
-    fix = "Publish a new snapshot with `mirrorfeed rebuild`."
+    fix: ClassVar[Template] = {
+        Recreation.RESTORED: "Publish a new snapshot with `mirrorfeed rebuild`.",
+        Recreation.NOT_COMPARED: (
+            "If the table has keys and was replaced with CREATE OR REPLACE TABLE, set `on_replace: compare` to publish"
+            " only the rows that differ. Otherwise publish a new snapshot with `mirrorfeed rebuild`; with `on_replace:"
+            " reseed` this happens automatically."
+        ),
+        Recreation.UNPROVEN: (
+            "Publish a new snapshot with `mirrorfeed rebuild`; with `on_replace: reseed` this happens automatically. To"
+            " prevent this, replace the table with CREATE OR REPLACE TABLE, which keeps its Delta log."
+        ),
+        Recreation.UNREADABLE: (
+            "Publish a new snapshot with `mirrorfeed rebuild`; with `on_replace: reseed` this happens automatically. To"
+            " prevent this, publish more often, or increase delta.deletedFileRetentionDuration in the statement that"
+            " replaces the table."
+        ),
+    }
+    meaning = (
+        "The source has another table id than the published version, or fewer versions. Nothing was published. If"
+        " CREATE OR REPLACE TABLE keeps the Delta log of a table with keys, publishing continues with `on_replace:"
+        " compare`."
+    )
     published_id: str
     found_id: str
     published: int
     latest: int
+    reason: Recreation = Recreation.NOT_COMPARED
 
     @property
-    def case(self) -> bool:
-        return self.published_id == self.found_id
+    def case(self) -> Recreation:
+        return Recreation.RESTORED if self.published_id == self.found_id else self.reason
 
 
 class PartitionsChanged(BlockingFinding):

@@ -8,11 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from mirrorfeed.landing.names import split_name
-from mirrorfeed.source.errors import BlockingFinding, FeedOff, Gap, GapReason, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.errors import (
+    BlockingFinding,
+    FeedOff,
+    Gap,
+    GapReason,
+    PartitionsChanged,
+    Recreation,
+    SourceRecreated,
+)
 from mirrorfeed.source.table_info import FEED
 
 
@@ -27,6 +35,9 @@ class PendingCommits:
     """Bytes that the commits wrote. None if unknown."""
 
 
+_SAME_COMMIT = timedelta(seconds=1)
+"""Delta moves the times of commits in the same second by milliseconds, which depend on the length of the history that
+is read. A publication and the creation of another table take longer."""
 _RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
 COMPARISON = "COMPARISON"
 """Value of `Commit.operation` if changes are found by comparing rows instead of reading commits."""
@@ -65,11 +76,18 @@ class Facts:
     """Size of all data files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """Schema of each version whose schema is already read, as the JSON of a Spark `StructType`."""
+    recreation: Recreation | None = Recreation.NOT_COMPARED
+    """Reason why publishing stops if the id of the table is not the published one. None if publishing continues,
+    because the log of the table is proven to contain the published version."""
 
     @property
     def is_comparison(self) -> bool:
         """True if changes are found by comparing rows. Then all unpublished versions become one range."""
         return bool(self.commits) and self.commits[0].operation == COMPARISON
+
+    def commit_time(self, version: int) -> datetime | None:
+        """Return the commit time of a version in `commits`, or None if unknown."""
+        return next((commit.timestamp for commit in self.commits if commit.version == version), None)
 
     def rows_in(self, range_: Range) -> int | None:
         """Return the number of rows that the commits of a range changed, or None if unknown for a commit."""
@@ -80,11 +98,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """Published version of the source, and the table id and partition columns of the source at that version."""
+    """Published version of the source, and the table id, partition columns and commit time of this version."""
 
     table_id: str
     version: int
     partitions: tuple[str, ...] = ()
+    committed: datetime | None = None
+    """Commit time of the version. None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +189,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
     latest = facts.latest
     if published is None:
         return FeedOff(table=table, version=latest) if facts.unreadable else TakeSnapshot(latest)
-    if finding := find_recreation(table, published, facts.table_id, latest):
+    if finding := find_recreation(table, published, facts.table_id, latest, facts.recreation):
         return finding
     if latest == published.version:
         return NothingNew(published.version)
@@ -177,7 +197,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
     for commit in facts.commits:
         renamed = renamed_columns(commit.operation, commit.parameters)
         partitions = {renamed.get(name) or name for name in partitions}
-    if partitions != set(facts.partitions):
+    if partitions != set(facts.partitions) and not facts.is_comparison:
         return PartitionsChanged(
             table=table, published=published.version, before=published.partitions, now=facts.partitions
         )
@@ -209,13 +229,39 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
     return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
 
 
-def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
-    """Return an error if `table_id` is not `published.table_id` or `latest` is below `published.version`, else None."""
-    if published.table_id == table_id and published.version <= latest:
+def find_recreation(
+    table: str,
+    published: PublishedVersion,
+    table_id: str,
+    latest: int,
+    reason: Recreation | None = Recreation.NOT_COMPARED,
+) -> SourceRecreated | None:
+    """Return an error if `table_id` is not `published.table_id` or `latest` is below `published.version`, else None.
+    If `reason` is None, `table_id` can be another one."""
+    if published.version <= latest and (reason is None or published.table_id == table_id):
         return None
     return SourceRecreated(
-        table=table, published_id=published.table_id, found_id=table_id, published=published.version, latest=latest
+        table=table,
+        published_id=published.table_id,
+        found_id=table_id,
+        published=published.version,
+        latest=latest,
+        reason=reason or Recreation.NOT_COMPARED,
     )
+
+
+def is_published_version(published: PublishedVersion, commit: Commit | None, table_id: str | None) -> bool:
+    """Return whether a table's log contains the published version, although the id of the table changed.
+
+    CREATE OR REPLACE TABLE gives the table another id, but keeps its log. A table that was dropped and created again
+    has a new log, whose commits are later. So the version is the published one if its commit time is the same.
+
+    `commit` is the commit in the log with the number of the published version, or None. `table_id` is the id of the
+    table at this version, or None if it cannot be read.
+    """
+    if commit is None or published.committed is None or table_id not in (None, published.table_id):
+        return False
+    return abs(commit.timestamp - published.committed) < _SAME_COMMIT
 
 
 def first_missing(after: int, to: int, commits: Sequence[Commit]) -> int | None:

@@ -38,7 +38,7 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, PublishedVersion, Range
 from tests.publish.state_machine import Published
 
 
@@ -70,7 +70,7 @@ def test_hashes_older_than_the_published_version_are_reported_as_lost(
     monkeypatch.setattr(full_compare, "newest_version", lambda *_: now)
     feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
     with pytest.raises(RowHashesLost, match="The row hashes of v at version 5 are missing in hashes"):
-        feed.facts(5, 500)
+        feed.facts(PublishedVersion("id", 5), 500)
 
 
 def test_comparison_requires_keys() -> None:
@@ -147,8 +147,8 @@ class ModelSource:
     def __init__(self, source: Rows, states: SavedStates, callback: Any = lambda when: None) -> None:
         self.source, self.states, self.callback = source, states, callback
 
-    def facts(self, after: int | None, limit: int) -> Facts:
-        new = len(self.states.versions)
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        new, after = len(self.states.versions), published.version if published else None
         assert after is None or after < new, "a record names a state that was kept before"
         first = new if after is None else after + 1
         commits = tuple(Commit(n, datetime(2026, 1, 1, tzinfo=UTC), COMPARISON) for n in range(first, new + 1))

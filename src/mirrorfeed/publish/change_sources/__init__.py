@@ -10,18 +10,18 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
 from mirrorfeed.source.table_info import is_in_local_folder
 
 
 class ChangeSource(Protocol):
     """Reads the rows and changes of one table. Keeps no state: pass the result of `facts` to its methods."""
 
-    def facts(self, after: int | None, limit: int) -> Facts:
-        """Read the identity of the table, its newest version, and the commits after version `after`.
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        """Read the identity of the table, its newest version, and the commits after the version `published`.
 
-        `after` is the published version, or None before the first publication. At most `limit` of these commits are
-        checked for changes of the schema and for a disabled change data feed.
+        `published` is None before the first publication. At most `limit` of these commits are checked for changes of
+        the schema and for a disabled change data feed.
         """
         ...
 

@@ -29,7 +29,7 @@ from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, GapReason, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
 from mirrorfeed.source.versions import read_schema
 
 _SMALL_BYTES = 8 * 2**20
@@ -51,8 +51,8 @@ class DeltaFeed:
     upload_from: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
 
-    def facts(self, after: int | None, limit: int) -> Facts:
-        return read_facts(self.spark, self.source, after, limit)
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        return read_facts(self.spark, self.source, published.version if published else None, limit)
 
     def is_unchanged(self, facts: Facts) -> bool:
         return is_same_table(facts, self.spark, self.source)

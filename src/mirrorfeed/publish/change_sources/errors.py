@@ -74,6 +74,17 @@ class NotComparable(Gap):
     reason: str = "its files or its log are gone"
 
 
+class FeedOffAfterReplacement(Transient):
+    code = "MF3511"
+    what = "The change data feed of {table} is off since the table was replaced. The rows that differ were published."
+    fix = (
+        "Add `delta.enableChangeDataFeed = true` to the table properties in the statement that replaces the table."
+        " Without the feed, only further replacements are published. Any other change stops the table, except with"
+        " `on_gap: compare`."
+    )
+    is_warning = True
+
+
 class RangeCompared(Transient):
     code = "MF3510"
     what = (

@@ -1,4 +1,4 @@
-"""Find the changes of a table whose change data feed has a gap.
+"""Find the changes of a table whose change data feed has a gap, or that was replaced.
 
 The changes come from the permanent history of the table, or from a comparison of two snapshots.
 """
@@ -20,14 +20,28 @@ from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.change_sources.errors import HistoryUnusable, NotComparable, ReadFromHistory
+from mirrorfeed.publish.change_sources.errors import (
+    FeedOffAfterReplacement,
+    HistoryUnusable,
+    NotComparable,
+    ReadFromHistory,
+)
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.source import versions
-from mirrorfeed.source.errors import Gap, SnapshotGone
+from mirrorfeed.source.change_feed import FeedKind, feed_kind
+from mirrorfeed.source.errors import Gap, Recreation, SnapshotGone, SourceRecreated
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.snapshot_or_range import (
+    COMPARISON,
+    Commit,
+    Facts,
+    KeyRepair,
+    PublishedVersion,
+    Range,
+    is_published_version,
+)
+from mirrorfeed.source.table_info import local_table_info, open_local_table, read_table_info
 from mirrorfeed.source.versions import only_adds_columns
 
 
@@ -36,23 +50,40 @@ class SnapshotDiff(DeltaFeed):
     """Implementation of `ChangeSource` that finds changes with a comparison of two snapshots.
     Compares the published version with the newest version. All unpublished versions become one range."""
 
-    gap: Gap = field(kw_only=True)
+    cause: Gap | SourceRecreated = field(kw_only=True)
+    """Error because of which the change data feed cannot be used."""
 
-    def facts(self, after: int | None, limit: int) -> Facts:
-        if after is None:
-            return super().facts(after, limit)
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        if published is None:
+            return super().facts(published, limit)
         info = read_table_info(self.spark, self.source, counted=True)
-        remaining = versions.read_commits(self.spark, self.source, after)
-        since, latest = remaining[0].timestamp, remaining[-1].version
-        commits = tuple(Commit(version, since, COMPARISON) for version in range(after + 1, latest + 1))
+        history = versions.read_commits(self.spark, self.source, published.version - 1)
+        remaining = {each.version: each.timestamp for each in history if each.version > published.version}
+        since = min(remaining.values(), default=history[-1].timestamp)
         return Facts(
             info.table_id,
-            latest,
-            commits,
+            history[-1].version,
+            tuple(
+                Commit(version, remaining.get(version, since), COMPARISON)
+                for version in range(published.version + 1, history[-1].version + 1)
+            ),
             properties=info.properties,
             partitions=info.partition_columns,
             bytes=info.bytes,
+            recreation=self._recreation(published, info.table_id, history),
         )
+
+    def _recreation(self, published: PublishedVersion, table_id: str, history: Sequence[Commit]) -> Recreation | None:
+        """Return None if the log of the table contains the published version, otherwise the reason for the error."""
+        if table_id == published.table_id:
+            return None
+        commit = next((each for each in history if each.version == published.version), None)
+        if commit is None:
+            return Recreation.UNREADABLE if history[-1].version > published.version else Recreation.UNPROVEN
+        local = open_local_table(self.source, published.version)
+        info = local_table_info(local, self.source) if local else None
+        is_published = is_published_version(published, commit, info.table_id if info else None)
+        return None if is_published else Recreation.UNPROVEN
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if isinstance(what, int):
@@ -67,18 +98,29 @@ class SnapshotDiff(DeltaFeed):
         if not isinstance(what, Range):
             return super().stage(what, facts, table, job)
         with self._comparable(what):
-            return self._stage_difference(what, facts, table, job, self.gap)
+            staged = self._stage_difference(what, facts, table, job, self.cause)
+        if isinstance(self.cause, Gap):
+            return staged
+        off = table.on_gap != "compare" and self._is_feed_off()
+        return staged._replace(note=FeedOffAfterReplacement(table=str(self.source)) if off else None)
+
+    def _is_feed_off(self) -> bool:
+        return feed_kind(self.spark, self.source, read_table_info(self.spark, self.source)) is FeedKind.OFF
 
     @contextmanager
     def _comparable(self, what: Range) -> Iterator[None]:
-        """Context manager that converts errors about deleted source files or versions to `NotComparable`."""
+        """Context manager that converts errors about deleted source files or versions.
+        Raises `NotComparable` after a gap, and `SourceRecreated` after a replacement."""
         try:
             yield
         except Exception as error:
-            if isinstance(error, Gap | SnapshotGone) or find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
-                version = what.from_version_exclusive
+            is_gone = isinstance(error, Gap | SnapshotGone) or error is self.cause
+            if not (is_gone or find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED))):
+                raise
+            version = what.from_version_exclusive
+            if isinstance(self.cause, Gap):
                 raise NotComparable(table=str(self.source), published=version, where=version) from error
-            raise
+            raise SourceRecreated(**vars(self.cause) | {"reason": Recreation.UNREADABLE}) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +147,8 @@ class HistorySource(DeltaFeed):
     gap: Gap = field(kw_only=True)
     history: Source = field(kw_only=True)
 
-    def facts(self, after: int | None, limit: int) -> Facts:
-        live = super().facts(after, limit)
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        live, after = super().facts(published, limit), published.version if published else None
         history_segment = segment_after(self.spark, self.history, after, live.table_id)
         if after is None or history_segment is None:
             return live
@@ -175,27 +217,33 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 
 
 def bridge_gap(
-    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
+    source: ChangeSource,
+    table: Table,
+    finding: Gap | SourceRecreated,
+    on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
 ) -> DeltaFeed | None:
-    """Return a `ChangeSource` that finds the changes in a gap of the change data feed, or None if none can.
+    """Return a `ChangeSource` that finds the changes that the change data feed lacks, or None if none can.
 
-    Returns a `HistorySource` if the permanent history contains the published version and a later version. Otherwise
-    returns a `SnapshotDiff` if the table has keys and `on_gap: compare`. `source` is the `ChangeSource` that found the
-    gap. `table` is a result of `with_keys`, which reads the keys from Unity Catalog. If the history cannot be read,
-    calls `on_problem` with `HistoryUnusable`.
+    After a gap, returns a `HistorySource` if the permanent history contains the published version and a later version.
+    Otherwise returns a `SnapshotDiff` if the table has keys and the option for `finding` is `compare`. The option is
+    `on_gap` or, if the table was replaced, `on_replace`. `source` is the `ChangeSource` that found the problem. `table`
+    is a result of `with_keys`, which reads the keys from Unity Catalog. If the history cannot be read, calls
+    `on_problem` with `HistoryUnusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None
     common = (source.spark, source.source, source.staging_path, source.upload_from, source.selection)
-    if table.history:
+    if isinstance(finding, SourceRecreated):
+        compares = table.on_replace == "compare" and finding.case is not Recreation.RESTORED
+    else:
+        compares = table.on_gap == "compare"
+    if table.history and isinstance(finding, Gap):
         history = table.history.table
         try:
             table_id = read_table_info(source.spark, source.source).table_id
-            if segment_after(source.spark, history, gap.published, table_id):
-                return HistorySource(*common, gap=gap, history=history)
+            if segment_after(source.spark, history, finding.published, table_id):
+                return HistorySource(*common, gap=finding, history=history)
         except Exception as error:
             cause = wrap_error(f"Reading the history {history}", error)
-            on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
-    if table.on_gap == "compare" and table.target_keys:
-        return SnapshotDiff(*common, gap=gap)
-    return None
+            on_problem(HistoryUnusable(gap=finding, history=str(history), error=cause))
+    return SnapshotDiff(*common, cause=finding) if compares and table.target_keys else None

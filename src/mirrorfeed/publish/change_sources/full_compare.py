@@ -46,7 +46,7 @@ from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, Range
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, PublishedVersion, Range
 from mirrorfeed.source.table_info import FILES, TableInfo, read_table_info, retention_seconds
 from mirrorfeed.source.versions import newest_version, read_commits, read_history, read_newest_commit
 
@@ -89,6 +89,9 @@ class CompareFacts(Facts):
     """Version at which the hashes of the published rows are read."""
     folder: str = ""
     """Name of the folder of the table of row hashes. Errors about its files contain this name."""
+
+    def commit_time(self, version: int) -> None:
+        """Return None, because the versions do not belong to the source."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +255,8 @@ class FullCompare:
     staging_path: str | None = None
     upload_from: Literal["driver", "executors"] = "driver"
 
-    def facts(self, after: int | None, limit: int) -> CompareFacts:
-        info = self.hashes.info()
+    def facts(self, published: PublishedVersion | None, limit: int) -> CompareFacts:
+        info, after = self.hashes.info(), published.version if published else None
         before = newest_version(self.spark, self.hashes.location) if info else None
         if after is not None and (before is None or before < after):
             states = str(self.hashes.location)

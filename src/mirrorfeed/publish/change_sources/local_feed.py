@@ -8,7 +8,7 @@ from mirrorfeed import archive
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.change_feed import read_facts
-from mirrorfeed.source.snapshot_or_range import Facts, Range
+from mirrorfeed.source.snapshot_or_range import Facts, PublishedVersion, Range
 from mirrorfeed.source.versions import SPARK_REQUIRED
 
 
@@ -20,7 +20,8 @@ class LocalFeed(DeltaFeed):
     next step of a table.
     """
 
-    def facts(self, after: int | None, limit: int) -> Facts:
+    def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        after = published.version if published else None
         return read_facts(NO_SPARK, self.source, after, limit, without_spark=True)
 
     def check(self, what: Range | int, facts: Facts) -> None:
