@@ -202,3 +202,13 @@ def test_dropped_columns_are_named() -> None:
     assert ColumnsDropped(table=T, version=7, columns=["name", "city"]).problem == (
         "main.sales.orders lost columns at version 7: 'name', 'city'."
     )
+
+
+def test_renamed_column_is_named_with_the_setting_that_continues() -> None:
+    now = (ID, Column("title", "string"))
+    with pytest.raises(IncompatibleSchema, match="'name' was renamed to 'title'") as stopped:
+        evolve(T, 7, (ID, NAME), now, renamed={"name": "title"})
+    assert "set `rename: {title: name}`" in stopped.value.solution
+    with pytest.raises(IncompatibleSchema, match="'name' was renamed to 'title'; 'id' was long and is string") as both:
+        evolve(T, 7, (NAME, ID), (replace(ID, type="string"), now[1]), renamed={"name": "title"})
+    assert "Undo the change in the source" in both.value.solution

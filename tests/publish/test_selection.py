@@ -16,6 +16,7 @@ from deltalake import DeltaTable as AnyDeltaTable
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from fixtures.mirror import canonical
 from mirrorfeed.cli import main
 from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.selection import Selection
@@ -277,3 +278,25 @@ def test_selection_is_read_from_history_if_the_feed_is_gone(spark: SparkSession,
     assert "mirrorfeed read these changes from the history" in shop.run("publish")
     assert shop.record["to_version_inclusive"] == 3
     assert shop.mirrored == {2: {"order": 2, "v": "b"}, 3: {"order": 3, "v": "in"}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [("txt", "text", ("id",)), pytest.param("id", "key", ("key",), marks=pytest.mark.slow)],
+)
+def test_renamed_column_continues_under_its_old_name(
+    spark: SparkSession, tmp_path: Path, old: str, new: str, keys: tuple[str, ...]
+) -> None:
+    mapping = {"delta.columnMapping.mode": "name"}
+    table = DeltaTable(spark, tmp_path / "t", "id int, txt string", properties=mapping)
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b')")
+    zone = Zone(tmp_path / "landing", table)
+    zone.publish()
+    table.sql(f"ALTER TABLE {{}} RENAME COLUMN {old} TO {new}")
+    with pytest.raises(IncompatibleSchema, match=f"'{old}' was renamed to '{new}'") as stopped:
+        zone.publish()
+    assert f"`rename: {{{new}: {old}}}`" in stopped.value.solution
+    table.sql("INSERT INTO {} VALUES (3, 'c')")
+    continued = Zone(tmp_path / "landing", table, keys, rename={new: old})
+    continued.publish()
+    assert canonical(continued.mirrored) == canonical({"id": n, "txt": v} for n, v in ((1, "a"), (2, "b"), (3, "c")))

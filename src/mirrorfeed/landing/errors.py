@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Template, Terminal
 
 _OR_REBUILD = "in the configuration, or reload the table with `mirrorfeed rebuild`."
 
@@ -40,15 +40,32 @@ class BadKey(Terminal):
 class IncompatibleSchema(Terminal):
     code = "MF3004"
     what = "The columns of {table} at version {version} are incompatible with the published columns: {changes:reasons}."
-    fix = (
-        "Undo the change in the source, or reload the table with `mirrorfeed rebuild`. With `on_schema_change: reseed`,"
-        " the reload happens automatically."
-    )
+    fix: ClassVar[Template] = {
+        "A column was renamed": (
+            "To continue without a reload, publish the column under its old name: set `rename: {renames}` for the table"
+            " and, if the column is a key, write its new name in `keys`. Otherwise reload the table with `mirrorfeed"
+            " rebuild`; with `on_schema_change: reseed`, this happens automatically."
+        ),
+        "Another change": (
+            "Undo the change in the source, or reload the table with `mirrorfeed rebuild`. With `on_schema_change:"
+            " reseed`, the reload happens automatically."
+        ),
+    }
     meaning = (
         "The columns of the source changed in a way that a table in Fabric does not support, for example to another"
         " type. Nothing was published after the change."
     )
     changes: Sequence[str]
+    renamed: Mapping[str, str] = {}
+    """New name of each renamed column."""
+
+    @property
+    def case(self) -> str:
+        return "A column was renamed" if self.renamed else "Another change"
+
+    @property
+    def renames(self) -> str:
+        return f"{{{', '.join(f'{new}: {old}' for old, new in self.renamed.items())}}}"
 
 
 class ColumnsDropped(Terminal):

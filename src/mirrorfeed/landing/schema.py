@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -139,22 +139,27 @@ def evolve(
     *,
     may_drop: Sequence[str] = (),
     fixed: bool = False,
+    renamed: Mapping[str, str | None] = {},
 ) -> tuple[Column, ...]:
     """Return the columns of the next data files: the published columns first, then the added columns.
 
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
-    `may_drop` may be missing in the source, because a missing column could be a renamed column. With `fixed`, no column
-    may be added. Raises `IncompatibleSchema` if the columns break one of these rules, or if a type changed.
+    `may_drop` may be missing in the source, because a missing column could be a renamed column. `renamed` has the new
+    name of each column that is known to be renamed. With `fixed`, no column may be added. Raises `IncompatibleSchema`
+    if the columns break one of these rules, or if a type changed.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
-    result, changes = [], []
+    result, changes, renames = [], [], dict[str, str]()
     for column in published:
         current = current_columns.get(column.name)
         if column.dropped and column.name.lower() in current_names:
             changes.append(f"{column.name!r} was dropped and added again as {current_names[column.name.lower()]!r}")
         elif current is None and (column.dropped or column.name in may_drop):
             result.append(replace(column, dropped=True))
+        elif current is None and (new := renamed.get(column.name)):
+            changes.append(f"{column.name!r} was renamed to {new!r}")
+            renames[column.name] = new
         elif difference := _difference(column, current):
             changes.append(difference)
         else:
@@ -164,7 +169,8 @@ def evolve(
     if fixed:
         changes += [f"{column.name!r} was added, but SchemaDefinition does not allow new columns" for column in added]
     if changes:
-        raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
+        only_renamed = renames if len(renames) == len(changes) else {}
+        raise IncompatibleSchema(table=table, version=version, changes=tuple(changes), renamed=only_renamed)
     return (*result, *added)
 
 

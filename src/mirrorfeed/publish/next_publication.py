@@ -39,6 +39,7 @@ from mirrorfeed.source.snapshot_or_range import (
     TakeSnapshot,
     decide,
     find_recreation,
+    renamed_columns,
 )
 from mirrorfeed.source.table_info import commit_name
 from mirrorfeed.storage import Store
@@ -96,7 +97,10 @@ def next_columns(
             if dropped := [each.name for each in before if not (each.dropped or each.name in names)]:
                 raise ColumnsDropped(table=name, version=version, columns=dropped)
         may_drop = [column.name for column in before if column.name not in keys] if drops else deselected
-        columns = evolve(name, version, before, columns, may_drop=may_drop, fixed=table.output.fixes_columns)
+        first = facts.commits[0]
+        renamed = {} if selection or newest.selection else renamed_columns(first.operation, first.parameters)
+        fixed = table.output.fixes_columns
+        columns = evolve(name, version, before, columns, may_drop=may_drop, fixed=fixed, renamed=renamed)
     if selection:
         check_key_names(name, table.keys or (), source_types(schema))
     check_keys(name, keys, [column for column in columns if not column.dropped])
