@@ -148,13 +148,11 @@ def test_every_logger_of_the_package_redacts() -> None:
     assert {path.name for path in found} == {"main.py", "redact.py"}  # configures the handler; adds the filter
 
 
-def test_import_and_use_of_the_library_leave_the_logging_of_the_application_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_import_and_use_of_the_library_leave_the_logging_of_the_application_alone() -> None:
     factory, levels = logging.getLogRecordFactory(), {}
     for name in ("", "azure", "azure.identity", "azure.core.pipeline.transport", "msal", "urllib3", "of.the.user"):
         logger = logging.getLogger(name)
-        monkeypatch.setattr(logger, "level", logging.NOTSET)
+        logger.setLevel(logging.NOTSET)
         levels[logger] = list(logger.filters)
     remember(SECRET)
     transport_options(None, RetryLimits())
