@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar
 
-from mirrorfeed.display.redact import get_logger
 from mirrorfeed.errors import MirrorfeedError, Terminal, first_line
 
 T = TypeVar("T")
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class CallbackFailed(Terminal):
