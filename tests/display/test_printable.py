@@ -26,7 +26,7 @@ from mirrorfeed.api.results import Changes, Difference, Result, VersionChanges
 from mirrorfeed.cli import main, output
 from mirrorfeed.cli.main import fail
 from mirrorfeed.display import terminal
-from mirrorfeed.display.redact import escape_html, get_logger, printable, printable_block, shell_argument
+from mirrorfeed.display.redact import escape_html, printable, printable_block, shell_argument
 from mirrorfeed.display.rows import Grid
 from mirrorfeed.errors import Unexpected
 
@@ -207,10 +207,13 @@ def test_notebook_shows_no_control_characters() -> None:
 
 
 def test_log_record_cannot_start_a_new_line(caplog: pytest.LogCaptureFixture) -> None:
+    from mirrorfeed.display import redact
+
+    redact.filter_logs()
     try:
         raise ValueError(HOSTILE)
     except ValueError as error:
-        get_logger("mirrorfeed.test").error("%s failed", HOSTILE, exc_info=error)
+        logging.getLogger("mirrorfeed.test").error("%s failed", HOSTILE, exc_info=error)
     (record,) = caplog.records
     assert record.getMessage() == f"{SHOWN} failed"
     shown = logging.Formatter().format(record)

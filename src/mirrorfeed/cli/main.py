@@ -22,7 +22,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
 from mirrorfeed.display.progress import clear_progress, progress_shown, waiting
-from mirrorfeed.display.redact import is_escaped, printable, printable_block, redact
+from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
 from mirrorfeed.display.terminal import console, draw
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
@@ -53,13 +53,6 @@ def wait_option(until: str) -> Callable[[Any], Any]:
 _CONFIG, _JSON, _SPARK, _STOP = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.spark", "mirrorfeed.stop"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
-_LIBRARY_LEVELS = {
-    "azure.identity": logging.CRITICAL,
-    "msal": logging.CRITICAL,
-    "azure.core.pipeline.transport": logging.ERROR,
-    "azure.core.pipeline.policies.http_logging_policy": logging.ERROR,
-}
-"""The login libraries log each failure again, with the text of the response. The pipeline logs all headers."""
 _LONGEST_HELP = 1000
 _SECTIONS = {
     "Set up": ("init", "enable-cdf", "tables"),
@@ -134,7 +127,7 @@ class _Commands(click.Group):
     def main(self, *args: Any, **options: Any) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # names can have characters that the encoding lacks
-        _quiet_libraries()
+        filter_logs()
         return super().main(*args, **options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -178,13 +171,6 @@ class _Commands(click.Group):
         for title, names in (_SECTIONS if ctx.parent is None else {"Commands": sorted(helps)}).items():
             with formatter.section(title):
                 formatter.write_dl([(name, helps[name]) for name in names])
-
-
-def _quiet_libraries() -> None:
-    """Let libraries log only what a command does not report itself. Only the command does this: it owns the process."""
-    for name, level in _LIBRARY_LEVELS.items():
-        if (logger := logging.getLogger(name)).level == logging.NOTSET:
-            logger.setLevel(level)
 
 
 def _fail_usage(error: click.UsageError) -> NoReturn:

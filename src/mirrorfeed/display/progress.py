@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
-from mirrorfeed.display.redact import get_logger, printable
+from mirrorfeed.display.redact import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-progress = get_logger("mirrorfeed.progress")
+progress = logging.getLogger("mirrorfeed.progress")
 _DELAY_SECONDS = 0.1
 """A message that is replaced or removed within this time is not shown."""
 

@@ -44,6 +44,7 @@ _KNOWN_FORMS = (
         rf"\1\2{HIDDEN}",
     ),
 )
+_LOGGERS = frozenset({"mirrorfeed", "azure", "msal", "urllib3", "requests", "databricks"})
 _SEPARATORS = re.compile(r"[/?&=]")
 _RUN = re.compile(rf"[0-9A-Za-z]{{{_MIN_PEER_PART_LENGTH},}}")
 
@@ -55,10 +56,12 @@ class _Memory(ModuleType):
         super().__init__(name)
         self.lock = Lock()
         self.patterns: OrderedDict[str, re.Pattern[str]] = OrderedDict()
+        self.filters_logs = False
 
 
 def remember(*secrets: str) -> None:
-    """Hide `secrets` of at least 8 characters in the results of `redact` and in the logs of mirrorfeed from now on."""
+    """Hide `secrets` of at least 8 characters in the results of `redact` and in logs from now on."""
+    filter_logs()
     memory = _memory()
     with memory.lock:
         for secret in secrets:
@@ -148,30 +151,31 @@ def _forms(text: str) -> Iterator[str]:
         yield letters[first:last].translate(str.maketrans("+/", "-_"))
 
 
-class RedactingFilter(logging.Filter):
-    """Log filter that hides secrets and escapes line breaks in the records of a logger or handler."""
+def filter_logs() -> None:
+    """Hide secrets and escape line breaks in all later log lines of mirrorfeed and its HTTP clients."""
+    memory = _memory()
+    with memory.lock:
+        if memory.filters_logs:
+            return
+        memory.filters_logs = True
+    create, formatter = logging.getLogRecordFactory(), logging.Formatter()
 
-    def filter(self, record: logging.LogRecord) -> bool:
+    def create_record(*args: object, **kwargs: object) -> logging.LogRecord:
+        record = create(*args, **kwargs)
+        if record.name.partition(".")[0] not in _LOGGERS:
+            return record
         try:
             message = record.getMessage()
         except (TypeError, ValueError):  # the handler reports the error
-            return True
+            return record
         if (shown := printable(redact(message))) != message:
             record.msg, record.args = shown, None
         if record.exc_info and record.exc_info[0]:
-            record.exc_text = printable_block(redact(logging.Formatter().formatException(record.exc_info)))
-        return True
+            record.exc_text = printable_block(redact(formatter.formatException(record.exc_info)))
+        return record
 
-
-def get_logger(name: str) -> logging.Logger:
-    """Return a logger whose records contain no secrets. Modules of mirrorfeed call this instead of logging.getLogger.
-
-    A filter of a logger does not process the records of child loggers, so each logger has a filter of its own.
-    """
-    logger = logging.getLogger(name)
-    if not any(isinstance(each, RedactingFilter) for each in logger.filters):
-        logger.addFilter(RedactingFilter())
-    return logger
+    # A filter of a logger does not process the records of child loggers, and handlers belong to the application.
+    logging.setLogRecordFactory(create_record)
 
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

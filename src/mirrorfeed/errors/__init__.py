@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import copyreg
 import json
+import logging
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,10 +38,10 @@ from string import Formatter
 from traceback import walk_tb
 from typing import Any, ClassVar
 
-from mirrorfeed.display.redact import get_logger, printable, redact, shell_argument
+from mirrorfeed.display.redact import printable, redact, shell_argument
 from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names, row
 
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
 """Maximum number of characters of a line of third-party text to search for secrets and show. The rest is cut off."""
 _JAVA_CALL = "An error occurred while calling "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
@@ -16,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
-from mirrorfeed.display.redact import get_logger
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
 """Function that makes one attempt to publish a table, and passes the result to the callback at each step."""
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def _warn(error: MirrorfeedError) -> None:

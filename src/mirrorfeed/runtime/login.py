@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import logging
 import os
 import re
 import ssl
@@ -57,6 +58,10 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
     Raises `BadProxy`, `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable` if the proxy
     settings, the secret, the service credential or the file `ca_bundle` cannot be used.
     """
+    for name in ("azure.identity", "msal"):
+        log = logging.getLogger(name)
+        if log.level == logging.NOTSET:  # the logger writes each failure again, with the text of the response
+            log.setLevel(logging.CRITICAL)
     check_proxy()
     inner, *secrets = _create_credential(credential, ca_bundle)
     _check_certificates(ca_bundle)

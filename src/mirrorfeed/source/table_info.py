@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +13,6 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.redact import get_logger
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, find_condition
 from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.errors import (
@@ -250,7 +250,7 @@ def parse_days(text: str) -> int:
     return days
 
 
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _METADATA = "metaData struct<id string>"
 _PATH_PATTERN = frozenset("*?[]{}\\")

@@ -8,6 +8,7 @@ deletes the original. The API creates a file completely or not at all, even if m
 from __future__ import annotations
 
 import io
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
-from mirrorfeed.display.redact import get_logger
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside, per_process
@@ -31,7 +31,7 @@ from mirrorfeed.storage.errors import (
 )
 
 _CHUNK = 2**20
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 _RENAMING = ".renaming-"
 """Prefix of the marker file that exists during `rename`. The marker contains the new path."""
 

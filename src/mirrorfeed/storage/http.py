@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,7 +13,6 @@ from azure.core.pipeline import Pipeline
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, HTTPPolicy
 from azure.core.pipeline.transport import HttpRequest, HttpResponse, RequestsTransport
 
-from mirrorfeed.display.redact import get_logger
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential
 from mirrorfeed.runtime.errors import LoginUnavailable
@@ -23,7 +23,7 @@ from mirrorfeed.storage.request_retries import NO_RETRIES, RETRYABLE_STATUS, Ret
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 API_VERSION = "2023-11-03"
 """Version of the Azure storage API. Versions before 2023-08-03 delete only a part of a large folder."""
@@ -84,7 +84,11 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
 
 
 def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Return the options of an HTTP transport: certificates and timeouts."""
+    """Return the options of an HTTP transport: certificates and timeouts. Makes two Azure loggers log only errors."""
+    for name in ("transport", "policies.http_logging_policy"):
+        log = logging.getLogger(f"azure.core.pipeline.{name}")
+        if log.level == logging.NOTSET:  # the loggers write all headers, and each download that is then retried
+            log.setLevel(logging.ERROR)
     return {
         "connection_verify": ca_bundle or True,
         "connection_timeout": limits.connect_seconds,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import logging
 import os
 import re
 import shutil
@@ -22,7 +23,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mirrorfeed.display.redact import get_logger
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside
 from mirrorfeed.storage.errors import (
     AlreadyThere,
@@ -34,7 +34,7 @@ from mirrorfeed.storage.errors import (
     UnreadableFile,
 )
 
-_log = get_logger(__name__)
+_log = logging.getLogger(__name__)
 _UNFINISHED = ".unfinished-"
 """Prefix of unfinished files and of folders that are being deleted. Listings exclude both."""
 _LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
