@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.files import row_staging
+from mirrorfeed.publish.files import duplicate_keys, row_staging
 from mirrorfeed.publish.files.spark_files import upload_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.table_log import TableLog, metadata_files
@@ -28,7 +28,7 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "all of staging": DeltaFeed.stage,
     "few rows taken": row_staging.collect_small_batch,
     "files named": StagingArea.file_paths,
-    "keys compared": row_staging.has_duplicates,
+    "keys compared": duplicate_keys.may_have_duplicates,
     "files sent": upload_files,
     "identity again": DeltaFeed.is_unchanged,
     "record": TableLog.add_record,

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
-from mirrorfeed.publish.files import row_staging
+from mirrorfeed.publish.files import duplicate_keys
+from mirrorfeed.publish.files.spark_files import SparkFiles
+from mirrorfeed.publish.files.staging_area import StagingArea
 from tests.bench.profile import mib, phases
 
 
@@ -25,7 +27,8 @@ def test_spark_size_is_the_sum_of_all_tasks(text: str, expected: float) -> None:
 
 def test_only_executed_phases_are_reported() -> None:
     watched = cProfile.Profile()
-    watched.runcall(row_staging.has_duplicates, pa.chunked_array([], pa.int64()))
+    files = SparkFiles(StagingArea("/"), "", cast(Any, None), [], {})
+    watched.runcall(duplicate_keys.may_have_duplicates, files, cast(Any, None), [])
     (found,) = phases(pstats.Stats(watched)).items()
     assert found[0] == "keys compared"
     assert found[1] >= 0

@@ -20,7 +20,7 @@ from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import row_staging
+from mirrorfeed.publish.files import duplicate_keys, row_staging
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
@@ -269,7 +269,7 @@ def test_hash_collision_of_different_keys_is_not_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)  # keys of small batches are compared without hashes
-    monkeypatch.setattr(row_staging, "has_duplicates", lambda _: True)
+    monkeypatch.setattr(duplicate_keys, "has_duplicates", lambda _: True)
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     zone = Zone(tmp_path / "zone", table)

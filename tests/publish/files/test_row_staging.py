@@ -1,18 +1,14 @@
-"""Small batches are collected as Arrow, and duplicate keys are found by 64-bit hashes."""
+"""Small batches are collected as Arrow."""
 
 from __future__ import annotations
 
-import os
-import tracemalloc
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.publish.files import row_staging
-from mirrorfeed.publish.files.row_staging import has_duplicates
 
 
 def test_small_batch_is_not_collected_if_one_row_is_wide(spark: SparkSession) -> None:
@@ -51,37 +47,3 @@ def test_ordered_rows_are_collected_in_order(spark: SparkSession) -> None:
     pairs = [(row["part"], row["id"]) for row in found.to_pylist()]
     assert len(pairs) == 400
     assert pairs == sorted(pairs)
-
-
-@pytest.mark.parametrize(
-    ("lots", "expected"),
-    [
-        ([], False),
-        ([[]], False),
-        ([[1, 2], [3, -1], []], False),
-        ([[1, 2, 1]], True),
-        ([[1, 2], [], [3, 1]], True),
-        ([[2**63 - 1, -(2**63)], [0]], False),
-        ([[-(2**63)], [-(2**63)]], True),
-    ],
-)
-def test_duplicate_hash_is_found_within_and_across_chunks(lots: list[list[int]], expected: bool) -> None:
-    assert has_duplicates(pa.chunked_array(lots, pa.int64())) is expected
-
-
-def test_sliced_chunk_compares_only_its_own_hashes() -> None:
-    part = pa.array([7, 1, 2, 7], pa.int64()).slice(1, 2)
-    assert not has_duplicates(pa.chunked_array([part]))
-    assert has_duplicates(pa.chunked_array([part, part.slice(1)]))
-
-
-def test_duplicate_check_needs_little_more_memory_than_the_hashes() -> None:
-    lots = [pa.array(np.frombuffer(os.urandom(8 * 10_000), np.int64)) for _ in range(50)]
-    tracemalloc.start()
-    try:
-        assert not has_duplicates(pa.chunked_array(lots))
-        assert has_duplicates(pa.chunked_array([*lots, lots[30].slice(0, 1)]))
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 8 * 10_000 * 50 * 1.3

@@ -31,7 +31,7 @@ from mirrorfeed.publish.errors import (
     StagingPathRequired,
     StagingUnusable,
 )
-from mirrorfeed.publish.files import row_staging, spark_files, staging_area
+from mirrorfeed.publish.files import duplicate_keys, row_staging, spark_files, staging_area
 from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
@@ -196,8 +196,9 @@ def test_invalid_rows_are_refused_and_leave_no_files(
 
     refused(r"a key is NULL \(id = NULL\)")
     table.sql("DELETE FROM {} WHERE id IS NULL")
-    for most in (row_staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
-        monkeypatch.setattr(row_staging, "MAX_DRIVER_KEYS", most)
+    for limit in ("", "MAX_DRIVER_KEYS", "MAX_COLLECTED_HASHES"):  # compared as numbers, by hashes, in Spark
+        if limit:
+            monkeypatch.setattr(duplicate_keys, limit, 0)
         refused(r"a key is not unique \(id = 1\)")
 
 

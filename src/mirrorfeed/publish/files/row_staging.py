@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from mirrorfeed.errors import first_line
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
+from mirrorfeed.publish.errors import StagingPathRequired
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import (
@@ -41,8 +40,9 @@ SMALL_BATCH_ROWS = 20_000
 """Maximum number of rows that the driver collects and writes with Arrow.
 Arrow needs less CPU time than Spark's writer for 50,000 rows, and more for 100,000 (`tests.bench.small_batch_limit`). A
 higher limit needs more driver memory and saves little time."""
-MAX_DRIVER_KEYS = 2**23
-"""Maximum number of keys that the driver checks for duplicates by 64-bit hashes (64 MiB). Above, Spark checks them."""
+_MAX_BROADCAST_KEYS = 2**18
+"""Maximum number of deleted keys that Spark sends to every executor for the look-up, so that it need not shuffle the
+keys of the source."""
 _WIDE_ROW_BYTES = 4096
 """If the text and binary values of any row exceed this total size in bytes, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
@@ -50,7 +50,6 @@ _IS_WIDE = "_commit_timestamp"
 No published table has this column, because the change data feed reserves the name."""
 _RESULT_LIMIT = "spark.driver.maxResultSize"
 """Text by which Spark's error for a result that is too large is recognized."""
-_INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
 """Seconds to wait so that the next file gets a later modification time.
 Storage times have a precision of one second or better."""
@@ -161,16 +160,6 @@ def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
     return float(file.tell() / sample.num_rows)
 
 
-def has_duplicates(numbers: pa.ChunkedArray) -> bool:
-    """Return whether any of the 64-bit numbers occurs more than once."""
-    if not len(numbers):
-        return False
-    # Sort the numbers in place, because a hash table would need about 100 bytes per number.
-    together = np.concatenate([chunk.to_numpy(zero_copy_only=True) for chunk in numbers.chunks])
-    together.sort()
-    return bool((together[1:] == together[:-1]).any())
-
-
 @dataclass(frozen=True)
 class _Part:
     """Part of a publication: rows that passed the checks, and are staged in files of their own."""
@@ -191,8 +180,11 @@ def _spark_part(
     upload_from: Literal["driver", "executors"],
     find_invalid_text: FindInvalidText | None,
 ) -> _Part:
+    from mirrorfeed.publish.files.duplicate_keys import may_have_duplicates
+    from mirrorfeed.publish.files.spark_files import upload_files, upload_from_executors
+
     keys = [quote(name) for name in job.keys]
-    bad = _duplicates_in_files(files, job, unique_keys)
+    bad = bad_keys(files.written, unique_keys) if unique_keys and may_have_duplicates(files, job, unique_keys) else []
     if not bad and find_invalid_text and files.replaced:
         replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys)
         bad = find_invalid_text(replaced.limit(MAX_FILTER_KEYS + 1).toArrow() if keys else pa.table({}))
@@ -202,11 +194,9 @@ def _spark_part(
     def deleted() -> DataFrame | None:
         # With `changes: full`, a later row may add a deleted key again. Then this row is staged a second time, as an
         # existing row of the source.
-        if not files.rows.get(Marker.DELETE.name.lower()):
-            return None
-        return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
-
-    from mirrorfeed.publish.files.spark_files import upload_files, upload_from_executors
+        deletes = files.rows.get(Marker.DELETE.name.lower(), 0)
+        deleted = files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys)
+        return None if not deletes else deleted if deletes > _MAX_BROADCAST_KEYS else F.broadcast(deleted)
 
     upload = upload_files if upload_from == "driver" else upload_from_executors
     return _Part(deleted, partial(upload, job, files), files.without_marker)
@@ -252,36 +242,6 @@ def _duplicates_in_batch(batch: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     return [BadRow(Problem.DUPLICATE_KEY, row_text(shared, at)) for at in range(shared.num_rows)]
 
 
-def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
-    if not (keys and files.paths):
-        return []
-    if sum(files.rows.values()) <= MAX_DRIVER_KEYS:
-        numbers = _integer_keys(files, job, keys)
-        if numbers is None:
-            numbers = rows_and_markers.key_hashes(files.written, keys).toArrow().column(0)
-        if not has_duplicates(numbers):
-            return []
-    return bad_keys(files.written, keys)
-
-
 def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
     """Return up to `PROBLEMS_SHOWN` (5) keys that are NULL or not unique in the rows."""
     return bad_rows(rows_and_markers.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
-
-
-def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
-    """Return the values of the key column, read from Spark's files. Raises `StagingFilesLost` if a file is damaged.
-    Returns None if the key has several columns or is not an integer, if a key is NULL, or if this process cannot open
-    the staging area as a folder."""
-    types = [column.type for column in job.columns if column.name in keys]
-    if len(types) > 1 or types[0] not in _INTEGERS or not files.area.is_visible():
-        return None
-    chunks: list[pa.Array] = []
-    for path in files.paths:
-        with files.area.open(path) as file:
-            try:
-                chunks += pq.ParquetFile(file).read([keys[0]]).column(keys[0]).cast(pa.int64()).chunks
-            except (pa.ArrowException, OSError, KeyError) as error:
-                raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
-    numbers = pa.chunked_array(chunks, pa.int64())
-    return None if numbers.null_count else numbers
