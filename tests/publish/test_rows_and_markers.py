@@ -13,15 +13,8 @@ from pyspark.sql import functions as F
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
 from mirrorfeed.mirror.verify.row_comparison import compare_rows
 from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.rows_and_markers import (
-    PROBLEM,
-    full,
-    inserts,
-    key_hashes,
-    key_problems,
-    net_of_other_keys,
-    snapshot_rows,
-)
+from mirrorfeed.publish.row_cancellation import full, net_of_other_keys
+from mirrorfeed.publish.rows_and_markers import PROBLEM, inserts, key_hashes, key_problems, snapshot_rows
 from mirrorfeed.source.reader import without_collations
 
 pytestmark = pytest.mark.connect

@@ -117,7 +117,7 @@ def rows_of_keys(
         f"CASE WHEN __live__ IS NULL THEN array({delete})"
         f" WHEN __delete_first__ THEN array({delete}, {upsert}) ELSE array({upsert}) END"
     )
-    return _landing_rows(rows.withColumn("__marker__", F.explode(F.expr(markers))), columns, keys)
+    return landing_rows(rows.withColumn("__marker__", F.explode(F.expr(markers))), columns, keys)
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
@@ -198,80 +198,15 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
     or a delete with only the key. If the net change of a key is more than the exchange of its first removed row for its
-    last added row, the result has a row with only NULLs, also in the row marker. `net_of_other_keys` returns the net
-    changes of these keys, which are rare.
+    last added row, the result has a row with only NULLs, also in the row marker. `row_cancellation.net_of_other_keys`
+    returns the net changes of these keys, which are rare.
     """
     key = key_positions(columns, keys)
-    rows = _summed(feed, columns, keys).where(f"__is_last__ AND NOT ({_UNCHANGED})")
+    rows = summed_events(feed, columns, keys).where(f"__is_last__ AND NOT ({UNCHANGED})")
     marker = f"IF(__gain__ < 0, {Marker.DELETE.value}, {Marker.UPSERT.value})"
-    rows = rows.selectExpr("*", f"IF({_EXCHANGED}, {marker}, NULL) AS __marker__", "0 AS __gained__")
+    rows = rows.selectExpr("*", f"IF({EXCHANGED}, {marker}, NULL) AS __marker__", "0 AS __gained__")
     # Sort by key, because similar rows next to each other compress better.
-    return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
-
-
-def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the net changes of all keys for which `net` returns a row with only NULLs.
-
-    If the changes leave several new source rows for a key, its net change has `Problem.DUPLICATE_KEY` in the column
-    `PROBLEM`.
-    """
-    # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
-    # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
-    key = key_positions(columns, keys)
-    of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
-    events = _summed(feed, columns, keys).where(f"NOT ({_UNCHANGED} OR {_EXCHANGED})")
-    rows = _counted(events, key).selectExpr(
-        "*",
-        f"lead(__count__) OVER ({of_key}) IS NULL AS __last__",
-        f"sum(greatest(__count__, 0)) OVER ({of_key} ROWS UNBOUNDED PRECEDING) AS __gained__",
-        f"IF(__count__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value}) AS __marker__",
-    )
-    return _landing_rows(rows.where("__last__").sortWithinPartitions(*key), columns, keys)
-
-
-def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """Return a row for each key and each version that changed the key's row. Within a version, deletes come first.
-
-    The rows are in the order of the versions. The row markers are "upsert" and "delete". If a version of the source had
-    several rows with the same key, or the changes of a key contradict each other, the result has only the net change of
-    this key over all versions in `feed`: one upsert or one delete.
-
-    If `exact` is True, the row markers are "insert", "update" and "delete". A row that replaces another row in
-    the same version is an update. A net upsert becomes a delete and an insert.
-    """
-    key = key_positions(columns, keys)
-    of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, "__hash__"]))
-    in_order = f"{of_key} ORDER BY _commit_version, __count__"
-    follows = (
-        f"lag(__count__) OVER ({in_order}) = -__count__"
-        f" AND (__count__ = 1 OR lag(__hash__) OVER ({in_order}) = __hash__)"
-    )
-    rows = _counted(_events(feed, columns, keys), [*key, "_commit_version"]).selectExpr(
-        "*",
-        f"sum(__count__) OVER ({of_row}) AS __total__",
-        f"abs(__count__) = 1 AND coalesce({follows}, true) AND {key_problem(key)} IS NULL AS __follows__",
-        f"lag(_commit_version) OVER ({in_order}) <=> _commit_version AS __replaces__",
-        f"lead(_commit_version) OVER ({in_order}) <=> _commit_version AS __replaced__",
-    )
-    rows = rows.selectExpr(
-        "*",
-        f"sum(greatest(sign(__total__), 0) * __count__) OVER ({of_key}) AS __gained__",
-        f"min(__total__) OVER ({of_key}) < 0 AS __lost__",
-        f"min(__follows__) OVER ({of_key}) AS __all_follow__",
-        f"row_number() OVER ({of_key} ORDER BY __total__ DESC, __count__ DESC) = 1 AS __left__",
-    )
-    net_row = "__left__ AND (__gained__ > 0 OR __lost__)"
-    rows = rows.where(f"IF(__all_follow__, __count__ > 0 OR NOT __replaced__, {net_row})")
-    upsert, delete = f"array({Marker.UPSERT.value})", f"array({Marker.DELETE.value})"
-    if exact:
-        upsert = (
-            f"CASE WHEN NOT __all_follow__ THEN array({Marker.DELETE.value}, {Marker.INSERT.value})"
-            f" WHEN __replaces__ THEN array({Marker.UPDATE.value}) ELSE array({Marker.INSERT.value}) END"
-        )
-    markers = f"IF(IF(__all_follow__, __count__, __gained__) > 0, {upsert}, {delete})"
-    rows = rows.withColumn("__marker__", F.explode(F.expr(markers)))
-    rows = rows.orderBy("_commit_version", F.expr(f"__marker__ <> {Marker.DELETE.value}"), *key)
-    return _landing_rows(rows, columns, keys)
+    return landing_rows(rows.sortWithinPartitions(*key), columns, keys)
 
 
 def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str, str]:
@@ -304,7 +239,7 @@ def row_hash(columns: Sequence[Column], keys: Sequence[str]) -> str:
     return f"xxhash64({', '.join([*numbers, *map(position_name, values)])})"
 
 
-def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def feed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return the changes of a feed, partitioned by key: key, values, `_commit_version`, `__live__` and `__hash__`.
     `__live__` is true for an added row and false for a removed row. The values of a removed row are NULL."""
     key = key_positions(columns, keys)
@@ -325,9 +260,9 @@ def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> 
 # of the hashes of added rows minus the sum of the hashes of removed rows, are the same for the net change.
 _SUMS = {"__high__": "shiftright({}, 32)", "__low__": f"({{}} & {_LOW_HALF}L)"}
 """Names of the sums of both halves of the hashes, with the expression of the half. A sum of halves cannot overflow."""
-_UNCHANGED = " AND ".join(f"{name} = 0" for name in ("__gain__", *_SUMS))
+UNCHANGED = " AND ".join(f"{name} = 0" for name in ("__gain__", *_SUMS))
 """SQL condition: all rows of the key cancel each other."""
-_EXCHANGED = "abs(__gain__) <= 1 AND " + " AND ".join(
+EXCHANGED = "abs(__gain__) <= 1 AND " + " AND ".join(
     f"{name} = IF(__gain__ >= 0, {half.format('__last_hash__')}, 0L)"
     f" - IF(__gain__ <= 0, {half.format('__first_hash__')}, 0L)"
     for name, half in _SUMS.items()
@@ -335,13 +270,13 @@ _EXCHANGED = "abs(__gain__) <= 1 AND " + " AND ".join(
 """SQL condition: the net change adds the key's last added row, or removes its first removed row, or both."""
 
 
-def _summed(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def summed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """Return the events of a feed, with sums over all events of the key, and the hashes of its first and last event.
     Removed rows come before added rows. The order is complete, so that all queries of a feed return the same sums."""
     order = f"PARTITION BY {', '.join(key_positions(columns, keys))} ORDER BY __live__, _commit_version, __hash__"
     of_key = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
     halves = ((name, half.format("__hash__")) for name, half in _SUMS.items())
-    return _events(feed, columns, keys).selectExpr(
+    return feed_events(feed, columns, keys).selectExpr(
         "*",
         f"lead(__live__) OVER ({order}) IS NULL AS __is_last__",
         f"sum(IF(__live__, 1, -1)) {of_key} AS __gain__",
@@ -351,23 +286,7 @@ def _summed(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> 
     )
 
 
-def _counted(events: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Combine events with equal rows into one row. Rows are equal if their hashes and the columns `by` are equal.
-
-    `__count__` is the number of added minus removed rows. Rows with count 0 are left out. For a negative count, the
-    values can be NULL.
-    """
-    # The partitions by key are enough for all later steps. Windows that end at the current row buffer no rows.
-    same = f"PARTITION BY {', '.join([*by, '__hash__'])} ORDER BY __live__"
-    counted = events.selectExpr(
-        "*",
-        f"sum(IF(__live__, 1, -1)) OVER ({same} ROWS UNBOUNDED PRECEDING) AS __count__",
-        f"lead(__live__) OVER ({same}) IS NULL AS __last_of_same__",
-    )
-    return counted.where("__last_of_same__ AND __count__ <> 0")
-
-
-def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     key, live = key_positions(columns, keys), f"__marker__ <> {Marker.DELETE.value}"
     names = [position_name(at) for at in range(len(columns))]
     values = [f"IF({'__marker__ IS NOT NULL' if name in key else live}, {name}, NULL)" for name in names]

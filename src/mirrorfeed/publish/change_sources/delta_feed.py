@@ -181,9 +181,10 @@ class DeltaFeed:
         if not job.keys:
             return rows_and_markers.inserts(feed, job.columns), None
         if table.changes == "full":
-            return rows_and_markers.full(feed, job.columns, job.keys, exact=table.row_markers == "exact"), None
-        others = partial(rows_and_markers.net_of_other_keys, feed, job.columns, job.keys)
-        return rows_and_markers.net(feed, job.columns, job.keys), others
+            from mirrorfeed.publish import row_cancellation  # imported late: few tables publish all changes
+
+            return row_cancellation.full(feed, job.columns, job.keys, exact=table.row_markers == "exact"), None
+        return rows_and_markers.net(feed, job.columns, job.keys), partial(_net_of_other_keys, feed, job)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
@@ -281,6 +282,12 @@ class DeltaFeed:
             version = str(range_.to_version_inclusive)
             raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
         return feed
+
+
+def _net_of_other_keys(feed: DataFrame, job: StagingJob) -> DataFrame:
+    from mirrorfeed.publish import row_cancellation  # imported late: few ranges have such keys
+
+    return row_cancellation.net_of_other_keys(feed, job.columns, job.keys)
 
 
 def _with_added_fields(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
