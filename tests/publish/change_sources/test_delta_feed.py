@@ -26,7 +26,7 @@ from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.conftest import ADAPTIVE
-from tests.delta import DeltaTable, Zone
+from tests.delta import DeltaTable, SparkTable, Zone
 
 TYPES = {
     "b": ("boolean", "true", pa.bool_(), True),
@@ -163,6 +163,21 @@ def test_large_publication_has_several_key_ordered_files_in_one_record(spark: Sp
         keys = [(row["v"], row["id"]) for row in part.to_pylist()]
         assert keys == sorted(keys)
     assert zone.mirrors_the_table()
+
+
+def test_tasks_of_a_first_load_leave_no_small_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
+    table = SparkTable(spark, tmp_path / "t", "id int, v string")
+    table.sql("INSERT INTO {} SELECT cast(id AS int), uuid() FROM range(0, 4000, 1, 2)")
+    sizes = [path.stat().st_size for path in table.path.glob("*.parquet")]
+    assert len(sizes) == 2
+    # Each source file has slightly more rows than fit into one file of the target size.
+    zone = Zone(tmp_path / "zone", table, target_file_size=int(sum(sizes) / 2.05))
+    with setting(spark, "spark.sql.files.maxPartitionBytes", str(max(sizes))):
+        zone.publish()
+    assert [file.num_rows for file in zone.files] == [2000, 2000]
 
 
 def test_files_use_the_configured_compression(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
 _DEFAULT_CORES = 32
 """Assumed number of cores if Spark does not report the number, for example on serverless compute."""
+_MAX_FILE_SHARE = 2
+"""Maximum size of a snapshot's data file, as a multiple of the target size. Each task writes about one file of the
+target size. With a lower limit, a task with slightly more rows would write a second, very small file."""
 _MIN_TASK_BYTES = 16 * 2**20
 """Minimum size of a task that reads a snapshot, so that small source files do not become small data files."""
 
@@ -139,7 +142,8 @@ class DeltaFeed:
             least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
         expect_small = (facts.bytes or 0) <= _SMALL_BYTES
-        staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: per_file, unique_keys=keys)
+        most = per_file and per_file * _MAX_FILE_SHARE
+        staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: most, unique_keys=keys)
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob, selected: DataFrame) -> tuple[int | None, int | None]:
