@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import Column, Marker
 from mirrorfeed.publish.rows_and_markers import (
-    EXCHANGED,
     UNCHANGED,
     feed_events,
+    is_decided,
     key_positions,
     key_problem,
     landing_rows,
@@ -30,7 +30,7 @@ def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_positions(columns, keys)
     of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
-    events = summed_events(feed, columns, keys).where(f"NOT ({UNCHANGED} OR {EXCHANGED})")
+    events = summed_events(feed, columns, keys).where(f"NOT ({UNCHANGED} OR {is_decided(key)})")
     rows = _counted(events, key).selectExpr(
         "*",
         f"lead(__count__) OVER ({of_key}) IS NULL AS __last__",

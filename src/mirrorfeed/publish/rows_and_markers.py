@@ -197,14 +197,14 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
     """Return the net change of each key in `feed`. Omits a key if its row is the same before and after the changes.
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
-    or a delete with only the key. If the net change of a key is more than the exchange of its first removed row for its
-    last added row, the result has a row with only NULLs, also in the row marker. `row_cancellation.net_of_other_keys`
-    returns the net changes of these keys, which are rare.
+    or a delete with only the key. If a key is NULL, or its net change is more than the exchange of its first removed
+    row for its last added row, the result has a row with only NULLs, also in the row marker. For these keys, which are
+    rare, `row_cancellation.net_of_other_keys` returns the net changes.
     """
     key = key_positions(columns, keys)
     rows = summed_events(feed, columns, keys).where(f"__is_last__ AND NOT ({UNCHANGED})")
     marker = f"IF(__gain__ < 0, {Marker.DELETE.value}, {Marker.UPSERT.value})"
-    rows = rows.selectExpr("*", f"IF({EXCHANGED}, {marker}, NULL) AS __marker__", "0 AS __gained__")
+    rows = rows.selectExpr("*", f"IF({is_decided(key)}, {marker}, NULL) AS __marker__", "0 AS __gained__")
     # Sort by key, because similar rows next to each other compress better.
     return landing_rows(rows.sortWithinPartitions(*key), columns, keys)
 
@@ -262,12 +262,18 @@ _SUMS = {"__high__": "shiftright({}, 32)", "__low__": f"({{}} & {_LOW_HALF}L)"}
 """Names of the sums of both halves of the hashes, with the expression of the half. A sum of halves cannot overflow."""
 UNCHANGED = " AND ".join(f"{name} = 0" for name in ("__gain__", *_SUMS))
 """SQL condition: all rows of the key cancel each other."""
-EXCHANGED = "abs(__gain__) <= 1 AND " + " AND ".join(
+_EXCHANGED = "abs(__gain__) <= 1 AND " + " AND ".join(
     f"{name} = IF(__gain__ >= 0, {half.format('__last_hash__')}, 0L)"
     f" - IF(__gain__ <= 0, {half.format('__first_hash__')}, 0L)"
     for name, half in _SUMS.items()
 )
 """SQL condition: the net change adds the key's last added row, or removes its first removed row, or both."""
+
+
+def is_decided(key: Sequence[str]) -> str:
+    """Return an SQL condition: the net change follows from the sums, and the key is valid.
+    All problems of keys are found by one query, so that they are reported together."""
+    return " AND ".join([_EXCHANGED, *(f"{name} IS NOT NULL" for name in key)])
 
 
 def summed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
