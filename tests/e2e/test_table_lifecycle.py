@@ -114,7 +114,7 @@ def test_missing_or_replaced_source_stops_the_table_until_rebuild(project: Proje
     assert f"There is no Delta table at {orders.path}" in project.run("publish", code=1)
     orders.sql(f"CREATE TABLE {{}} SHALLOW CLONE {other.source.sql}")
     replaced = project.run("publish", code=1)
-    assert "was replaced, or dropped and created again, after version 1 was published" in replaced
+    assert "was dropped and created again, or its folder was restored from a copy, after version 1" in replaced
     assert "equal at version 0, 1 row" not in project.run("status", code=1)
     project.run("rebuild", "sales.orders", "--yes")
     orders.insert(8)
