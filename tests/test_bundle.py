@@ -431,7 +431,7 @@ def test_notebook_has_no_outputs_and_reads_each_of_its_widgets(file: Path) -> No
     assert cells
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
     code = "".join("".join(cell["source"]) for cell in cells)
-    defined = re.findall(r'widgets\.text\("(\w+)"', code)
+    defined = re.findall(r'widgets\.(?:text|dropdown)\("(\w+)"', code)
     assert "mirrorfeed.deployed(dbutils, spark)" in code
     assert "from mirrorfeed" not in code  # only public names are used
     assert set(defined) - {"config", "landing_zone", "mirror"} == set(re.findall(r'widgets\.get\("(\w+)"', code))
