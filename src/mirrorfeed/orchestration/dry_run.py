@@ -16,7 +16,6 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
-from mirrorfeed.orchestration.next_step import BLOCKED, check_source_keys, find_next_step
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import with_keys
@@ -24,7 +23,7 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, TakeSnapshot
+from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, TakeSnapshot
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -175,6 +174,7 @@ def _next_step(context: RunContext, table: Table) -> Decision:
 
 
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
+    from mirrorfeed.orchestration.next_step import find_next_step  # imports Spark, which `mirrorfeed tables` may lack
     from mirrorfeed.publish.change_sources import source_for
 
     name, table = str(table.target), with_keys(table, lambda: context.client)
@@ -192,6 +192,8 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
 
 def _key_note(source: ChangeSource, table: Table, facts: Facts) -> str:
     """Check the keys of a first load, and return what `publish --dry-run` adds about them."""
+    from mirrorfeed.orchestration.next_step import check_source_keys  # imports Spark
+
     if not table.target_keys:
         return f", {_takes(())}"
     is_checked = check_source_keys(source, table, facts)

@@ -27,10 +27,9 @@ from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import range_errors
 from mirrorfeed.source.errors import BlockingFinding, Gap, SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Decision, Facts, NothingNew, Range, TakeSnapshot
+from mirrorfeed.source.snapshot_or_range import BLOCKED, Decision, Facts, NothingNew, Range, TakeSnapshot
 from mirrorfeed.storage.local_folder import check_writable
 
-BLOCKED = "blocked"
 LARGEST_CHECKED = 64 * 2**20
 """Maximum size in bytes of sources whose keys are checked, because the check reads all rows."""
 

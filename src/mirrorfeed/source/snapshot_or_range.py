@@ -39,6 +39,8 @@ _SAME_COMMIT = timedelta(seconds=1)
 """Delta moves the times of commits in the same second by milliseconds, which depend on the length of the history that
 is read. A publication and the creation of another table take longer."""
 _RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
+BLOCKED = "blocked"
+"""Next step of a table in words, if an error prevents its publication."""
 COMPARISON = "COMPARISON"
 """Value of `Commit.operation` if changes are found by comparing rows instead of reading commits."""
 
