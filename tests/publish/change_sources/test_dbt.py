@@ -35,6 +35,14 @@ def test_nightly_job_that_replaces_its_table_publishes_only_the_rows_that_differ
         assert zone.mirrors_the_table()
 
 
+ROWS = {
+    "merge": {"upsert": 2},
+    "append": {"upsert": 1},
+    "insert_overwrite": {"upsert": 1, "delete": 2},
+    "replace_where": {"upsert": 2, "delete": 1},
+    "delete+insert": {"upsert": 2},
+}
+"""Published rows by strategy. Rows that are written again with the same values are not published."""
 STATEMENTS = {
     "merge": [
         "merge into {} as DBT_INTERNAL_DEST using (select 2 as id, 'changed' as v union all select 9, 'new')"
@@ -62,7 +70,7 @@ def test_incremental_model_is_published_from_the_feed(spark: SparkSession, tmp_p
     for statement in STATEMENTS[strategy]:
         table.sql(statement)
     outcome, errors = published(spark, config)
-    assert (outcome.error, errors) == (None, [])
+    assert (outcome.error, errors, outcome.rows) == (None, [], ROWS[strategy])
     assert zone.mirrors_the_table()
 
 
