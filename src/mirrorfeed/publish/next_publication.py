@@ -23,7 +23,7 @@ from mirrorfeed.landing.selection import (
     target_keys,
     unselected_columns,
 )
-from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefused
+from mirrorfeed.publish.errors import KeysRequired, NothingPublished, PublishedFromFeed, RowsRefused
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
@@ -175,14 +175,24 @@ def published_version(newest: Record) -> PublishedVersion:
     )
 
 
+def check_comparable(table: Table, newest: Record | None) -> None:
+    """Raise `PublishedFromFeed` if the table has `changes: compare`, but no row hashes for `newest`, the newest record.
+    Then versions in the record belong to the source. Otherwise they belong to the table of row hashes."""
+    if table.changes == "compare" and newest and newest.read is None:
+        version = newest.to_version_inclusive
+        raise PublishedFromFeed(table=str(table.source), published=version, where=version)
+
+
 def decide_next(
     source: ChangeSource, table: Table, view: View | None, facts: Facts | None = None
 ) -> tuple[Facts, Decision]:
     """Return facts about the source, and the decision: a snapshot, ranges of versions, nothing new, or a problem.
 
     `view` is the table's log, or None if the table has no log. Reads the facts if `facts` is None. A problem is
-    returned as a `BlockingFinding`, and not raised.
+    returned as a `BlockingFinding`, and not raised. Raises `PublishedFromFeed` if the table has `changes: compare`, but
+    a publication without row hashes is the newest.
     """
+    check_comparable(table, view.newest if view else None)
     published = published_version(view.newest) if view and view.newest else None
     facts = facts or source.facts(published, table.max_versions_per_publication)
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from fixtures.entries import entry
+from fixtures.entries import FOLDER, entry
 from fixtures.faults import Crash, Fault, Mode
-from fixtures.mirror import canonical
-from fixtures.tables import stage_small_batch
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Mirror, canonical
+from fixtures.tables import Table as FedTable
+from fixtures.tables import TableFeed, stage_small_batch
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table, hashes_of, zone_of
@@ -27,11 +29,12 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.orchestration.dry_run import known_step
+from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK, full_compare
 from mirrorfeed.publish.change_sources.errors import RowHashesLost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.errors import KeysRequired
+from mirrorfeed.publish.errors import KeysRequired, PublishedFromFeed
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.next_publication import with_keys
@@ -39,6 +42,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.table_info import TableInfo
 from tests.publish.state_machine import Published
 
 
@@ -71,6 +75,48 @@ def test_hashes_older_than_the_published_version_are_reported_as_lost(
     feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
     with pytest.raises(RowHashesLost, match="The row hashes of v at version 5 are missing in hashes"):
         feed.facts(PublishedVersion("id", 5), 500)
+
+
+@pytest.mark.parametrize("newest_hashes", [None, 9])
+def test_switch_of_a_table_published_from_its_feed_to_comparison_is_refused(
+    newest_hashes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row hashes from an earlier time, when the table was compared, do not belong to the published version."""
+
+    class Hashes(RowHashTable):
+        def info(self) -> Any:
+            return newest_hashes and TableInfo("id", "/hashes", {"mirrorfeed.states": "id"}, (), 0, 0)
+
+    monkeypatch.setattr(full_compare, "newest_version", lambda *_: newest_hashes)
+    monkeypatch.setattr(Hashes, "version_holding", lambda *_: newest_hashes)
+    zone, table = MemoryStore(), FedTable({"id": "long", "v": "string"}, ("id",))
+    table.insert({"id": 1, "v": "a"})
+    publish(TableFeed(table), zone, entry("v"))
+    changes = list[str]()
+    zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
+    feed = FullCompare(None, Source(("v",)), Hashes(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
+    with pytest.raises(PublishedFromFeed, match="v was published from its change data feed until now") as refused:
+        publish(feed, zone, entry("v", changes="compare"))
+    assert changes == []
+    assert needs_reload(entry("v", on_gap="reseed"), refused.value)
+
+
+def test_refused_switch_to_comparison_continues_from_the_feed_or_with_a_reload() -> None:
+    zone, table = MemoryStore(), FedTable({"id": "long", "v": "string"}, ("id",))
+    mirror, states = Mirror(zone, FOLDER), SavedStates()
+    states.versions += [({7: "old"}, [])] * 5
+    table.insert({"id": 1, "v": "a"})
+    publish(TableFeed(table), zone, entry("v"))
+    for _ in range(2):
+        with pytest.raises(PublishedFromFeed):
+            publish(ModelSource({1: "b"}, states), zone, entry("v", changes="compare"))
+    table.update(1, v="b")
+    assert publish(TableFeed(table), zone, entry("v")).rows == {"upsert": 1}
+    zone.remove_folder(FOLDER)
+    for value, rows in (("b", {"insert": 1}), ("c", {"upsert": 1})):
+        assert publish(ModelSource({1: value}, states), zone, entry("v", changes="compare")).rows == rows
+    mirror.take()
+    assert canonical(mirror.rows) == canonical([{"id": 1, "v": "c"}])
 
 
 def test_comparison_requires_keys() -> None:
