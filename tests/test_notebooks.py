@@ -20,12 +20,23 @@ from fixtures.shared_session import offered
 from fixtures.shop import Shop
 from tests.test_wheel import uv
 
-CHANGES = {"archive": "restore", "recovery": "publish"}
+CHANGES = {"archive": "restore", "recovery": "publish", "feed": "enable_cdf", "verify": "repair"}
 """Method that changes something, by notebook. The notebook calls it only if the widget with this name is yes."""
+
+READS = {
+    "archive": {"share", "chart", "files", "plan", "interval"},
+    "recovery": {"status", "dry_run", "doctor"},
+    "feed": {"dry_run", "changes"},
+    "verify": {"verify"},
+}
+"""Methods that these notebooks call with every value of the field."""
+
+ERRORS = {"verify": "shop.orders: order_id = 5: status is 'placed' in the source, 'lost' in the mirror"}
+"""Error of the last cell, by notebook. One row of the shop differs from its mirror."""
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
-FRAMES = {"feed": 4, "publish": 6, "verify": 4, "recovery": 5, "archive": 4}
+FRAMES = {"feed": 6, "publish": 6, "verify": 4, "recovery": 5, "archive": 4}
 
 
 class Widgets:
@@ -58,9 +69,12 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch, **widgets: str
+    notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch, error: str | None = None, **widgets: str
 ) -> list[dict[str, Any]]:
-    """Run a notebook and return its outputs by cell. Its kernel shares the JVM of the tests, with its own session."""
+    """Run a notebook, expect `error`, and return the other outputs by cell.
+
+    The kernel of the notebook shares the JVM of the tests, with its own session.
+    """
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes to its profile folder
     settings = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
     settings["MIRRORFEED_UV"] = str(uv())
@@ -69,8 +83,9 @@ def run(
         for variable, value in (settings | offered(spark)).items():
             patched.setenv(variable, value)
         ran = NotebookRun(notebook, default_timeout=300).execute()
-    assert ran.error is None, ran.error
-    return [output for cell in ran.nb.cells for output in cell.get("outputs", ())]
+    assert (ran.error and ran.error.summary) == error, ran.error
+    outputs = [output for cell in ran.nb.cells for output in cell.get("outputs", ())]
+    return [output for output in outputs if output["output_type"] != "error"]
 
 
 LONG = ("archive", "recovery")
@@ -86,7 +101,7 @@ def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     files = shutil.copytree(shop, tmp_path / "root") / "files"
     deploy(files, wheel)
     assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
-    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark, monkeypatch)
+    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark, monkeypatch, ERRORS.get(name))
     printed = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     first = f"mirrorfeed {wheel.name.split('-')[1]}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
     assert printed.splitlines()[0] == first
@@ -119,6 +134,8 @@ def test_notebook_changes_nothing_unless_its_field_says_yes(
 ) -> None:
     """All other calls of these notebooks only read."""
     method, feed = CHANGES[name], MagicMock()
+    feed.verify.return_value = compared = MagicMock()
+    compared.__iter__.return_value = [SimpleNamespace(table="a", equal=True), different := MagicMock(equal=False)]
     widgets = Widgets({} if answer is None else {method: answer})
     monkeypatch.setitem(sys.modules, "mirrorfeed", SimpleNamespace(deployed=lambda *_: feed))
     names = {"dbutils": SimpleNamespace(widgets=widgets), "spark": None}
@@ -128,11 +145,18 @@ def test_notebook_changes_nothing_unless_its_field_says_yes(
         exec(each, names)
     assert widgets.values[method] == (answer or "no")
     called_object = feed.archive.return_value if name == "archive" else feed
-    reads = {"share", "chart", "files", "plan", "interval"} if name == "archive" else {"status", "dry_run", "doctor"}
-    assert {call[0] for call in called_object.method_calls} == reads | ({method} if answer == "yes" else set())
+    calls = {call[0] for call in called_object.method_calls if "." not in call[0]}
+    assert calls == READS[name] | ({method} if answer == "yes" else set())
     if name == "recovery":  # one of the results fails the cell
         checked = feed.publish if answer == "yes" else feed.dry_run
         checked.return_value.check.assert_called_once()
+    if name == "feed":
+        checked = feed.enable_cdf if answer == "yes" else feed.dry_run
+        checked.return_value.check.assert_called_once()
+    if name == "verify":
+        compared.check.assert_called_once()
+        assert names["found"] is different
+        assert [call.args for call in feed.repair.call_args_list] == [(different.table,)] * (answer == "yes")
 
 
 def _shown_as_python(output: dict[str, Any]) -> bool:
