@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.onelake import OneLake
-from mirrorfeed.runtime.spark_session import is_databricks, setting
-from tests.conftest import ADAPTIVE
+from mirrorfeed.runtime.spark_session import is_databricks
 from tests.performance.meter import Counters
 from tests.performance.operations import measure_operations
 
@@ -46,7 +45,6 @@ def measured(
     folder = tmp_path_factory.mktemp("performance")
     with (
         pytest.MonkeyPatch.context() as patch,
-        setting(spark, ADAPTIVE, "true"),
         OneLake(folder / "certificates") as onelake,
     ):
         for name, value in onelake.environment.items():
