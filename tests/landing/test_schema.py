@@ -208,7 +208,7 @@ def test_renamed_column_is_named_with_the_setting_that_continues() -> None:
     now = (ID, Column("title", "string"))
     with pytest.raises(IncompatibleSchema, match="'name' was renamed to 'title'") as stopped:
         evolve(T, 7, (ID, NAME), now, renamed={"name": "title"})
-    assert "set `rename: {title: name}`" in stopped.value.solution
+    assert "add `title: name` to `rename`" in stopped.value.solution
     with pytest.raises(IncompatibleSchema, match="'name' was renamed to 'title'; 'id' was long and is string") as both:
         evolve(T, 7, (NAME, ID), (replace(ID, type="string"), now[1]), renamed={"name": "title"})
     assert "Undo the change in the source" in both.value.solution

@@ -295,7 +295,7 @@ def test_renamed_column_continues_under_its_old_name(
     table.sql(f"ALTER TABLE {{}} RENAME COLUMN {old} TO {new}")
     with pytest.raises(IncompatibleSchema, match=f"'{old}' was renamed to '{new}'") as stopped:
         zone.publish()
-    assert f"`rename: {{{new}: {old}}}`" in stopped.value.solution
+    assert f"add `{new}: {old}` to `rename`" in stopped.value.solution
     table.sql("INSERT INTO {} VALUES (3, 'c')")
     continued = Zone(tmp_path / "landing", table, keys, rename={new: old})
     continued.publish()

@@ -42,9 +42,9 @@ class IncompatibleSchema(Terminal):
     what = "The columns of {table} at version {version} are incompatible with the published columns: {changes:reasons}."
     fix: ClassVar[Template] = {
         "A column was renamed": (
-            "To continue without a reload, publish the column under its old name: set `rename: {renames}` for the table"
-            " and, if the column is a key, write its new name in `keys`. Otherwise reload the table with `mirrorfeed"
-            " rebuild`; with `on_schema_change: reseed`, this happens automatically."
+            "To continue without a reload, publish the column under its old name: add `{renames}` to `rename` of the"
+            " table and, if the column is a key, write its new name in `keys`. Otherwise reload the table with"
+            " `mirrorfeed rebuild`; with `on_schema_change: reseed`, this happens automatically."
         ),
         "Another change": (
             "Undo the change in the source, or reload the table with `mirrorfeed rebuild`. With `on_schema_change:"
@@ -65,7 +65,7 @@ class IncompatibleSchema(Terminal):
 
     @property
     def renames(self) -> str:
-        return f"{{{', '.join(f'{new}: {old}' for old, new in self.renamed.items())}}}"
+        return ", ".join(f"{new}: {old}" for old, new in self.renamed.items())
 
 
 class ColumnsDropped(Terminal):

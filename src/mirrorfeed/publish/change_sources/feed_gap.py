@@ -120,7 +120,14 @@ class SnapshotDiff(DeltaFeed):
             version = what.from_version_exclusive
             if isinstance(self.cause, Gap):
                 raise NotComparable(table=str(self.source), published=version, where=version) from error
-            raise SourceRecreated(**vars(self.cause) | {"reason": Recreation.UNREADABLE}) from error
+            raise SourceRecreated(
+                table=self.cause.table,
+                published_id=self.cause.published_id,
+                found_id=self.cause.found_id,
+                published=self.cause.published,
+                latest=self.cause.latest,
+                reason=Recreation.UNREADABLE,
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
