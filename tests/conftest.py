@@ -116,6 +116,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The only session of a run. Tests that use it run last."""
     os.environ.setdefault(SECRET, uuid.uuid4().hex)  # used by all simulators, and inherited by Spark's workers
+    root = str(Path(__file__).parent.parent)  # Spark's workers start in an empty folder, and import `fixtures`
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = INTERPRETED | {
         ADAPTIVE: "false",
