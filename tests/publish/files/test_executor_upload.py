@@ -68,7 +68,7 @@ def test_executors_upload_with_upload_from_executors(
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 300, 1, 3)")
-    zone = Zone(tmp_path / "zone", table, target_file_size=2048)
+    zone = Zone(tmp_path / "zone", table, target_file_size=512)
     progress = publish(DeltaFeed(spark, table.source, upload_from="executors"), zone.store, zone.plan)
     assert progress.rows == {"insert": 300}
     assert progress.files > 2
