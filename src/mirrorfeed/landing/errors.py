@@ -43,7 +43,7 @@ class IncompatibleSchema(Terminal):
     fix: ClassVar[Template] = {
         "A column was renamed": (
             "To continue without a reload, publish the column under its old name: add `{renames}` to `rename` of the"
-            " table and, if the column is a key, write its new name in `keys`. Otherwise reload the table with"
+            " table. If the column is a key, also write its new name in `keys`. Otherwise reload the table with"
             " `mirrorfeed rebuild`; with `on_schema_change: reseed`, this happens automatically."
         ),
         "Another change": (
