@@ -200,9 +200,11 @@ class Collector:
                 spark, table, identify_rows(detail.table_id, commits[-1].version, table.selection)
             ),
         )
-        known = Facts(detail.table_id, commits[-1].version, (), properties=detail.properties)
-        known = replace(known, partitions=detail.partition_columns)
-        return source, commits[-1].timestamp, since, known if published == known.latest else None
+        known = None
+        if published == commits[-1].version:
+            properties, partitions = detail.properties, detail.partition_columns
+            known = Facts(detail.table_id, published, (), properties=properties, partitions=partitions)
+        return source, commits[-1].timestamp, since, known
 
     def _check_next(self, spark: Any, log: TableLog, table: Table, view: View | None, known: Facts | None) -> None:
         """Raise the error that would stop the next run. `known` has the facts about the source if they were read."""
