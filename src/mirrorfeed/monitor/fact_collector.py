@@ -19,7 +19,7 @@ from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, Ta
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.monitor.measurements import LongestText, Measurements, identify_rows
 from mirrorfeed.orchestration.last_failure import LastFailures
-from mirrorfeed.orchestration.next_step import check_source_keys, find_next_step
+from mirrorfeed.orchestration.next_step import LARGEST_CHECKED, check_source_keys, find_next_step
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.table_log.view import View
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
-
-LARGEST_MEASURED = 64 * 2**20
-"""Maximum size in bytes of sources whose text lengths are measured, because this reads all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -266,12 +263,12 @@ def _check_keys(spark: Any, source: ChangeSource, table: Table, facts: Facts) ->
 
 
 def _measure_text(spark: Any, table: Table) -> LongestText:
-    """Return the longest text of a source, or None if it is larger than `LARGEST_MEASURED` or has no text."""
+    """Return the longest text of a source, or None if it is larger than `LARGEST_CHECKED` or has no text."""
     if spark is NO_SPARK:
         if table.selection or (local := open_local_table(table.source)) is None:
             raise ValueError(SPARK_REQUIRED)
         return longest_local_text(local, table.source.path or "")
-    if read_table_info(spark, table.source, counted=True).bytes > LARGEST_MEASURED:
+    if read_table_info(spark, table.source, counted=True).bytes > LARGEST_CHECKED:
         return None
     return longest_text(spark, table.source, table.selection)
 
@@ -354,7 +351,7 @@ def longest_local_text(table: DeltaTable, folder: str) -> LongestText:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if count_files(table)[1] > LARGEST_MEASURED:
+    if count_files(table)[1] > LARGEST_CHECKED:
         return None
     rows = table.to_pyarrow_dataset(filesystem=arrow_files(folder))
     if any(pa.types.is_nested(each.type) for each in rows.schema):

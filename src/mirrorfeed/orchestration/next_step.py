@@ -31,7 +31,7 @@ from mirrorfeed.source.snapshot_or_range import BLOCKED, Decision, Facts, Nothin
 from mirrorfeed.storage.local_folder import check_writable
 
 LARGEST_CHECKED = 64 * 2**20
-"""Maximum size in bytes of sources whose keys are checked, because the check reads all rows."""
+"""Maximum size in bytes of sources whose keys and texts are checked, because the checks read all rows."""
 
 
 @dataclass(frozen=True, slots=True)
