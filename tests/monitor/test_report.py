@@ -140,6 +140,11 @@ def test_mirror_is_different_until_a_comparison_finds_it_equal(report: Report) -
     ]
 
 
+def test_work_by_table_sums_30_days_and_divides_rows_by_seconds(report: Report) -> None:
+    fields = ("table", "publications", "rows", "bytes", "seconds", "rows_per_second", "retries")
+    assert section(report, "work", *fields) == [("sales.orders", 4, 31, 2 * 2**20, 5.0, 6.2, 2)]
+
+
 def test_freshness_is_from_the_last_check(report: Report) -> None:
     (row,) = report.sections["freshness"]
     assert not row.ok

@@ -13,7 +13,7 @@ from mirrorfeed.display.redact import escape_html
 from mirrorfeed.display.rows import Row, as_json, grid_of, split, utc_minute
 from mirrorfeed.display.terminal import draw, text, text_from
 from mirrorfeed.errors import Terminal, first_line
-from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState
+from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, TableWork
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
 from mirrorfeed.runtime.spark_session import setting
@@ -50,8 +50,12 @@ class Report:
         """Rows of each section by name, without empty sections. The section `archive` has only its newest day."""
         archive = self.figures["archive"]
         newest = {"archive": [each for each in archive if each["day"] == archive[-1]["day"]]}
-        figures = {**self.figures, **newest}
-        return {name: [kind(**each) for each in figures[name]] for name, (_, kind) in SECTIONS.items() if figures[name]}
+        figures = {**self.figures, **newest, "work": ()}
+        rows: dict[str, Sequence[Row]] = {}
+        for name, (_, kind) in SECTIONS.items():
+            rows[name] = [kind(**each) for each in figures[name]]
+        rows["work"] = TableWork.from_days(self.figures["volume"])
+        return {name: each for name, each in rows.items() if each}
 
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:

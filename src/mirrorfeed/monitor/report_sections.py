@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
+from typing import Any
 
 from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size, utc_minute
 from mirrorfeed.errors import with_known_code
@@ -108,7 +109,9 @@ FROM (SELECT time, stack(4, 'inserts', inserts, 'updates', updates, 'upserts', u
 GROUP BY date(time), operation ORDER BY day
 """,
     "volume": f"""\
-SELECT date(time) AS day, `table`, sum(inserts + updates + upserts + deletes) AS rows, sum(bytes) / 1048576 AS mib
+SELECT date(time) AS day, `table`, count(*) AS publications, sum(inserts + updates + upserts + deletes) AS rows,
+       sum(bytes) AS bytes, sum(bytes) / 1048576 AS mib, coalesce(sum(stage_seconds), 0)
+       + coalesce(sum(record_seconds), 0) + coalesce(sum(rename_seconds), 0) AS seconds, sum(retries) AS retries
 {_published(30)}
 GROUP BY date(time), `table` ORDER BY day, `table`
 """,
@@ -281,6 +284,36 @@ class DayTotals(Row):
 
 
 @row
+class TableWork(Row):
+    """Work of the publications of a table in the last 30 days, in UTC."""
+
+    table: str = shown("Table")
+    publications: int = shown("Publications")
+    rows: int = shown("Rows")
+    bytes: int = shown("Size", size, right=True)
+    seconds: float = shown("Seconds", _amount, right=True)
+    """Seconds of staging, recording and renaming. Parallel tables share a cluster, so a run can be shorter than its
+    sum."""
+    rows_per_second: float | None = shown("Rows per second", _amount, right=True)
+    retries: int = shown("Repeated requests", nonzero)
+
+    @classmethod
+    def from_days(cls, days: Iterable[Mapping[str, Any]]) -> list[TableWork]:
+        """Return the sums of the days in the result of the query `volume`, longest time first."""
+        names = ("publications", "rows", "bytes", "seconds", "retries")
+        tables: dict[str, dict[str, Any]] = {}
+        for day in days:
+            sums = tables.setdefault(day["table"], dict.fromkeys(names, 0))
+            for name in names:
+                sums[name] += day[name]
+        works = [
+            cls(table=table, **sums, rows_per_second=sums["rows"] / sums["seconds"] if sums["seconds"] else None)
+            for table, sums in tables.items()
+        ]
+        return sorted(works, key=lambda work: (-work.seconds, work.table))
+
+
+@row
 class ArchiveState(Row):
     """Sizes and storage costs of a table with archived files, at the end of a day.
 
@@ -336,6 +369,7 @@ SECTIONS: Mapping[str, tuple[str, type[Row]]] = {
     "freshness": ("Freshness at the last check", TableFreshness),
     "on_time": ("Publications within the freshness target", DayOnTime),
     "days": ("Publications per day", DayTotals),
+    "work": ("Work by table in the last 30 days", TableWork),
     "archive": ("Archives", ArchiveState),
     "failures": ("Failures in the last 30 days", Failure),
 }
