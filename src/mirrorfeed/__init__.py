@@ -1,4 +1,4 @@
-"""Replicate Delta tables to Microsoft Fabric open mirroring, exactly once.
+"""Replicate Delta tables from Databricks to Microsoft Fabric.
 
     import mirrorfeed
 

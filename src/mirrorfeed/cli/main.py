@@ -359,7 +359,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_set: bool) -> 
 )
 @click.pass_context
 def main(context: click.Context, /, verbose: bool, log_level: str | None, **overrides: str | None) -> None:
-    """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once.
+    """Replicate Delta tables from Databricks to Microsoft Fabric.
 
     TABLE is the target or the source of a configured table, such as sales.orders or main.sales.orders.
     """
