@@ -35,7 +35,7 @@ from mirrorfeed.source.catalog import (
     primary_key,
     read_catalog_table,
 )
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, RowsProtected
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, PoliciesNotExcluded, RowsProtected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source
 
 ORDERS = Source.parse("main.sales.orders")
@@ -177,6 +177,81 @@ def test_table_with_row_filter_or_column_mask_is_refused_by_name(
 @pytest.mark.parametrize("table", [TableInfo(), TableInfo(columns=[PLAIN])])
 def test_tables_without_row_filters_and_masks_are_accepted(table: TableInfo) -> None:
     check_policies(ORDERS, table)
+
+
+QUALIFIES = {"delta.columnMapping.mode": "name", "delta.feature.catalogManaged": "supported"}
+
+
+def managed(properties: dict[str, str] | None, form: str = "DELTA", kind: str = "MANAGED") -> TableInfo:
+    table_type, format_ = getattr(TableType, kind), getattr(DataSourceFormat, form)
+    return TableInfo(properties=properties, table_type=table_type, data_source_format=format_)
+
+
+def policy(name: str, kind: str = "ROW_FILTER", exempt: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"name": name, "policy_type": f"POLICY_TYPE_{kind}", "except_principals": list(exempt)}
+
+
+def policies_of(table: TableInfo, *pages: Any, changes: str = "net", policies: str = "check") -> RecordingWorkspace:
+    workspace = RecordingWorkspace({"main.sales.orders": table}, pages)
+    orders = Table.model_validate(
+        {"source": ORDERS, "target": Target.parse("orders"), "keys": ("id",), "changes": changes, "policies": policies}
+    )
+    with_keys(orders, lambda: workspace)
+    return workspace
+
+
+@pytest.mark.parametrize(
+    ("pages", "reason"),
+    [
+        ([sdk.PermissionDenied("no MANAGE")], "this identity cannot see its policies (no MANAGE)"),
+        ([{"policies": [policy("eu", exempt=("other",))]}], "EXCEPT of eu does not name this identity"),
+        (
+            [{"next_page_token": "2"}, {"policies": [policy("eu"), policy("cards", "COLUMN_MASK")]}],
+            "EXCEPT of eu, cards does not name this identity",
+        ),
+    ],
+)
+def test_policies_that_cannot_be_excluded_stop_the_table(pages: list[Any], reason: str) -> None:
+    with pytest.raises(PoliciesNotExcluded) as caught:
+        policies_of(managed(QUALIFIES), *pages)
+    assert caught.value.reason == reason
+    assert policies_of(managed(QUALIFIES), policies="accept").policy_requests == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        {"policies": [policy("eu", exempt=("publisher",)), policy("cards", "COLUMN_MASK", ("a", "publishers"))]},
+        {"policies": [policy("more", "GRANT")]},
+    ],
+)
+def test_policies_that_do_not_apply_are_accepted(page: dict[str, Any]) -> None:
+    workspace = policies_of(managed(QUALIFIES), page)
+    assert workspace.policy_requests == [("policies/TABLE/main.sales.orders", None)]
+
+
+@pytest.mark.parametrize(
+    ("table", "requests"),
+    [
+        (managed(QUALIFIES), 1),
+        (managed({**QUALIFIES, "delta.feature.catalogManaged-preview": "supported"}), 1),
+        (managed(None), 1),
+        (managed({"a": "b"}, "ICEBERG"), 1),
+        (managed({"delta.columnMapping.mode": "name"}), 0),
+        (managed({"delta.feature.catalogManaged": "supported"}), 0),
+        (managed({**QUALIFIES, "delta.columnMapping.mode": "none"}), 0),
+        (managed(QUALIFIES, kind="EXTERNAL"), 0),
+        (TableInfo(), 0),
+    ],
+)
+def test_policies_are_read_only_where_old_versions_can_be_filtered(table: TableInfo, requests: int) -> None:
+    assert len(policies_of(table, {}).policy_requests) == requests
+
+
+def test_unavailable_policies_are_a_transient_error() -> None:
+    with pytest.raises(CatalogUnavailable, match="access policies"):
+        policies_of(managed(QUALIFIES), sdk.InternalError("Oops"))
 
 
 @pytest.mark.parametrize("answer", [sdk.PermissionDenied("no"), sdk.InternalError("Oops")])

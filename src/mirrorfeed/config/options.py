@@ -84,6 +84,8 @@ class Options(validators.ConfigModel):
     changes: Literal["net", "full", "compare"] = "net"
     row_markers: Literal["upsert", "exact"] = "upsert"
     validate_keys: Literal["source", "range", "none"] = "source"
+    policies: Literal["check", "accept"] = "check"
+    """Action if a policy of attribute-based access control may filter or mask rows for the publisher."""
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
     target_file_size: validators.Size = 128 * 2**20
     """Target size of data files, in bytes."""

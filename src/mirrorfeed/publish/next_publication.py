@@ -53,13 +53,20 @@ if TYPE_CHECKING:
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
     Raises an error if the keys cannot be read. With `changes: compare`, raises an error if the table has no keys. With
-    another value of `changes`, raises an error if Unity Catalog reports a row filter or a column mask."""
+    another value of `changes`, raises an error if Unity Catalog reports a row filter or a column mask, or if a policy
+    may filter or mask rows for this identity and `policies` is `check`."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
-        from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
+        from mirrorfeed.source.catalog import (
+            check_access_policies,
+            check_policies,
+            primary_key,
+            read_catalog_table,
+        )
 
         try:
-            catalog_table = read_catalog_table(workspace(), table.source)
+            client = workspace()
+            catalog_table = read_catalog_table(client, table.source)
         except (CatalogRefused, CatalogUnavailable, ValueError):
             if keys is None:
                 raise
@@ -67,6 +74,8 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
         else:
             if table.changes != "compare":
                 check_policies(table.source, catalog_table)
+                if table.policies == "check":
+                    check_access_policies(client, table.source, catalog_table)
             keys = primary_key(catalog_table) if keys is None else keys
     if not target_keys(source, table.selection, keys or ()) and table.changes == "compare":
         raise KeysRequired(table=source)

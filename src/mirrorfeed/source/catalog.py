@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import fold
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, RowsProtected
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, PoliciesNotExcluded, RowsProtected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 from mirrorfeed.source.table_info import open_local_table
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SYSTEM_SCHEMA = "information_schema"
+_CATALOG_COMMITS = ("catalogManaged", "catalogOwned")
 _FORMATS_WITH_FEED = ("DELTA", "ICEBERG", "DELTA_UNIFORM_ICEBERG", "DELTA_UNIFORM_HUDI")
 _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLOW_CLONE")
 
@@ -28,7 +29,11 @@ def read_catalog_table(client: WorkspaceClient, source: Source) -> TableInfo:
     """Return a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable` if it is unreadable."""
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
-        return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+        return client.tables.get(_percent_encoded(source))
+
+
+def _percent_encoded(source: Source) -> str:
+    return ".".join(percent_encoded(part, safe="") for part in source.parts)
 
 
 def primary_key(table: TableInfo) -> tuple[str, ...]:
@@ -45,6 +50,50 @@ def check_policies(source: Source, table: TableInfo) -> None:
     masked = tuple(str(column.name) for column in table.columns or () if column.mask)
     if row_filter or masked:
         raise RowsProtected(table=str(source), row_filter=row_filter, masked=masked)
+
+
+def check_access_policies(client: WorkspaceClient, source: Source, table: TableInfo) -> None:
+    """Raise `PoliciesNotExcluded` if rows may be filtered or masked by a policy of attribute-based access control.
+
+    Reads of old versions apply such policies only for managed tables with catalog commits and column mapping, and for
+    managed Iceberg tables. Otherwise the engine refuses these reads, so this function sends no request. Raises
+    `CatalogUnavailable` if Unity Catalog fails.
+    """
+    if not _applies_policies_to_old_versions(table):
+        return
+    path = f"/api/2.1/unity-catalog/policies/TABLE/{_percent_encoded(source)}"
+    query, policies = {"include_inherited": "true"}, list[dict[str, Any]]()
+    try:
+        with _catalog_errors(f"The access policies of {source}"):
+            while True:
+                page: Any = client.api_client.do("GET", path, query=query, headers={"Accept": "application/json"}) or {}
+                policies += page.get("policies") or ()
+                if not (token := page.get("next_page_token")):
+                    break
+                query = {**query, "page_token": token}
+            kinds = ("POLICY_TYPE_ROW_FILTER", "POLICY_TYPE_COLUMN_MASK")
+            policies = [each for each in policies if each.get("policy_type") in kinds]
+            me = client.current_user.me() if policies else None
+    except CatalogRefused as error:
+        reason = f"this identity cannot see its policies ({first_line(str(error.__cause__))})"
+        raise PoliciesNotExcluded(table=str(source), reason=reason) from error
+    names = {me.user_name, *(group.display for group in me.groups or ())} if me else set()
+    applied = [str(each.get("name")) for each in policies if not names & set(each.get("except_principals") or ())]
+    if applied:
+        # The conditions of a policy, such as tags of columns, are not evaluated here.
+        reason = f"EXCEPT of {', '.join(applied)} does not name this identity"
+        raise PoliciesNotExcluded(table=str(source), reason=reason)
+
+
+def _applies_policies_to_old_versions(table: TableInfo) -> bool:
+    kind, format_ = (each.value if each else "" for each in (table.table_type, table.data_source_format))
+    if kind != "MANAGED":
+        return False
+    if format_ == "ICEBERG" or not table.properties:  # unknown properties do not exclude policies
+        return True
+    features = {name.removeprefix("delta.feature.").removesuffix("-preview") for name in table.properties}
+    mapping = table.properties.get("delta.columnMapping.mode", "none")
+    return mapping != "none" and not features.isdisjoint(_CATALOG_COMMITS)
 
 
 def list_tables(

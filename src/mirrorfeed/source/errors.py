@@ -344,6 +344,19 @@ class RowsProtected(Terminal):
         return " and ".join(parts)
 
 
+class PoliciesNotExcluded(Terminal):
+    code = "MF2208"
+    what = (
+        "{table} may be under a policy of attribute-based access control: {reason:phrase}. Its rows may be filtered or"
+        " masked for this identity, and reads of old versions then report no error."
+    )
+    fix = (
+        "Ask the owner to name this identity in EXCEPT of the policies, or to grant READ METADATA on the catalog. Or"
+        " count the rows as owner and as this identity, and if the counts are equal, set `policies: accept` for the"
+        " table."
+    )
+
+
 class CatalogRefused(Terminal):
     code = "MF2202"
     what = "{name} cannot be read: {reason:phrase}."
