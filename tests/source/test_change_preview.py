@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, parse_bound, resolve_range, to_json_rows
-from mirrorfeed.source.errors import BadBound, BoundsCrossed, FeedUnreadable, OutsideHistory, RangeUnreadable
+from mirrorfeed.source.change_preview_errors import BadBound, BoundsCrossed, OutsideHistory, RangeUnreadable
+from mirrorfeed.source.errors import FeedUnreadable
 from mirrorfeed.source.snapshot_or_range import Commit, Range
 from tests.delta import DeltaTable
 

@@ -14,16 +14,14 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS
 from mirrorfeed.runtime.spark_session import lossless_settings
-from mirrorfeed.source.errors import (
+from mirrorfeed.source.change_preview_errors import (
     BadBound,
     BoundsCrossed,
-    FeedUnreadable,
-    Gap,
-    GapReason,
     OutsideHistory,
     RangeUnreadable,
     format_time,
 )
+from mirrorfeed.source.errors import FeedUnreadable, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_changes, read_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing

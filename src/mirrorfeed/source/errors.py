@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from mirrorfeed.errors import Template, Terminal, Transient
 
 if TYPE_CHECKING:
-    from mirrorfeed.source.snapshot_or_range import Commit, Range
+    from mirrorfeed.source.snapshot_or_range import Range
 
 
 class GapReason(StrEnum):
@@ -373,54 +372,3 @@ class UnknownFeatures(Terminal):
     code = "MF2204"
     what = "{table} uses table features that this release of mirrorfeed does not know: {names:list}."
     fix = "Install a newer release of mirrorfeed, or drop the features with ALTER TABLE … DROP FEATURE."
-
-
-class BadBound(Terminal):
-    code = "MF2301"
-    what = "{text!r} is neither a version nor a time."
-    fix = "Write a version number, or a time such as 2026-03-01, 2026-03-01 08:30:00.250 or 2026-03-01T08:30:00Z."
-
-
-class OutsideHistory(Terminal):
-    code = "MF2302"
-    what = "{bound} is {reason} of {table}. The history contains {oldest} to {newest}."
-    fix = (
-        "Choose versions or times in the history. With `--past-end empty`, an end after the newest version is allowed."
-    )
-    meaning = "The requested changes start or end outside the history of the table."
-    first: Commit
-    last: Commit
-
-    @property
-    def oldest(self) -> str:
-        return _commit(self.first)
-
-    @property
-    def newest(self) -> str:
-        return _commit(self.last)
-
-
-class BoundsCrossed(Terminal):
-    code = "MF2303"
-    what = "The start {start} is after the end {end}."
-    fix = "Swap start and end. Both are inclusive."
-
-
-class RangeUnreadable(Terminal):
-    code = "MF2304"
-    what = "{cause.problem}"
-    fix = (
-        "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` shows which"
-        " versions changed the columns or turned the feed on."
-    )
-    meaning = "The changes between the requested versions cannot be read, or the columns changed between them."
-    cause: BlockingFinding
-
-
-def _commit(commit: Commit) -> str:
-    return f"version {commit.version} ({format_time(commit.timestamp)} UTC)"
-
-
-def format_time(at: datetime) -> str:
-    """Return a time as text without time zone. Milliseconds are shown only if the time has a fraction of a second."""
-    return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")
