@@ -75,8 +75,11 @@ def _forget_secrets_and_clients() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _empty_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads the folder in which pytest was started: in a fork, that folder has the user's `mirrorfeed.yml`."""
-    with chdir(tmp_path_factory.mktemp("current")):
+    """No test reads the folder in which pytest was started: in a fork, that folder has the user's `mirrorfeed.yml`.
+    Processes that tests start import `fixtures` and `tests` from there, also Spark's workers."""
+    root = str(Path(__file__).parent.parent)
+    with chdir(tmp_path_factory.mktemp("current")), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", root, prepend=os.pathsep)
         yield
 
 
@@ -116,8 +119,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The only session of a run. Tests that use it run last."""
     os.environ.setdefault(SECRET, uuid.uuid4().hex)  # used by all simulators, and inherited by Spark's workers
-    root = str(Path(__file__).parent.parent)  # Spark's workers start in an empty folder, and import `fixtures`
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = INTERPRETED | {
         ADAPTIVE: "false",

@@ -91,6 +91,12 @@ def test_no_test_starts_in_a_folder_with_a_configuration() -> None:
     assert not Path("mirrorfeed.yml").exists()
 
 
+def test_processes_that_tests_start_can_import_the_tests() -> None:
+    """Without it, the fork server of `test_crash_points_volume` imports nothing in advance, and each of its processes
+    takes seconds."""
+    subprocess.run([sys.executable, "-c", "import fixtures, tests"], check=True)
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_tests_pass_in_a_folder_with_the_configuration_of_a_user(tmp_path: Path) -> None:
