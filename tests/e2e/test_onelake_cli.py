@@ -99,3 +99,21 @@ def test_rebuild_waits_for_fabric_and_resumes(spark: SparkSession, project: Proj
         1,
     )
     assert project.files() == [data_name(1)]
+
+
+def test_go_live_checks_run_against_the_simulator_and_ask_about_the_others(
+    spark: SparkSession, project: Project, onelake: OneLake
+) -> None:
+    DeltaTable(spark, project.folder / "orders").insert(1)
+    onelake.fabric.databases[DATABASE].status = "Running"
+    onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
+    page = project.folder / "results.md"
+    numbers = [word for number in (3, 9, 10, 18) for word in ("--check", str(number))]
+    output = project.run("go-live", *numbers, "--to", str(page), answer="ok\none task\n")
+    assert f"The results were written to {page}." in output
+    results = page.read_text(encoding="utf-8")
+    assert "| 3 | Serverless compute, first and second run | ok | 1 table published, then 0 (nothing new) |" in results
+    assert "| 9 | Task values | ok | one task |" in results
+    assert "| 10 | Consumed files | ok | 1 Replicating; 1 table without rows |" in results
+    assert "| 18 | The dashboard | not done | no answer |" in results
+    assert "sales" not in results

@@ -73,6 +73,10 @@ def _configurations(recorder: Recorder) -> None:
     recorder.case("An unknown option", "tables", "--sorted")
     recorder.case("Outside of a Databricks task", "tables", "--task-value", "names")
 
+    recorder.text("A person answers", "go-live", "--check", "9", "--check", "18", answer="wrong\nno tasks\n\n")
+    recorder.json("Nobody is asked", "go-live", "--check", "9", "--no-input")
+    recorder.case("No such check", "go-live", "--check", "20")
+
     recorder.text("The tables with an archive", "deployment", "facts.json", "--archive-tables", '["main.sales.orders"]')
     recorder.case("They are no JSON", "deployment", "facts.json", "--archive-tables", "main.sales.orders")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.api import results
     from mirrorfeed.api.archive_table import ArchiveAwareTable
+    from mirrorfeed.api.go_live import Answer
     from mirrorfeed.display.html import Chart
     from mirrorfeed.mirror.fabric import MirroredDatabase
     from mirrorfeed.source.snapshot_or_range import Range
@@ -337,6 +338,19 @@ class Feed:
         from mirrorfeed.monitor.doctor import diagnose
 
         return Result(*diagnose(self._spark, self._current_config, tables, fix=fix))
+
+    def go_live(
+        self, ask: Callable[[int, str], Answer] | None = None, checks: Collection[int] = ()
+    ) -> Result[results.GoLiveCheck]:
+        """Make the checks of the page "Go-live checklist" in order, or only the numbers `checks`. Publishes all tables.
+
+        For a check that only a person can make, calls `ask` with its number and title. `ask` returns the result (`ok`,
+        `wrong` or `not done`) and what the person saw. Without `ask`, the result of such a check is `not done`. The
+        rows contain no names of tables.
+        """
+        from mirrorfeed.api.go_live import go_live
+
+        return Result(go_live(self, ask, checks))
 
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.

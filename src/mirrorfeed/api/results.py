@@ -20,6 +20,7 @@ from mirrorfeed.runtime import lazy_names
 if TYPE_CHECKING:
     from mirrorfeed.api.changes import Changes as Changes
     from mirrorfeed.api.changes import VersionChanges as VersionChanges
+    from mirrorfeed.api.go_live import GoLiveCheck as GoLiveCheck
     from mirrorfeed.archive.archive_interval import Interval as Interval
     from mirrorfeed.archive.archive_report import Share as Share
     from mirrorfeed.archive.archive_report import Simulation as Simulation
@@ -155,6 +156,7 @@ class Configured(Row):
 
 _HOMES = {
     "api.changes": ["Changes", "VersionChanges"],
+    "api.go_live": ["GoLiveCheck"],
     "archive.archive_interval": ["Interval"],
     "archive.archived_files": ["DataFile"],
     "archive.archive_report": ["Share", "Simulation"],

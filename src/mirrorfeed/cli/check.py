@@ -1,6 +1,6 @@
 """The commands that check tables and landing zones, simulate Fabric, and manage the mirrored database.
 
-`status`, `check-alerts`, `doctor`, `report`, `explain`, `log`, `lint`, `replicate`, `partner`, `fabric`.
+`status`, `check-alerts`, `doctor`, `go-live`, `report`, `explain`, `log`, `lint`, `replicate`, `partner`, `fabric`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ from mirrorfeed.cli.main import (
     wait_option,
     yes_option,
 )
+from mirrorfeed.display.progress import clear_progress
 from mirrorfeed.display.terminal import console
 from mirrorfeed.errors import MirrorfeedError
 
 if TYPE_CHECKING:
     from mirrorfeed.api.feed import Feed
+    from mirrorfeed.api.go_live import Answer
+
+ANSWERS = ("ok", "wrong", "not done")
 
 
 @main.command()
@@ -88,6 +92,43 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Resul
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
     return feed().doctor(*tables, fix=fix, setup=setup, live=live)
+
+
+@main.command()
+@click.option(
+    "--check", "numbers", type=click.IntRange(1, 19), multiple=True, metavar="NUMBER", help="Make only check NUMBER."
+)
+@click.option("--to", "file", default="go-live.md", metavar="FILE", help="Write the results to FILE as a page.")
+@click.option("--no-input", is_flag=True, help="Ask no questions. Checks that need a person are then not done.")
+def go_live(numbers: tuple[int, ...], file: str, no_input: bool) -> Result[results.GoLiveCheck]:
+    """Make the checks of the first live day in order, and ask about those that need a person.
+
+    Publishes all tables, writes test files, and creates the ledger. The page docs/go-live-checklist.md explains each
+    check. The results name no table, so the page can be sent to others. Exits with 1 if a check fails.
+    """
+    from mirrorfeed.api.go_live import page_of
+
+    result = feed().go_live(None if no_input else _ask_person, numbers)
+    try:
+        Path(file).write_text(page_of(result.rows), encoding="utf-8")
+    except OSError as error:
+        raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
+    return replace(result, summary=f"The results were written to {file}.")
+
+
+def _ask_person(number: int, title: str) -> Answer:
+    from mirrorfeed.api.go_live import PAGE
+
+    clear_progress()
+    err = prints_json()
+    click.echo(f"\nCheck {number}, {title}: follow check {number} in {PAGE}.", err=err)
+    try:
+        result: Any = click.prompt("Result", type=click.Choice(ANSWERS), default="not done", err=err)
+        seen = "" if result == "not done" else click.prompt("What did you see", default="", show_default=False, err=err)
+    except click.Abort:  # the input has ended
+        click.echo(err=True)
+        return "not done", "no answer"
+    return result, seen
 
 
 @main.command()

@@ -57,7 +57,7 @@ _LONGEST_HELP = 1000
 _SECTIONS = {
     "Set up": ("init", "enable-cdf", "tables"),
     "Publish": ("publish", "rebuild", "repair", "drop"),
-    "Check": ("status", "verify", "doctor", "explain", "check-alerts", "report", "changes", "log", "lint"),
+    "Check": ("status", "verify", "doctor", "explain", "check-alerts", "go-live", "report", "changes", "log", "lint"),
     "Operate": ("fabric", "history", "partner", "replicate"),
     "Archive": ("archive",),
 }
