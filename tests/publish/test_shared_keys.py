@@ -106,12 +106,20 @@ def test_remaining_duplicates_are_refused(spark: SparkSession, tmp_path: Path) -
     assert zone.mirrors_the_table()
 
 
-@pytest.mark.parametrize("most", [pytest.param(row_staging.SMALL_BATCH_ROWS, marks=pytest.mark.slow), 0])
+@pytest.mark.parametrize(
+    ("most", "most_keys"),
+    [
+        pytest.param(row_staging.SMALL_BATCH_ROWS, 0, marks=pytest.mark.slow),
+        (0, 0),
+        (0, row_staging.MAX_COLLECTED_KEYS),
+    ],
+)
 def test_update_after_a_second_row_came_and_went_is_published(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, most_keys: int
 ) -> None:
     """The first query does not show the net change of key 1, so it comes from the second one."""
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", most)
+    monkeypatch.setattr(row_staging, "MAX_COLLECTED_KEYS", most_keys)
     table = DeltaTable(spark, tmp_path / "t")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'x'), (3, 'y')")
     zone = Zone(tmp_path / "zone", table)

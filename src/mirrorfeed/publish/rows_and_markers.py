@@ -87,7 +87,7 @@ def existing_keys(
     key_columns = [by_name[name] for name in keys]
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, key_columns, wanted)
-        wanted = snapshot.sparkSession.createDataFrame(wanted.select(keys))
+        wanted = F.broadcast(snapshot.sparkSession.createDataFrame(wanted.select(keys)))
     existing = with_positions(snapshot, key_columns)
     wanted = wanted.select(*map(_col, keys)).toDF(*existing.columns)
     return existing.join(wanted, existing.columns, "left_semi").distinct().toDF(*keys)

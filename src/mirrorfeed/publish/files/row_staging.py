@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish import rows_and_markers
@@ -32,6 +32,7 @@ from mirrorfeed.publish.files.staging_job import (
 )
 from mirrorfeed.publish.rows_and_markers import MAX_FILTER_KEYS, PROBLEM
 from mirrorfeed.source.identifier import quote
+from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.spark_files import SparkFiles
@@ -40,9 +41,9 @@ SMALL_BATCH_ROWS = 20_000
 """Maximum number of rows that the driver collects and writes with Arrow.
 Arrow needs less CPU time than Spark's writer for 50,000 rows, and more for 100,000 (`tests.bench.small_batch_limit`). A
 higher limit needs more driver memory and saves little time."""
-_MAX_BROADCAST_KEYS = 2**18
-"""Maximum number of deleted keys that Spark sends to every executor for the look-up, so that it need not shuffle the
-keys of the source."""
+MAX_COLLECTED_KEYS = 2**18
+"""Maximum number of deleted keys that the driver collects for the look-up. Spark sends them to every executor, so that
+it need not shuffle the keys of the source."""
 _WIDE_ROW_BYTES = 4096
 """If the text and binary values of any row exceed this total size in bytes, the driver collects no rows."""
 _IS_WIDE = "_commit_timestamp"
@@ -110,20 +111,31 @@ def stage(
         parts = [prepare(rows, collects=expect_small)]
         if other_rows and parts[0].without_marker:
             parts.append(prepare(other_rows()))
-        corrections, look_up_seconds = [], 0.0
-        for deleted in (part.deleted() for part in parts if existing_rows):
-            if existing_rows and deleted is not None:
-                started = time.monotonic()
-                existing = existing_rows(deleted)
-                look_up_seconds += time.monotonic() - started
-                corrections += [] if existing is None else [prepare(existing, corrects=True)]
-        written = [part.write() for part in parts]
+        deleted = [keys for part in parts if existing_rows and (keys := part.deleted()) is not None]
+        if existing_rows is None or not deleted:
+            return combine_staged(part.write() for part in parts)
+        with ThreadPoolExecutor(1) as other_thread:
+            # If Spark looks up keys in its files, the upload must not move them away.
+            can_upload = all(isinstance(keys, pa.Table) for keys in deleted)
+            upload = other_thread.submit(_write_and_count_retries, parts) if can_upload else None
+            started = time.monotonic()
+            found = [existing for keys in deleted if (existing := existing_rows(keys)) is not None]
+            look_up_seconds = time.monotonic() - started
+            corrections = [prepare(existing, corrects=True) for existing in found]
+            written = [upload.result() if upload else combine_staged(part.write() for part in parts)]
         for part in corrections:
             if job.output.by_time:
                 time.sleep(_TIME_STEP)
             written.append(part.write())
-        correction_files = sum(len(staged.files) for staged in written[len(parts) :])
+        correction_files = sum(len(staged.files) for staged in written[1:])
         return combine_staged(written)._replace(corrections=correction_files, look_up_seconds=look_up_seconds)
+
+
+def _write_and_count_retries(parts: Sequence[_Part]) -> Staged:
+    """Write parts in another thread than that of the publication."""
+    before = retry_counter().of_thread
+    staged = combine_staged(part.write() for part in parts)
+    return staged._replace(retries=staged.retries + retry_counter().of_thread - before)
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
@@ -191,12 +203,12 @@ def _spark_part(
     if bad:
         raise BadRows(*bad)
 
-    def deleted() -> DataFrame | None:
+    def deleted() -> pa.Table | DataFrame | None:
         # With `changes: full`, a later row may add a deleted key again. Then this row is staged a second time, as an
         # existing row of the source.
         deletes = files.rows.get(Marker.DELETE.name.lower(), 0)
         deleted = files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys)
-        return None if not deletes else deleted if deletes > _MAX_BROADCAST_KEYS else F.broadcast(deleted)
+        return deleted if deletes > MAX_COLLECTED_KEYS else deleted.toArrow() if deletes else None
 
     upload = upload_files if upload_from == "driver" else upload_from_executors
     return _Part(deleted, partial(upload, job, files), files.without_marker)
