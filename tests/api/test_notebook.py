@@ -53,6 +53,15 @@ def test_notebook_loads_and_prints_the_settings_of_its_deployment(
     assert found.tables[0] == "sales.a"
 
 
+def test_working_directory_is_used_if_the_environment_does_not_report_the_path(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files / "notebooks")
+    fields = Fields(files / "elsewhere/feed")
+    fields.notebook = SimpleNamespace()  # without `entry_point`
+    assert mirrorfeed.deployed(fields, SPARK).landing_zone == "/Volumes/main/m/landing"
+
+
 def test_widget_values_override_the_deployment(files: Path) -> None:
     (files / "other.yml").write_text("landing_zone: ./own\ntables: [{source: c, target: c}]\n")
     fields = {"config": str(files / "other.yml"), "landing_zone": "/elsewhere", "mirror": "/mirror", "table": "c"}

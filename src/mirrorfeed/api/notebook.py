@@ -48,8 +48,15 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
-    """Return the folder of the notebook, which can differ from the working directory."""
-    context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
-    path = Path(context.notebookPath().get())
+    """Return the folder of the notebook, which can differ from the working directory.
+
+    Returns the working directory if `dbutils` does not report the path. From serverless environment 5, the gateway
+    behind `entry_point` is off. Databricks documents that `getContext` still works, but not what the context contains.
+    """
+    try:
+        context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
+        path = Path(context.notebookPath().get())
+    except Exception:  # the class of the error differs by environment
+        return Path.cwd()
     folder = Path("/Workspace") / path.parent.relative_to("/")
     return folder if folder.is_dir() else path.parent
