@@ -24,7 +24,7 @@ from mirrorfeed.landing import log_record, output_format
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import Target
 from mirrorfeed.monitor import alerts
-from mirrorfeed.monitor.alerts import Alert
+from mirrorfeed.monitor.alert_channels import Alert
 from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.publish.table_log import TableLog

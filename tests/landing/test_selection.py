@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
-from mirrorfeed.landing.log_record import Record
+from mirrorfeed.landing.log_record import Record, unselected_columns
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import (
     Cast,
@@ -17,7 +17,6 @@ from mirrorfeed.landing.selection import (
     selected_schema,
     source_types,
     target_keys,
-    unselected_columns,
 )
 
 TYPES = {

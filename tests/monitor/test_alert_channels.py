@@ -24,6 +24,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor import alert_channels
 from mirrorfeed.monitor.alert_channels import (
+    Alert,
     ChannelRefused,
     ChannelUnavailable,
     channels_of,
@@ -33,7 +34,6 @@ from mirrorfeed.monitor.alert_channels import (
     teams,
     text,
 )
-from mirrorfeed.monitor.alerts import Alert
 from mirrorfeed.runtime.errors import BadProxy
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook

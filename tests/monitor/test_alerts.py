@@ -8,7 +8,8 @@ from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
-from mirrorfeed.monitor.alerts import Alert, ledger_rows, notify, state_of
+from mirrorfeed.monitor.alert_channels import Alert
+from mirrorfeed.monitor.alerts import ledger_rows, notify, state_of
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.problem_rules import RULES

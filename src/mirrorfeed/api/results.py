@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.status_and_settings import TableSync as TableSync
     from mirrorfeed.mirror.local_replica import TableReport as TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
-    from mirrorfeed.monitor.alerts import Alert as Alert
+    from mirrorfeed.monitor.alert_channels import Alert as Alert
     from mirrorfeed.monitor.findings import Finding as Finding
     from mirrorfeed.monitor.report import Report as Report
     from mirrorfeed.monitor.status import Status as Status

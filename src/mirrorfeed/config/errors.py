@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.errors import Terminal
-
-if TYPE_CHECKING:
-    from mirrorfeed.config.yaml_document import Mistake
 
 _RETRY = "and run the same command again. Nothing was done."
 
@@ -30,6 +27,15 @@ class ConfigUnreadable(Terminal):
     @property
     def place(self) -> str:
         return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, order=True)
+class Mistake:
+    """A mistake in the configuration file."""
+
+    line: int
+    field: str
+    reason: str
 
 
 class ConfigInvalid(Terminal):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from mirrorfeed.config import FILE
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
-from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandingZones
+from mirrorfeed.config.errors import ConfigInvalid, Mistake, OptionInvalid, SeveralLandingZones
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.validators import ONELAKE
-from mirrorfeed.config.yaml_document import Document, Mistake, Place, read_document, validate
+from mirrorfeed.config.yaml_document import Document, Place, read_document, validate
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, split_name
 from mirrorfeed.runtime.credentials import ServicePrincipal, is_trusted, parse_address

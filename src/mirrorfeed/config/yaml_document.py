@@ -15,7 +15,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mirrorfeed.config.connections import Alerts, Mail, MaxLagMinutes, Webhook
-from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
+from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable, Mistake
 from mirrorfeed.config.options import Options
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 
@@ -34,13 +34,6 @@ _TAGS: dict[type[Node], set[str]] = {
     ScalarNode: {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "timestamp", "str")},
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, order=True)
-class Mistake:
-    line: int
-    field: str
-    reason: str
 
 
 class _Loader(yaml.SafeLoader):

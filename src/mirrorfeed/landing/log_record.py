@@ -14,10 +14,10 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
+from mirrorfeed.landing.errors import DamagedFile, RecordTooNew, SelectionChanged
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.schema import Column, check_type
-from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.selection import EVERYTHING, Selection
 from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, is_distinct, parse_json, validate
 
 FORMAT = 1
@@ -225,3 +225,37 @@ def last_renamed(newest: Record, staged: Collection[str]) -> int:
     """
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1
+
+
+def unselected_columns(table: str, newest: Record, now: Selection | None) -> list[str]:
+    """Return the names of the columns of the record `newest` that the configured selection `now` no longer selects.
+
+    Raises `SelectionChanged` if `where`, or the name or cast of a column, changed, or if an excluded column is now
+    selected.
+    """
+    old, new, types = newest.selection or EVERYTHING, now or EVERYTHING, newest.source_columns
+    if old == new:
+        return []
+    missing, changes = [], []
+    if old.condition != new.condition:
+        changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
+    for name in types if types is not None else [column.name for column in newest.columns if not column.dropped]:
+        if not old.includes(name):
+            if new.includes(name):
+                changes.append(f"{name!r} was excluded, so its values were never published")
+        elif not new.includes(name):
+            missing.append(old.name_of(name))
+        else:
+            if old.name_of(name) != new.name_of(name):
+                changes.append(f"{name!r} was published as {old.name_of(name)!r} and would be {new.name_of(name)!r}")
+            if old.cast_of(name) != new.cast_of(name):
+                changes.append(
+                    f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
+                )
+    if changes:
+        raise SelectionChanged(table=table, changes=tuple(changes))
+    return missing
+
+
+def _quoted(value: str | None) -> str:
+    return "none" if value is None else repr(value)

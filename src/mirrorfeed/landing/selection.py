@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.rows import first_names
-from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
+from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
 
 if TYPE_CHECKING:
-    from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.where_condition import Condition
 
 _CUT = re.compile(r"string\((\d{1,9})\)")
@@ -211,40 +210,6 @@ def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterato
 def _unknown(name: str, types: Mapping[str, str]) -> str:
     similar = [other for other in types if fold(other) == fold(name)]
     return f"{name!r}, which {f'the table spells {similar[0]!r}' if similar else 'is not a column of the table'}"
-
-
-def unselected_columns(table: str, newest: Record, now: Selection | None) -> list[str]:
-    """Return the names of the columns of the record `newest` that the configured selection `now` no longer selects.
-
-    Raises `SelectionChanged` if `where`, or the name or cast of a column, changed, or if an excluded column is now
-    selected.
-    """
-    old, new, types = newest.selection or EVERYTHING, now or EVERYTHING, newest.source_columns
-    if old == new:
-        return []
-    missing, changes = [], []
-    if old.condition != new.condition:
-        changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
-    for name in types if types is not None else [column.name for column in newest.columns if not column.dropped]:
-        if not old.includes(name):
-            if new.includes(name):
-                changes.append(f"{name!r} was excluded, so its values were never published")
-        elif not new.includes(name):
-            missing.append(old.name_of(name))
-        else:
-            if old.name_of(name) != new.name_of(name):
-                changes.append(f"{name!r} was published as {old.name_of(name)!r} and would be {new.name_of(name)!r}")
-            if old.cast_of(name) != new.cast_of(name):
-                changes.append(
-                    f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
-                )
-    if changes:
-        raise SelectionChanged(table=table, changes=tuple(changes))
-    return missing
-
-
-def _quoted(value: str | None) -> str:
-    return "none" if value is None else repr(value)
 
 
 def check_source_columns(

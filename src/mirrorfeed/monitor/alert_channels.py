@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import smtplib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid, parseaddr
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mirrorfeed.config.connections import MAIL, Mail, Webhook
+from mirrorfeed.config.connections import MAIL, OUTPUT, Mail, Webhook
 from mirrorfeed.display.redact import printable, redact_answer, remember
-from mirrorfeed.display.rows import duration, utc_minute
-from mirrorfeed.errors import Terminal, Transient, first_line
+from mirrorfeed.display.rows import Row, duration, row, utc_minute
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line, with_code
 from mirrorfeed.runtime.credentials import check_proxy, is_host
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.runtime.login import read_secret
@@ -23,9 +24,39 @@ from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config
-    from mirrorfeed.monitor.alerts import Alert
 
-Send = Callable[["Alert"], None]
+
+@row
+class Alert(Row):
+    """Result of an alert check: a current or resolved problem, or a failure of a channel or of the alert file."""
+
+    table: str
+    """Target of the table. Empty for the mirrored database as a whole, and for a failed channel or alert file."""
+    name: str
+    """Name of the problem, or of the channel that failed. Empty if the alert file failed."""
+    what: str
+    """Text of the alert if it was sent, otherwise the text of the problem."""
+    fix: str = ""
+    since: datetime | None = None
+    resolved_at: datetime | None = None
+    """Time of the first check that did not find the problem again. None for a current problem."""
+    sent_to: tuple[str, ...] = ()
+    """Names of the channels that received the alert. The channel `output` is the output of `check-alerts`."""
+    error: MirrorfeedError | None = None
+    """Reason why a channel was not notified, or why the alert file cannot be read or written."""
+
+    @property
+    def ok(self) -> bool:
+        """False if `error` is set, or if an alert about a current problem was sent to the channel `output`."""
+        return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
+
+    def remarks(self) -> Sequence[str]:
+        if self.error:
+            return (f"{f'{self.name}: ' if self.name else ''}{with_code(self.error)}",)
+        return tuple(self.what.splitlines()) if OUTPUT in self.sent_to else ()
+
+
+Send = Callable[[Alert], None]
 """Function that sends an alert to one channel, or raises an error."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
 """Time limits of a request to a webhook or mail server. They are short, because the next run retries failed alerts."""

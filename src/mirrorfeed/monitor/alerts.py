@@ -24,12 +24,12 @@ from pydantic import Field, TypeAdapter
 from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import Row, counted, row
+from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
-from mirrorfeed.monitor.alert_channels import Send, channels_of, text
+from mirrorfeed.monitor.alert_channels import Alert, Send, channels_of, text
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
@@ -51,36 +51,6 @@ class AlertsNotRecorded(Transient):
     code = "MF8107"
     what = "Alerts were sent, but cannot be recorded in {address}: {reason}."
     fix = "Check that the folder of this file is writable. Until then, every run sends the same alerts again."
-
-
-@row
-class Alert(Row):
-    """Result of an alert check: a current or resolved problem, or a failure of a channel or of the alert file."""
-
-    table: str
-    """Target of the table. Empty for the mirrored database as a whole, and for a failed channel or alert file."""
-    name: str
-    """Name of the problem, or of the channel that failed. Empty if the alert file failed."""
-    what: str
-    """Text of the alert if it was sent, otherwise the text of the problem."""
-    fix: str = ""
-    since: datetime | None = None
-    resolved_at: datetime | None = None
-    """Time of the first check that did not find the problem again. None for a current problem."""
-    sent_to: tuple[str, ...] = ()
-    """Names of the channels that received the alert. The channel `output` is the output of `check-alerts`."""
-    error: MirrorfeedError | None = None
-    """Reason why a channel was not notified, or why the alert file cannot be read or written."""
-
-    @property
-    def ok(self) -> bool:
-        """False if `error` is set, or if an alert about a current problem was sent to the channel `output`."""
-        return self.error is None and (self.resolved_at is not None or OUTPUT not in self.sent_to)
-
-    def remarks(self) -> Sequence[str]:
-        if self.error:
-            return (f"{f'{self.name}: ' if self.name else ''}{with_code(self.error)}",)
-        return tuple(self.what.splitlines()) if OUTPUT in self.sent_to else ()
 
 
 @dataclass(frozen=True, slots=True)

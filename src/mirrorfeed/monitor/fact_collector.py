@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import wrap_error
+from mirrorfeed.landing.log_record import unselected_columns
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
-from mirrorfeed.landing.selection import unselected_columns
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.monitor.measurements import LongestText, Measurements, identify_rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped, KeysChanged
-from mirrorfeed.landing.log_record import Record
+from mirrorfeed.landing.log_record import Record, unselected_columns
 from mirrorfeed.landing.names import METADATA
 from mirrorfeed.landing.output_format import check_output
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys, evolve
@@ -21,7 +21,6 @@ from mirrorfeed.landing.selection import (
     selected_columns,
     source_types,
     target_keys,
-    unselected_columns,
 )
 from mirrorfeed.publish.errors import KeysRequired, NothingPublished, PublishedFromFeed, RowsRefused
 from mirrorfeed.publish.table_log import TableLog, metadata_files
