@@ -26,7 +26,7 @@ from mirrorfeed.orchestration.dry_run import Decision, known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.spark_session import SparkMissing
+from mirrorfeed.runtime.errors import SparkMissing
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import is_in_local_folder

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart
+from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart, SparkMissing, install_command
 from mirrorfeed.runtime.local_spark import (
     cache_folder,
     cached_jars,
@@ -25,9 +25,7 @@ from mirrorfeed.runtime.spark_session import (
     ConnectFailed,
     ConnectNotConfigured,
     Kind,
-    SparkMissing,
     get_session,
-    install_command,
     kind,
     renew_session,
 )

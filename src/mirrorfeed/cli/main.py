@@ -151,7 +151,7 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
-            from mirrorfeed.runtime.spark_session import SparkMissing, install_command
+            from mirrorfeed.runtime.errors import SparkMissing, install_command
 
             fail(SparkMissing(install=install_command()))
         except click.UsageError as error:

@@ -42,6 +42,10 @@ class Marker(IntEnum):
     UPSERT = 4
 
 
+REPLACEMENT = "\ufffd"
+"""The character with which Java and Spark replace bytes that are not valid UTF-8."""
+
+
 class Problem(IntEnum):
     """Reason why a row cannot be published. A temporary column stores the number of the reason."""
 

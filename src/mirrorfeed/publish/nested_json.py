@@ -9,8 +9,7 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import DECIMAL, EXACT_JSON, is_geo_type, is_text, types_in
-from mirrorfeed.publish.rows_and_markers import REPLACEMENT, geo_bytes
+from mirrorfeed.landing.schema import DECIMAL, EXACT_JSON, REPLACEMENT, is_geo_type, is_text, types_in
 
 
 def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
@@ -82,3 +81,8 @@ def _needs_json_form(type_: Any) -> bool:
         is_geo_type(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
         for part in types_in(type_)
     )
+
+
+def geo_bytes(value: SparkColumn) -> SparkColumn:
+    """Convert a geometry to well-known binary, without its coordinate system."""
+    return F.call_function("st_asbinary", value)

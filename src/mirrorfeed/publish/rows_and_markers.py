@@ -14,7 +14,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_type
+from mirrorfeed.landing.schema import MARKER, REPLACEMENT, Column, Marker, Problem, is_geo_type
 from mirrorfeed.source.identifier import quote
 
 # Most functions use expressions in SQL text. Spark builds a plan from SQL text faster than from `Column` objects.
@@ -25,8 +25,6 @@ No published table has this column, because the change data feed reserves the na
 DELETE_FIRST = "_commit_version"
 """Boolean column of keys to publish again: true if the mirror has several rows with the key, to be deleted first."""
 
-REPLACEMENT = "\ufffd"
-"""The character with which Java and Spark replace bytes that are not valid UTF-8."""
 MAX_FILTER_KEYS = 1_000
 """Maximum number of keys in a filter. With more keys, planning the filter takes Spark longer than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
@@ -158,6 +156,8 @@ def to_landing(column: Column) -> SparkColumn:
 
         value = json_text(value, json.loads(column.nested))
     elif is_geo_type(column.type):
+        from mirrorfeed.publish.nested_json import geo_bytes  # imported late: few tables have geometries
+
         value = geo_bytes(value)
     elif column.form != column.type:
         value = value.cast(column.form)
@@ -175,11 +175,6 @@ def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table)
             if not any(REPLACEMENT in value for value in values if isinstance(value, str)):
                 snapshot = snapshot.where(_col(column.name).isin(values))
     return snapshot
-
-
-def geo_bytes(value: SparkColumn) -> SparkColumn:
-    """Convert a geometry to well-known binary, without its coordinate system."""
-    return F.call_function("st_asbinary", value)
 
 
 def _col(name: str) -> SparkColumn:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from typing import Any
 
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import Terminal, Transient
+
+
+class SparkMissing(Terminal):
+    code = "MF1201"
+    what = "This command needs Spark, but pyspark and delta-spark are not installed here."
+    fix = "Run `make setup` in the project, or `{install} pyspark==4.2.0 delta-spark==4.4.0`."
+    install: str = "pip install"
+
+
+def install_command() -> str:
+    """Return the command that installs packages for the running Python, for example in an environment of pipx or uv."""
+    python = shell_argument(sys.executable)
+    has_pip = importlib.util.find_spec("pip") is not None  # uv creates environments without pip
+    return f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
 
 
 class JavaUnusable(Terminal):

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart
-from mirrorfeed.runtime.spark_session import SparkMissing, install_command
+from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart, SparkMissing, install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -13,18 +12,11 @@ from functools import lru_cache
 from threading import Condition, get_ident
 from typing import TYPE_CHECKING
 
-from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import SessionLost, Terminal, first_line
+from mirrorfeed.runtime.errors import SparkMissing, install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class SparkMissing(Terminal):
-    code = "MF1201"
-    what = "This command needs Spark, but pyspark and delta-spark are not installed here."
-    fix = "Run `make setup` in the project, or `{install} pyspark==4.2.0 delta-spark==4.4.0`."
-    install: str = "pip install"
 
 
 class ConnectNotConfigured(Terminal):
@@ -56,13 +48,6 @@ class Kind(Enum):
     REMOTE = "a Spark Connect server"
     CONNECT = "Databricks Connect"
     LOCAL = "this machine"
-
-
-def install_command() -> str:
-    """Return the command that installs packages for the running Python, for example in an environment of pipx or uv."""
-    python = shell_argument(sys.executable)
-    has_pip = importlib.util.find_spec("pip") is not None  # uv creates environments without pip
-    return f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
 
 
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
