@@ -187,9 +187,11 @@ LONGEST = (
     "publish/change_sources/test_full_compare",
     *("archive/test_guarded_table", "publish/files/test_staging_area", "publish/change_sources/test_delta_feed"),
     *("history/test_history", "orchestration/test_verify_and_repair", "archive/test_writer", "test_notebooks"),
+    *("publish/test_rows_and_markers", "archive/test_spark_plans", "publish/change_sources/test_replaced_tables"),
     *("archive/test_query", "publish/test_shared_keys", "publish/test_selection", "archive/test_needed_files"),
     *("archive/test_guarded_ranges", "monitor/test_facts", "orchestration/test_publish_run"),
     *("archive/test_guarded_writes", "publish/test_invalid_text", "source/test_reader"),
+    *("runtime/test_session_settings", "archive/test_pinned_query"),
 )
 """With several workers these files start first, so that all workers end at about the same time."""
 
