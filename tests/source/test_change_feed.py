@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from click.testing import CliRunner
@@ -22,10 +23,10 @@ from mirrorfeed.source.change_feed import (
     read_facts,
 )
 from mirrorfeed.source.change_preview import changes_between
-from mirrorfeed.source.errors import GapReason, LogDamaged, NotDelta
+from mirrorfeed.source.errors import GapReason, LogDamaged, NoComputedFeed, NotDelta
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import read_commits
 from tests.delta import DeltaTable
 
@@ -69,6 +70,25 @@ def test_table_with_computed_changes_needs_no_action(
     assert "computed from row tracking when it is read: no action is needed" in messages["enable-cdf"]
     assert "computed from row tracking when it is read" in messages["doctor --setup"]
     assert "computed" in messages["status"]
+
+
+@pytest.mark.parametrize("computed", [True, False])
+def test_iceberg_table_needs_a_computed_feed_and_gets_no_property(
+    monkeypatch: pytest.MonkeyPatch, computed: bool
+) -> None:
+    """Responses of an engine for an Iceberg table, because open source Spark has none."""
+    spark = MagicMock()
+    spark.table.return_value.columns = ["id"]
+    info = TableInfo("id-1", "", {}, (), 0, 0, format="iceberg")
+    monkeypatch.setattr(change_feed, "read_table_info", lambda *_: info)
+    monkeypatch.setattr(change_feed, "newest_version", lambda *_: 3)
+    monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: computed)
+    if computed:
+        assert enable_feed(spark, Source(("one",))) == "computed from row tracking when it is read: no action is needed"
+    else:
+        with pytest.raises(NoComputedFeed):
+            enable_feed(spark, Source(("one",)))
+    spark.sql.assert_not_called()
 
 
 def test_feed_state_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:

@@ -356,6 +356,15 @@ class PoliciesNotExcluded(Terminal):
     )
 
 
+class NoComputedFeed(Terminal):
+    code = "MF2209"
+    what = "{table} is an Iceberg table, and this engine cannot compute its changes."
+    fix = (
+        "Use a managed Iceberg table of version 3 on Databricks Runtime 18 or newer. Otherwise set `changes: compare`"
+        " for it."
+    )
+
+
 class CatalogRefused(Terminal):
     code = "MF2202"
     what = "{name} cannot be read: {reason:phrase}."
