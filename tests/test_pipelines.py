@@ -133,7 +133,10 @@ def test_weekly_run_tests_the_oldest_versions_and_the_soak() -> None:
         ["test-floor"],
         ["test-floor", "test-runtime", "soak"],
     )
-    assert job["steps"][-1] == {"run": "make ${{ matrix.verb }}"}
+    run, upload = job["steps"][-2:]
+    assert run["run"] == "make ${{ matrix.verb }}"
+    file = "${{ runner.temp }}/${{ matrix.verb }}.xml"
+    assert (run["env"]["PYTEST_ADDOPTS"], upload["with"]["path"]) == (f"--junitxml={file}", file)
     assert {"test-floor", "test-runtime", "soak"} <= verbs()
 
 
@@ -142,7 +145,10 @@ def test_site_is_built_for_every_change_and_published_after_the_merge() -> None:
     assert set(workflow[True]) == {"pull_request", "push"}
     assert workflow["permissions"] == {"contents": "read"}
     build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    assert build["permissions"] == {"contents": "read", "actions": "read"}
     assert {"run": "make docs"} in build["steps"]
+    (results,) = (each["run"] for each in build["steps"] if "fixtures.test_results" in each.get("run", ""))
+    assert "--workflow thorough.yml" in results
     assert build["steps"][-1]["with"] == {"path": "docs/.site"}
     assert (publish["needs"], publish["permissions"]) == ("build", {"pages": "write", "id-token": "write"})
     assert publish["if"] == build["steps"][-1]["if"] == "github.event_name == 'push'"

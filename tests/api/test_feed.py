@@ -64,6 +64,8 @@ SIGNATURES = {
     "Feed.fabric_stop": "(minutes=10.0)",
     "Feed.fabric_resume": "(minutes=10.0)",
     "Feed.fabric_status": "()",
+    "Feed.fabric_log": "(hours=24.0)",
+    "Feed.go_live": "(ask=None, checks=())",
     "Feed.fabric_plan": "()",
     "Feed.fabric_apply": "(confirm=None)",
     "Feed.fabric_refresh": "()",
@@ -148,6 +150,7 @@ VALUES = {
     "DroppedTable": "table address files rows publications hashes",
     "Enabled": "table source feed error",
     "Alert": "table name what fix since resolved_at sent_to error",
+    "GoLiveCheck": "number title result seen",
     "Finding": "severity code name table what fix command",
     "Explanation": "code name kind means next example",
     "History": "table history since versions newest_version lag_versions rows error",
@@ -168,6 +171,7 @@ VALUES = {
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
     " not_renamed not_consumed has_consumed freshness error paused",
+    "TableExecution": "table operation time rows bytes latency_seconds error",
     "TableReport": "table state files rows message error",
     "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
     " upserts deletes files bytes seconds lag_versions tries error reseeded stopped",

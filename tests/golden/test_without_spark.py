@@ -27,6 +27,11 @@ TABLES = """tables:
   - {source: ./orders, target: sales.orders, keys: [id]}
   - {source: ./lines, target: sales.lines}
 """
+EXECUTION = {
+    "SourceSchemaName": "sales", "SourceTableName": "orders", "Timestamp": "2026-03-14T09:30:00Z",
+    "OperationName": "Replicating", "ProcessedRows": 7, "ProcessedBytes": 2048, "ReplicatorBatchLatency": 21,
+    "ErrorType": "", "ErrorMessage": "",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +150,11 @@ def _fabric(recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
         recorder.case("All tables replicate", "fabric", "status")
         database.tables[("sales", "lines")] = {"status": "Failed", "error": "broken"}
         recorder.case("A table has failed", "fabric", "status")
+        recorder.case("Monitoring is off", "fabric", "log")
+        onelake.fabric.monitoring_address = f"https://{onelake.address}"
+        recorder.text("No table replicated", "fabric", "log")
+        onelake.fabric.executions = [EXECUTION]
+        recorder.case("A table replicated", "fabric", "log")
         recorder.case("It runs", "fabric", "resume")
         database.status = "Paused"
         recorder.text("It is paused", "fabric", "resume")

@@ -532,6 +532,17 @@ class Feed:
         note, summary = f"The mirrored database is {status}.", "" if rows else "The mirrored database has no tables."
         return Result(rows, (note,), summary)
 
+    def fabric_log(self, hours: float = 24.0) -> Result[results.TableExecution]:
+        """Return rows, bytes, latency and error of the last batch of each table that Fabric replicated.
+
+        Reads the log of workspace monitoring, from the last `hours`. Raises `MonitoringOff` if monitoring is off. Needs
+        no Spark.
+        """
+        from mirrorfeed.mirror.fabric.execution_log import read_executions
+
+        rows = tuple(read_executions(self._config, hours))
+        return Result(rows, (), "" if rows else f"The log has no entry of the last {hours:g} hours.")
+
     def fabric_plan(self) -> Result[results.Setting]:
         """Return settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
         rows, values = self._database.plan(self._config.fabric)

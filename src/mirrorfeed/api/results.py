@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mirrorfeed.display.html import Chart as Chart
     from mirrorfeed.errors import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
+    from mirrorfeed.mirror.fabric.execution_log import TableExecution as TableExecution
     from mirrorfeed.mirror.fabric.status_and_settings import CreatedDatabase as CreatedDatabase
     from mirrorfeed.mirror.fabric.status_and_settings import DatabaseStatus as DatabaseStatus
     from mirrorfeed.mirror.fabric.status_and_settings import Setting as Setting
@@ -169,6 +170,7 @@ _HOMES = {
     "errors": ["Explanation"],
     "history.replay": ["Replay"],
     "lint.specification": ["LintFinding"],
+    "mirror.fabric.execution_log": ["TableExecution"],
     "mirror.fabric.status_and_settings": ["CreatedDatabase", "DatabaseStatus", "Setting", "TableState", "TableSync"],
     "mirror.local_replica": ["TableReport"],
     "mirror.verify.row_comparison": ["Difference"],

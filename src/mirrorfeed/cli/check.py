@@ -294,6 +294,16 @@ def refresh() -> Result[results.TableSync]:
     return feed().fabric_refresh()
 
 
+@fabric.command("log")
+@click.option("--hours", default=24.0, metavar="HOURS", help="Read the entries of the last HOURS.")
+def fabric_log(hours: float) -> Result[results.TableExecution]:
+    """Show rows, size and latency of the last batch of each table, and its error, from Fabric's log.
+
+    Requires workspace monitoring in Fabric. Exits with 1 if a table has an error.
+    """
+    return feed().fabric_log(hours)
+
+
 @fabric.command("status")
 def fabric_status() -> Result[results.TableState]:
     """Show the status of the mirrored database and of each table. Exits with 1 if a table has an error."""

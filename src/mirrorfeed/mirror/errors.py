@@ -269,3 +269,15 @@ class ResponseInvalid(Terminal):
     fix = (
         "Run the same command again. If this repeats, check whether a proxy between here and Fabric changes responses."
     )
+
+
+class MonitoringOff(Terminal):
+    code = "MF4222"
+    what = "The workspace {workspace} has no workspace monitoring, or this identity cannot see its database."
+    fix = "Turn on workspace monitoring in the settings of the workspace, which uses capacity, and grant read access."
+
+
+class MonitoringElsewhere(Terminal):
+    code = "MF4223"
+    what = "Fabric reports {host} as the host of workspace monitoring. It is no known host of Microsoft."
+    fix = "If you trust this host with a token, add it to `trusted_hosts` in the configuration."

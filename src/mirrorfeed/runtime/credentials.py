@@ -30,7 +30,7 @@ MICROSOFT_HOSTS = (
     *(
         f"{host}.fabric.microsoft.{cloud}"
         for cloud in ("com", "us", "cn")
-        for host in ("api", "*.w.api", "*.onelake", "*.dfs", "*.blob")
+        for host in ("api", "*.w.api", "*.onelake", "*.dfs", "*.blob", "*.kusto")
     ),
     "login.microsoftonline.com",
     "login.microsoft.com",

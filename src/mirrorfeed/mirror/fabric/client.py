@@ -52,6 +52,7 @@ class FabricClient:
     endpoint: str = ENDPOINT
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
+    audience: str = AUDIENCE
 
     def call(self, action: str, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
@@ -70,6 +71,17 @@ class FabricClient:
         response = self._send(action, method, self._address(path), body)
         if response.status_code == 202 and (operation := self._wait_for_operation(action, response)):
             response = self._send(action, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
+        try:
+            return model.of(_content(response))
+        except ValueError as error:
+            raise errors.ResponseInvalid(action=action, item=str(self.item), reason=str(error)) from error
+
+    def query(self, action: str, path: str, model: type[R], body: Any) -> R:
+        """Send a query to a service at `endpoint`, and return its response as a `model`. `path` is complete here.
+
+        Raises `ResponseInvalid` if the response does not match `model`, and the errors of `call`.
+        """
+        response = self._send(action, "POST", f"{self.endpoint}{path}", body)
         try:
             return model.of(_content(response))
         except ValueError as error:
@@ -145,7 +157,7 @@ class FabricClient:
     def _http(self) -> HttpClient:
         from mirrorfeed.storage.http import HttpClient  # imported late: most commands do not need Azure's libraries
 
-        return HttpClient(self.retry_limits, self.ca_bundle, self.credential, AUDIENCE)
+        return HttpClient(self.retry_limits, self.ca_bundle, self.credential, self.audience)
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
