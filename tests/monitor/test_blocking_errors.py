@@ -195,7 +195,7 @@ CASES: Mapping[str, Case] = {
     "foreign_file": Case("MF3209", _add_foreign_file),
     "number_taken": Case("MF3210", _add_number),
     "log_id_missing": Case("MF3211", _lose_log_id),
-    "feed_to_comparison": Case("MF3512", options="keys: [id], changes: compare"),
+    "feed_to_comparison": Case("MF3512", options="keys: [id], changes: compare", before="keys: []"),
     "record_damaged": Case("MF4008", _damage_record),
 }
 """Each case by the name of its table."""

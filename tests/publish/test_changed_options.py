@@ -78,8 +78,10 @@ CASES = [
     Case("cast", {"id": "decimal(20,0)"}, "MF3013"),
     Case("changes", "full"),
     Case("changes", "net", before={"changes": "full"}),
-    Case("changes", "compare", "MF3512"),
-    Case("changes", "compare", "MF3512", beside={"on_gap": "reseed"}, reloads=True),
+    Case("changes", "compare", "MF3512", before={"keys": []}, beside={"keys": ["id"]}),
+    Case(
+        "changes", "compare", "MF3512", before={"keys": []}, beside={"keys": ["id"], "on_gap": "reseed"}, reloads=True
+    ),
     Case("row_markers", "exact", before={"changes": "full"}),
     Case("row_markers", "upsert", before={"changes": "full", "row_markers": "exact"}),
     Case("validate_keys", "none"),

@@ -70,7 +70,8 @@ class Record:
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """Last version before the published range. None for a snapshot. Equal to `to_version_inclusive` for a repair."""
+    """Last version before the published range. None for a snapshot. Equal to `to_version_inclusive` for a repair, and
+    for the record between a publication from the change data feed and the first comparison."""
     to_version_inclusive: Count
     columns: tuple[Column, ...]
     keys: _Names
@@ -91,7 +92,8 @@ class Record:
     committed: TimeText | None = None
     """Commit time of the source's version `to_version_inclusive`. None if the source was compared row by row."""
     read: FullRead | None = None
-    """Rows and duration of the full read of the source, if it was compared row by row. Otherwise None."""
+    """Rows and duration of the full read of the source, if it was compared row by row. Otherwise None.
+    If not None, `source_id` and the versions of the record belong to the table of row hashes, not to the source."""
     format: int = FORMAT
 
     def to_json(self) -> bytes:

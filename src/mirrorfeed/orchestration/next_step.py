@@ -27,7 +27,16 @@ from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import range_errors
 from mirrorfeed.source.errors import BlockingFinding, Gap, SourceRecreated
-from mirrorfeed.source.snapshot_or_range import BLOCKED, Decision, Facts, NothingNew, Range, TakeSnapshot
+from mirrorfeed.source.snapshot_or_range import (
+    BLOCKED,
+    ComparisonStart,
+    Decision,
+    Facts,
+    NothingNew,
+    PublishRanges,
+    Range,
+    TakeSnapshot,
+)
 from mirrorfeed.storage.local_folder import check_writable
 
 LARGEST_CHECKED = 64 * 2**20
@@ -39,7 +48,7 @@ class NextStep:
     text: str
     """Next step in words, such as "versions 4 to 7"."""
     facts: Facts
-    decision: Decision
+    decision: Decision | ComparisonStart
     error: MirrorfeedError | None = None
     """Error that would stop the run after it published something. None if no such error was found."""
 
@@ -95,7 +104,8 @@ def _step(
 ) -> NextStep:
     facts, decision = decide_next(source, table, view, known)
     stop = check_next(source, log, table, view, facts, decision)
-    text = f"{decision}{', by comparison' if facts.is_comparison else origin}"
+    compares = facts.is_comparison and not isinstance(decision, ComparisonStart)
+    text = f"{decision}{', by comparison' if compares else origin}"
     if stop is None:
         return NextStep(text, facts, decision)
     published, error = ", then ".join(map(str, stop.before)), stop.error
@@ -117,7 +127,12 @@ class LaterStop(NamedTuple):
 
 
 def check_next(
-    source: ChangeSource, log: TableLog, table: Table, view: View | None, facts: Facts, decision: Decision
+    source: ChangeSource,
+    log: TableLog,
+    table: Table,
+    view: View | None,
+    facts: Facts,
+    decision: Decision | ComparisonStart,
 ) -> LaterStop | None:
     """Raise the error with which a run would stop that publishes `decision`, the next step of a table.
 
@@ -138,7 +153,7 @@ def check_next(
         return None
     check_writable(log.store, log.folder)
     columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
-    if isinstance(decision, TakeSnapshot) or newest is None:
+    if not isinstance(decision, PublishRanges) or newest is None:
         return None
     for before, range_ in pairwise(decision.ranges):
         # Without a change of the schema, a range has the columns of the range before it.

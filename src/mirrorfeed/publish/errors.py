@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.names import LOG_ID
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.source.errors import BlockingFinding, Gap
+from mirrorfeed.source.errors import BlockingFinding
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
@@ -284,20 +284,3 @@ class FeedRequired(Terminal):
     code = "MF3507"
     what = "{operation} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
     fix = "Run `mirrorfeed publish` to compare and publish the table, or `mirrorfeed rebuild` to reload it."
-
-
-class PublishedFromFeed(Gap):
-    code = "MF3512"
-    what = (
-        "{table} was published from its change data feed until now, so no row hashes of the published version"
-        " {published} exist, and `changes: compare` cannot find the rows that changed since then."
-    )
-    fix = (
-        "Reload {table} with `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically. To continue"
-        " without a reload, set `changes` back to its previous value, such as `net`."
-    )
-    meaning = (
-        "The table was published from its change data feed, and then got `changes: compare`. A comparison needs the row"
-        " hashes of the published version, which only comparisons store. Nothing was published."
-    )
-    reason: str = "it has no row hashes"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped, KeysChanged
@@ -22,13 +22,14 @@ from mirrorfeed.landing.selection import (
     source_types,
     target_keys,
 )
-from mirrorfeed.publish.errors import KeysRequired, NothingPublished, PublishedFromFeed, RowsRefused
+from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefused
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     DROP,
+    ComparisonStart,
     Decision,
     Facts,
     KeyRepair,
@@ -46,7 +47,7 @@ from mirrorfeed.storage import Store
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-    from mirrorfeed.publish.change_sources import ChangeSource
+    from mirrorfeed.publish.change_sources import ChangeSource, ComparisonSource
 
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
@@ -116,6 +117,10 @@ def next_columns(
     return columns
 
 
+Publication = Range | int | KeyRepair | ComparisonStart
+"""What to publish: a range, the version of a snapshot, a repair of some keys, or only row hashes."""
+
+
 class Prepared(NamedTuple):
     """Columns and content of `_metadata.json` for a publication that passed all checks before rows are read."""
 
@@ -131,19 +136,22 @@ def prepare(
     table: Table,
     newest: Record | None,
     facts: Facts,
-    what: Range | int | KeyRepair,
+    what: Publication,
 ) -> Prepared:
     """Check everything about a publication that can be checked before its rows are read. Changes nothing.
 
-    `what` is a range, the version of a snapshot, or a repair of some keys. `newest` is the newest log record, or None.
+    `newest` is the newest log record, or None.
     """
     version = last_version(what)
-    if isinstance(what, KeyRepair):
+    if isinstance(what, KeyRepair | ComparisonStart):
         assert newest is not None
         columns = repair_columns(table, newest, version)
     else:
         columns = next_columns(source, table, newest, facts, version)
-    source.check(version if isinstance(what, KeyRepair) else what, facts)
+    if isinstance(what, ComparisonStart):
+        cast("ComparisonSource", source).check_start(what)
+    else:
+        source.check(version if isinstance(what, KeyRepair) else what, facts)
     gets_keys = newest and table.target_keys and not newest.keys and table.validate_keys != "none"
     if newest and gets_keys and (bad := source.bad_keys(newest.to_version_inclusive, table)):
         raise RowsRefused(table=str(table.source), range=newest.to_version_inclusive, rows=bad)
@@ -180,28 +188,30 @@ def published_version(newest: Record) -> PublishedVersion:
         newest.to_version_inclusive,
         newest.partitions,
         committed=None if newest.committed is None else datetime.fromisoformat(newest.committed),
+        is_compared=newest.read is not None,
     )
-
-
-def check_comparable(table: Table, newest: Record | None) -> None:
-    """Raise `PublishedFromFeed` if the table has `changes: compare`, but no row hashes for `newest`, the newest record.
-    Then versions in the record belong to the source. Otherwise they belong to the table of row hashes."""
-    if table.changes == "compare" and newest and newest.read is None:
-        version = newest.to_version_inclusive
-        raise PublishedFromFeed(table=str(table.source), published=version, where=version)
 
 
 def decide_next(
     source: ChangeSource, table: Table, view: View | None, facts: Facts | None = None
-) -> tuple[Facts, Decision]:
+) -> tuple[Facts, Decision | ComparisonStart]:
     """Return facts about the source, and the decision: a snapshot, ranges of versions, nothing new, or a problem.
 
     `view` is the table's log, or None if the table has no log. Reads the facts if `facts` is None. A problem is
-    returned as a `BlockingFinding`, and not raised. Raises `PublishedFromFeed` if the table has `changes: compare`, but
-    a publication without row hashes is the newest.
+    returned as a `BlockingFinding`, and not raised. Returns a `ComparisonStart` if the table has `changes: compare`,
+    but its newest publication is from the change data feed. Raises `PublishedFromFeed` if this publication has no keys.
     """
-    check_comparable(table, view.newest if view else None)
-    published = published_version(view.newest) if view and view.newest else None
+    newest = view.newest if view else None
+    published = published_version(newest) if newest else None
+    if newest and published and table.changes == "compare" and not published.is_compared:
+        if not newest.keys:
+            from mirrorfeed.publish.change_sources.errors import NO_KEYS, PublishedFromFeed
+
+            raise PublishedFromFeed(
+                table=str(table.source), published=published.version, where=published.version, reason=NO_KEYS
+            )
+        facts = source.facts(None, table.max_versions_per_publication)
+        return facts, ComparisonStart(facts.latest, published)
     facts = facts or source.facts(published, table.max_versions_per_publication)
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
 
@@ -222,13 +232,15 @@ def decide_repair(
     return facts, other_table or KeyRepair(published.version, keys)
 
 
-def first_publication(decision: TakeSnapshot | PublishRanges) -> Range | int:
-    """Return the range to publish first, or the version of the snapshot."""
-    return decision.version if isinstance(decision, TakeSnapshot) else decision.ranges[0]
+def first_publication(decision: TakeSnapshot | PublishRanges | KeyRepair | ComparisonStart) -> Publication:
+    """Return what the decision publishes first."""
+    if isinstance(decision, PublishRanges):
+        return decision.ranges[0]
+    return decision.version if isinstance(decision, TakeSnapshot) else decision
 
 
-def last_version(what: Range | int | KeyRepair) -> int:
-    """Return the last version of a range, or the version of a snapshot or a repair (some rows published again)."""
+def last_version(what: Publication) -> int:
+    """Return the last version of a range, or the version of another publication."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, wrap_error
@@ -25,8 +25,9 @@ from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import log_folder
 from mirrorfeed.landing.selection import Selection, source_types
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRows, Staged, StagingJob
 from mirrorfeed.publish.next_publication import (
+    Publication,
     check_unchanged,
     decide_next,
     decide_repair,
@@ -41,13 +42,13 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import BlockingFinding, SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Commit, Decision, Facts, KeyRepair, NothingNew, Range
+from mirrorfeed.source.snapshot_or_range import Commit, ComparisonStart, Decision, Facts, KeyRepair, NothingNew, Range
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.change_sources import ChangeSource
+    from mirrorfeed.publish.change_sources import ChangeSource, ComparisonSource
 
 
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
@@ -85,12 +86,12 @@ def publish(
             return result
         if stop():
             return result
-        step: tuple[Facts, Decision | KeyRepair]
+        step: tuple[Facts, Decision | KeyRepair | ComparisonStart]
         step = decide_repair(source, table, view, repair_keys) if repairs else decide_next(source, table, view)
         facts, decision = step
         result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
         result.decision = str(decision)
-        if isinstance(decision, NothingNew | KeyRepair):
+        if isinstance(decision, NothingNew | KeyRepair | ComparisonStart):
             check_unchanged(log, table, view.newest if view else None)
         else:
             goal = facts.latest if goal is None else goal
@@ -107,7 +108,7 @@ def publish(
         if isinstance(decision, BlockingFinding):
             raise decision
         on_step(result)
-        what = decision if isinstance(decision, KeyRepair) else first_publication(decision)
+        what = first_publication(decision)
         reads = what.version if isinstance(what, KeyRepair) else what
         with range_errors(str(table.source), reads, facts.commits, table.selection):
             staged = run.stage(view, facts, what)
@@ -175,14 +176,11 @@ class _Run:
                 self.result.decision = ""
                 self.on_step(self.result)
 
-    def stage(
-        self, view: View | None, facts: Facts, what: Range | int | KeyRepair
-    ) -> tuple[View, Record] | NothingNew | None:
+    def stage(self, view: View | None, facts: Facts, what: Publication) -> tuple[View, Record] | NothingNew | None:
         """Stage the files of a publication, and build its log record. Returns the log and the record to add to the log.
 
-        `what` is a range, the version of a snapshot, or a repair of some keys. If `view` is None, creates the log.
-        Returns `NothingNew` if a table with `changes: compare` has no changes. Returns None if another publisher has
-        changed the log, or if another table has replaced the source."""
+        If `view` is None, creates the log. Returns `NothingNew` if a table with `changes: compare` has no changes.
+        Returns None if another publisher has changed the log, or if another table has replaced the source."""
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.
         started, table, source, version = time.monotonic(), self.table, self.source, last_version(what)
@@ -206,7 +204,10 @@ class _Run:
         )
         retries_before = retry_counter().of_thread
         try:
-            staged = source.stage(what, facts, table, job)
+            if isinstance(what, ComparisonStart):
+                staged: Staged | None = cast("ComparisonSource", source).store_hashes(what, facts, job)
+            else:
+                staged = source.stage(what, facts, table, job)
             if staged is None:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
@@ -256,21 +257,22 @@ class _Run:
         }
         if staged.look_up_seconds:
             measured["look_up_seconds"] = staged.look_up_seconds
-        if not isinstance(what, KeyRepair):
+        if not isinstance(what, KeyRepair | ComparisonStart):
             measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
         return view, record
 
 
 @contextmanager
 def range_errors(
-    table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
+    table: str, what: Range | int | ComparisonStart, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Context manager for a block that publishes a range or a snapshot. Converts all errors to `MirrorfeedError`."""
+    """Context manager for a block that publishes `what`. Converts all errors to `MirrorfeedError`."""
     try:
         yield
     except MirrorfeedError:
         raise
     except BadRows as error:
+        assert not isinstance(what, ComparisonStart)  # it publishes no rows
         raise RowsRefused(table=table, range=what, rows=error.rows) from None
     except Exception as error:
         where = selection.where if selection else None
@@ -280,8 +282,11 @@ def range_errors(
             ) from error
         if isinstance(what, int):
             raise wrap_error(f"Publishing version {what} of {table}", error) from error
-        doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"
-        helps = "`mirrorfeed rebuild` reloads the table from a snapshot, without reading these changes."
+        if isinstance(what, ComparisonStart):
+            doing, reading = f"Reading version {what.published.version} of {table}", "this version"
+        else:
+            doing, reading = f"Publishing {what} of {table} ({operations_in(what, commits)})", "these changes"
+        helps = f"`mirrorfeed rebuild` reloads the table from a snapshot, without reading {reading}."
         raise wrap_error(doing, error, helps) from error
 
 

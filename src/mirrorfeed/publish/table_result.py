@@ -87,6 +87,8 @@ class TableResult(Row):
             self.what = "failed" if self.error else "stopped" if self.stopped else f"nothing new at {published}"
         elif first is None:
             self.what = f"snapshot to {last}"
+        elif first == last:
+            self.what = f"row hashes at {last}"
         else:
             self.what = str(last) if first + 1 == last else f"{first + 1} to {last}"
 

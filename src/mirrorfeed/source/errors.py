@@ -35,6 +35,7 @@ class Recreation(StrEnum):
     UNPROVEN = "the table was dropped and created again"
     """Nothing proves that the log of the table contains the published version."""
     UNREADABLE = "the published version can no longer be read"
+    COMPARED = "the table was published by comparison"
 
 
 class BadInterval(Terminal):
@@ -190,6 +191,10 @@ class SourceRecreated(BlockingFinding):
             "{table} was replaced after version {published} was published. Version {published} can no longer be read,"
             " so it cannot be compared with the newest version."
         ),
+        Recreation.COMPARED: (
+            "{table} was published by comparison (`changes: compare`) until now. A comparison does not record a version"
+            " of the source, so the changes since then cannot be found in the change data feed."
+        ),
     }
     fix: ClassVar[Template] = {
         Recreation.RESTORED: "Publish a new snapshot with `mirrorfeed rebuild`.",
@@ -207,11 +212,15 @@ class SourceRecreated(BlockingFinding):
             " prevent this, publish more often, or increase delta.deletedFileRetentionDuration in the statement that"
             " replaces the table."
         ),
+        Recreation.COMPARED: (
+            "Set `changes: compare` again to continue without a reload. To read the change data feed from now on,"
+            " reload {table} with `mirrorfeed rebuild`; with `on_replace: reseed` this happens automatically."
+        ),
     }
     meaning = (
-        "The source has another table id than the published version, or fewer versions. Nothing was published. If"
-        " CREATE OR REPLACE TABLE keeps the Delta log of a table with keys, publishing continues with `on_replace:"
-        " compare`."
+        "The source has another table id than the published version, or fewer versions, or the table was published by"
+        " comparison until now. Nothing was published. If CREATE OR REPLACE TABLE keeps the Delta log of a table with"
+        " keys, publishing continues with `on_replace: compare`."
     )
     published_id: str
     found_id: str

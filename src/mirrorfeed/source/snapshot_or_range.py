@@ -107,6 +107,8 @@ class PublishedVersion:
     partitions: tuple[str, ...] = ()
     committed: datetime | None = None
     """Commit time of the version. None if unknown."""
+    is_compared: bool = False
+    """True if a comparison of all rows published it. Then id and version belong to the table of row hashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,31 @@ class KeyRepair:
 
     def __str__(self) -> str:
         return f"a repair at version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonStart:
+    """Decision to store the row hashes of a version that the change data feed published, and to publish no rows.
+
+    The log record names a version of the table of row hashes instead of the source version, for the same rows. The next
+    publication is a comparison.
+    """
+
+    version: int
+    """Version of the table of row hashes."""
+    published: PublishedVersion
+    """Published version of the source."""
+
+    @property
+    def from_version_exclusive(self) -> int:
+        return self.version
+
+    @property
+    def to_version_inclusive(self) -> int:
+        return self.version
+
+    def __str__(self) -> str:
+        return f"row hashes of version {self.published.version}, then a comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +266,12 @@ def find_recreation(
     reason: Recreation | None = Recreation.NOT_COMPARED,
 ) -> SourceRecreated | None:
     """Return an error if `table_id` is not `published.table_id` or `latest` is below `published.version`, else None.
-    If `reason` is None, `table_id` can be another one."""
+    If `reason` is None, `table_id` can be another one. If a comparison published `published`, but the change data feed
+    is to be read, always returns an error: nothing says which version of the source was compared."""
     if published.version <= latest and (reason is None or published.table_id == table_id):
         return None
+    if published.is_compared:
+        reason = Recreation.COMPARED
     return SourceRecreated(
         table=table,
         published_id=published.table_id,

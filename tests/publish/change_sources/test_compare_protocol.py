@@ -31,17 +31,26 @@ from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
-from mirrorfeed.publish.change_sources import NO_SPARK, full_compare
-from mirrorfeed.publish.change_sources.errors import RowHashesLost
+from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, full_compare
+from mirrorfeed.publish.change_sources.errors import PublishedFromFeed, RowHashesLost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.errors import KeysRequired, PublishedFromFeed
+from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import (
+    COMPARISON,
+    Commit,
+    ComparisonStart,
+    Facts,
+    KeyRepair,
+    PublishedVersion,
+    Range,
+)
 from mirrorfeed.source.table_info import TableInfo
 from tests.publish.state_machine import Published
 
@@ -61,15 +70,15 @@ def test_hash_tables_are_next_to_the_ledger_and_unique_per_target() -> None:
     assert len(names) == 5
 
 
-@pytest.mark.parametrize("now", [3, 4])
-def test_hashes_older_than_the_published_version_are_reported_as_lost(
-    now: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("now", "id"), [(3, "id"), (4, "id"), (7, "another id")])
+def test_hashes_older_than_the_published_version_or_of_another_table_are_reported_as_lost(
+    now: int, id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hashes that are only one version older are lost as well, because the next comparison would use a wrong state."""
 
     class WentBack(RowHashTable):
         def info(self) -> Any:
-            return "the table of hashes"
+            return TableInfo("the id of the Delta table", "/hashes", {"mirrorfeed.states": id}, (), 0, 0)
 
     monkeypatch.setattr(full_compare, "newest_version", lambda *_: now)
     feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
@@ -77,46 +86,31 @@ def test_hashes_older_than_the_published_version_are_reported_as_lost(
         feed.facts(PublishedVersion("id", 5), 500)
 
 
-@pytest.mark.parametrize("newest_hashes", [None, 9])
-def test_switch_of_a_table_published_from_its_feed_to_comparison_is_refused(
-    newest_hashes: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Row hashes from an earlier time, when the table was compared, do not belong to the published version."""
-
-    class Hashes(RowHashTable):
-        def info(self) -> Any:
-            return newest_hashes and TableInfo("id", "/hashes", {"mirrorfeed.states": "id"}, (), 0, 0)
-
-    monkeypatch.setattr(full_compare, "newest_version", lambda *_: newest_hashes)
-    monkeypatch.setattr(Hashes, "version_holding", lambda *_: newest_hashes)
+def test_switch_of_a_table_that_was_published_without_keys_is_refused() -> None:
     zone, table = MemoryStore(), FedTable({"id": "long", "v": "string"}, ("id",))
     table.insert({"id": 1, "v": "a"})
-    publish(TableFeed(table), zone, entry("v"))
+    publish(TableFeed(table), zone, entry("v", keys=()))
     changes = list[str]()
     zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
-    feed = FullCompare(None, Source(("v",)), Hashes(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
     with pytest.raises(PublishedFromFeed, match="v was published from its change data feed until now") as refused:
-        publish(feed, zone, entry("v", changes="compare"))
+        publish(ModelSource(table, SavedStates()), zone, entry("v", changes="compare"))
     assert changes == []
     assert needs_reload(entry("v", on_gap="reseed"), refused.value)
 
 
-def test_refused_switch_to_comparison_continues_from_the_feed_or_with_a_reload() -> None:
+def test_switch_to_comparison_stores_row_hashes_of_the_published_version_and_publishes_the_rows_that_differ() -> None:
+    """Row hashes of an earlier time, when the table was compared, do not belong to the published version."""
     zone, table = MemoryStore(), FedTable({"id": "long", "v": "string"}, ("id",))
     mirror, states = Mirror(zone, FOLDER), SavedStates()
     states.versions += [({7: "old"}, [])] * 5
-    table.insert({"id": 1, "v": "a"})
+    table.insert({"id": 1, "v": "a"}, {"id": 2, "v": "a"})
     publish(TableFeed(table), zone, entry("v"))
-    for _ in range(2):
-        with pytest.raises(PublishedFromFeed):
-            publish(ModelSource({1: "b"}, states), zone, entry("v", changes="compare"))
     table.update(1, v="b")
-    assert publish(TableFeed(table), zone, entry("v")).rows == {"upsert": 1}
-    zone.remove_folder(FOLDER)
-    for value, rows in (("b", {"insert": 1}), ("c", {"upsert": 1})):
-        assert publish(ModelSource({1: value}, states), zone, entry("v", changes="compare")).rows == rows
+    start, compared = publish(ModelSource(table, states), zone, entry("v", changes="compare")).records
+    assert (start.from_version_exclusive, start.to_version_inclusive, start.files) == (5, 5, ())
+    assert (compared.from_version_exclusive, compared.to_version_inclusive, compared.rows) == (5, 6, {"upsert": 1})
     mirror.take()
-    assert canonical(mirror.rows) == canonical([{"id": 1, "v": "c"}])
+    assert canonical(mirror.rows) == canonical(table.at(-1))
 
 
 def test_comparison_requires_keys() -> None:
@@ -185,12 +179,12 @@ class SavedStates:
 
 
 class ModelSource:
-    """Like `FullCompare`, with a dict as the source.
+    """Like `FullCompare`, with a table in memory as the source.
 
     `moment` is called before and after the commit, also if there is none, and after the files are written. Other
     writers can act in it, or the process is killed."""
 
-    def __init__(self, source: Rows, states: SavedStates, callback: Any = lambda when: None) -> None:
+    def __init__(self, source: FedTable, states: SavedStates, callback: Any = lambda when: None) -> None:
         self.source, self.states, self.callback = source, states, callback
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
@@ -208,11 +202,21 @@ class ModelSource:
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
+    def check_start(self, start: ComparisonStart) -> None: ...
+
+    def store_hashes(self, start: ComparisonStart, facts: Facts, job: StagingJob) -> Staged:
+        self.callback("before the commit")
+        self.states.versions.append((values_at(self.source, start.published.version), []))
+        if len(self.states.versions) - 1 != facts.latest:
+            raise Moved
+        self.callback("after the commit")
+        return Staged([], rows_read=len(self.states.versions[-1][0]))
+
     def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         new = facts.latest
         before = self.states.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.callback("before the commit")
-        now = dict(self.source)
+        now = values_at(self.source)
         rows = [{"id": key, "v": now.get(key), MARKER: 4 if key in now else 2, PROBLEM: None}
                 for key in sorted(now.keys() | before.keys())
                 if key not in before or key not in now or now[key] != before[key]]  # fmt: skip
@@ -229,10 +233,14 @@ class ModelSource:
         self.callback("after the files")
         if not (staged.files or isinstance(what, Range)):
             staged = Staged([write_empty(job)])
-        return staged._replace(rows_read=len(self.source))
+        return staged._replace(rows_read=len(now))
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         return []
+
+
+def values_at(source: FedTable, version: int = -1) -> Rows:
+    return {row["id"]: row["v"] for row in source.at(version)}
 
 
 class Moved(Transient):
@@ -247,34 +255,43 @@ _MOMENTS = ("before the commit", "after the commit", "after the files")
 
 
 class Comparisons(Published):
-    @initialize()
-    def begin(self) -> None:
-        self.source: Rows = {}
+    @initialize(compares=st.booleans())
+    def begin(self, compares: bool) -> None:
+        self.source = FedTable({"id": "long", "v": "string"}, ("id",))
         self.states = SavedStates()
-        self.plan = entry("v", changes="compare")
+        self.plan = entry("v", changes="compare" if compares else "net")
         self.begin_zone()
+
+    def feed(self, callback: Any = lambda when: None) -> ChangeSource:
+        compares = self.plan.changes == "compare"
+        return ModelSource(self.source, self.states, callback) if compares else TableFeed(self.source)
+
+    @rule()
+    def the_configuration_changes_to_comparison(self) -> None:
+        self.plan = entry("v", changes="compare")
 
     @rule(key=st.integers(0, 3), value=_VALUE)
     def a_row_exists(self, key: int, value: str | None) -> None:
-        self.source[key] = value
+        self.source.merge({"id": key, "v": value})
 
     @rule(key=st.integers(0, 3))
     def a_row_is_deleted(self, key: int) -> None:
-        self.source.pop(key, None)
+        self.source.delete(key)
 
     @rule()
     def publish(self) -> None:
-        publish(ModelSource(self.source, self.states), self.zone, self.plan)
+        publish(self.feed(), self.zone, self.plan)
         self.mirror.take()
-        assert canonical(self.mirror.rows) == canonical({"id": key, "v": v} for key, v in self.source.items())
+        assert canonical(self.mirror.rows) == canonical(self.source.at(-1))
+        assert self.audit.is_compared == (self.plan.changes == "compare")
 
     @rule()
     def publish_again(self) -> None:
         """If nothing differs, there is neither a new state nor a record of it."""
-        publish(ModelSource(self.source, self.states), self.zone, self.plan)
+        publish(self.feed(), self.zone, self.plan)
         states, audited, changes = len(self.states.versions), self.zone.watcher, list[str]()
         self.zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
-        again = publish(ModelSource(self.source, self.states), self.zone, self.plan)
+        again = publish(self.feed(), self.zone, self.plan)
         self.zone.watcher = audited
         assert (again.latest, again.decision) == (
             again.published_version,
@@ -282,28 +299,45 @@ class Comparisons(Published):
         )
         assert (len(self.states.versions), changes) == (states, [])
 
+    @rule()
+    def publish_with_the_configuration_before_the_change(self) -> None:
+        """After a comparison, the change data feed is never used to continue."""
+        compared, records = self.audit.is_compared, self.audit.published
+        try:
+            publish(TableFeed(self.source), self.zone, entry("v"))
+            assert not compared
+        except SourceRecreated:
+            assert compared
+            assert (self.audit.is_compared, self.audit.published) == (True, records)
+        if self.plan.changes == "compare":  # otherwise no later rule can find out
+            self.publish()
+
     @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
     def publish_and_be_killed(self, when: str, key: int, value: str | None) -> None:
         def callback(now: str) -> None:
             if now == when:
-                self.source[key] = value
+                self.source.merge({"id": key, "v": value})
                 raise Crash
 
         with suppress(Crash):
-            publish(ModelSource(self.source, self.states, callback), self.zone, self.plan)
+            publish(self.feed(callback), self.zone, self.plan)
 
-    @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
-    def publish_and_be_overtaken(self, when: str, key: int, value: str | None) -> None:
+    @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE, by=st.sampled_from(("compare", "net")))
+    def publish_and_be_overtaken(self, when: str, key: int, value: str | None, by: str) -> None:
+        """Another publisher does the same, or publishes from the feed, because it read an older configuration."""
         overtaken: list[str] = []
 
         def callback(now: str) -> None:
             if now == when and not overtaken:
                 overtaken.append(now)
-                publish(ModelSource(self.source, self.states), self.zone, self.plan)
-                self.source[key] = value
+                with suppress(SourceRecreated):
+                    publish(
+                        self.feed() if by == "compare" else TableFeed(self.source), self.zone, entry("v", changes=by)
+                    )
+                self.source.merge({"id": key, "v": value})
 
         with suppress(Transient):
-            publish(ModelSource(self.source, self.states, callback), self.zone, self.plan)
+            publish(self.feed(callback), self.zone, self.plan)
 
     @rule(
         call=st.integers(0, 60),
@@ -312,13 +346,14 @@ class Comparisons(Published):
         value=_VALUE,
     )
     def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, value: str | None) -> None:
-        store = self.publish_disturbed(ModelSource(self.source, self.states), Fault(call, mode, late))
-        self.source[0] = value
+        store = self.publish_disturbed(self.feed(), Fault(call, mode, late))
+        self.source.merge({"id": 0, "v": value})
         store.deliver()
 
     def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
-        state = self.states.versions[version][0]
-        return ({"id": key, "v": v} for key, v in state.items())
+        if not self.audit.is_compared:
+            return self.source.at(version)
+        return ({"id": key, "v": v} for key, v in self.states.versions[version][0].items())
 
 
 TestComparisons = pytest.mark.proof(Comparisons.TestCase)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import ComparisonStart, Facts, KeyRepair, PublishedVersion, Range
 from mirrorfeed.source.table_info import is_in_local_folder
 
 
@@ -49,6 +49,18 @@ class ChangeSource(Protocol):
 
     def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
         """Return up to five keys that are NULL or not unique at a source version. Empty if all keys are valid."""
+        ...
+
+
+class ComparisonSource(ChangeSource, Protocol):
+    """`ChangeSource` of a table with `changes: compare`."""
+
+    def check_start(self, start: ComparisonStart) -> None:
+        """Raise `PublishedFromFeed` if the published version of the source cannot be read. Reads no rows."""
+        ...
+
+    def store_hashes(self, start: ComparisonStart, facts: Facts, job: StagingJob) -> Staged:
+        """Store the row hashes of the published version of the source. Stages no files."""
         ...
 
 

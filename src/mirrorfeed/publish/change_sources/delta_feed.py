@@ -194,14 +194,21 @@ class DeltaFeed:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
-        before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
-        key, names_before = rows_and_markers.key_positions(job.columns, job.keys), set(before.columns)
-        then = [column if column.name in names_before else replace(column, dropped=True) for column in job.columns]
-        before = _with_added_fields(before, job.columns)
-        hashes = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
-        compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), hashes, key)
+        now, key = self._rows_at(range_.to_version_inclusive), rows_and_markers.key_positions(job.columns, job.keys)
+        before = self.hashes_at(range_.from_version_exclusive, job)
+        compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), before, key)
         differing = compared.where(row_diff.DIFFERS)
         return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
+
+    def hashes_at(self, version: int, job: StagingJob) -> DataFrame:
+        """Return the keys and row hashes of a version. Columns that the version lacks count as NULL."""
+        from mirrorfeed.publish import row_diff  # imported late: few versions are compared
+
+        rows, key = self._rows_at(version), rows_and_markers.key_positions(job.columns, job.keys)
+        names = set(rows.columns)
+        then = [column if column.name in names else replace(column, dropped=True) for column in job.columns]
+        hashed = row_diff.with_hashes(_with_added_fields(rows, job.columns), then, job.keys)
+        return row_diff.one_per_key(hashed.select(*key, row_diff.HASH), key)
 
     def _existing_rows(
         self,

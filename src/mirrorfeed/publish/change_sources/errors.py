@@ -110,3 +110,26 @@ class RangeCompared(Transient):
             return "the columns changed"
         large = self.cause.reason == GapReason.LARGE_VECTOR
         return "a deletion vector is large" if large else "the feed has a gap"
+
+
+NO_KEYS = "its rows were published without keys"
+GONE = "its files or its log are gone"
+OTHER_TABLE = "the table was replaced, restored, or dropped and created again"
+NOT_DELTA = "the source is not a Delta table now"
+
+
+class PublishedFromFeed(Gap):
+    code = "MF3512"
+    what = (
+        "{table} was published from its change data feed until now. The first comparison with `changes: compare`"
+        " requires the rows of the published version {published}, but {reason}."
+    )
+    fix = (
+        "Reload {table} with `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically. To continue"
+        " without a reload, set `changes` back to its previous value, such as `net`."
+    )
+    meaning = (
+        "The table was published from its change data feed, and then got `changes: compare`. The first comparison reads"
+        " the published version of the source, but this version can no longer be read. Nothing was published."
+    )
+    reason: str = GONE

@@ -89,7 +89,7 @@ class SnapshotDiff(DeltaFeed):
         if isinstance(what, int):
             super().check(what, facts)
             return
-        with self._comparable(what):
+        with self.comparable(what):
             for version in (what.from_version_exclusive, what.to_version_inclusive):
                 archive.check(self.spark, self.source, version, facts.properties)
                 _ = self._rows_at(version).schema
@@ -97,7 +97,7 @@ class SnapshotDiff(DeltaFeed):
     def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         if not isinstance(what, Range):
             return super().stage(what, facts, table, job)
-        with self._comparable(what):
+        with self.comparable(what):
             staged = self._stage_difference(what, facts, table, job, self.cause)
         if isinstance(self.cause, Gap):
             return staged
@@ -108,7 +108,7 @@ class SnapshotDiff(DeltaFeed):
         return feed_kind(self.spark, self.source, read_table_info(self.spark, self.source)) is FeedKind.OFF
 
     @contextmanager
-    def _comparable(self, what: Range) -> Iterator[None]:
+    def comparable(self, what: Range) -> Iterator[None]:
         """Context manager that converts errors about deleted source files or versions.
         Raises `NotComparable` after a gap, and `SourceRecreated` after a replacement."""
         try:
@@ -241,7 +241,8 @@ def bridge_gap(
         return None
     common = (source.spark, source.source, source.staging_path, source.upload_from, source.selection)
     if isinstance(finding, SourceRecreated):
-        compares = table.on_replace == "compare" and finding.case is not Recreation.RESTORED
+        never = finding.case in (Recreation.RESTORED, Recreation.COMPARED)
+        compares = table.on_replace == "compare" and not never
     else:
         compares = table.on_gap == "compare"
     if table.history and isinstance(finding, Gap):

@@ -5,17 +5,21 @@ the changed rows and writes them to the table of row hashes in one commit. The p
 and its log record has the version of the commit. After a crash, the next comparison uses the hashes at the version in
 the newest log record. If no row changed, a comparison commits only if it is the first one, or if an earlier commit was
 not published.
+
+If the newest publication is from the change data feed, its record has a version of the source. Then one commit stores
+the hashes of this version, and a record without files replaces the version of the source with the one of the commit.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -25,6 +29,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal, wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
+from mirrorfeed.publish.change_sources.errors import GONE, NOT_DELTA, OTHER_TABLE, NotComparable, PublishedFromFeed
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
@@ -43,12 +48,24 @@ from mirrorfeed.publish.row_diff import (
 from mirrorfeed.publish.rows_and_markers import key_positions
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
-from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
+from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
-from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import (
+    COMPARISON,
+    Commit,
+    ComparisonStart,
+    Facts,
+    KeyRepair,
+    PublishedVersion,
+    Range,
+    find_recreation,
+)
 from mirrorfeed.source.table_info import FILES, TableInfo, read_table_info, retention_seconds
 from mirrorfeed.source.versions import newest_version, read_commits, read_history, read_newest_commit
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff
 
 _ID = "mirrorfeed.states"
 """Table property with a random id. Only tables of row hashes have it, so it shows that mirrorfeed created the table."""
@@ -163,6 +180,7 @@ class RowHashTable:
             else:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
+            self._remove_empty_folders()
             if find_condition(error, _CONFLICTS):
                 raise errors.RowHashesChanged(states=str(self.location), table=self.table) from error
             raise
@@ -175,6 +193,12 @@ class RowHashTable:
             raise errors.RowHashesChanged(states=str(self.location), table=self.table)
         metrics = own_commits[0]["operationMetrics"]
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
+
+    def _remove_empty_folders(self) -> None:
+        """Remove the empty folders that a failed creation leaves at a path. Otherwise the next creation fails, too."""
+        for name in ("_delta_log/_staged_commits", "_delta_log", ""):
+            with suppress(OSError):  # for example because it is not empty
+                os.rmdir(os.path.join(self.location.path or "", name))
 
     def stores_other_types(self, rows: DataFrame, version: int) -> bool:
         """Return True if a column of `rows` has another type in version `version` of this table. Delta would cast its
@@ -258,7 +282,8 @@ class FullCompare:
     def facts(self, published: PublishedVersion | None, limit: int) -> CompareFacts:
         info, after = self.hashes.info(), published.version if published else None
         before = newest_version(self.spark, self.hashes.location) if info else None
-        if after is not None and (before is None or before < after):
+        is_other = info is not None and published is not None and info.properties[_ID] != published.table_id
+        if after is not None and (before is None or before < after or is_other):
             states = str(self.hashes.location)
             raise errors.RowHashesLost(table=str(self.source), states=states, published=after, where=after)
         table_id, latest, folder = uuid.uuid4().hex, 0, ""
@@ -325,6 +350,49 @@ class FullCompare:
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with lossless_settings(self.spark):
             return row_staging.bad_keys(read_full(self.spark, self.source), table.target_keys)
+
+    def check_start(self, start: ComparisonStart) -> None:
+        with self._published_source(start.published):
+            pass
+
+    def store_hashes(self, start: ComparisonStart, facts: Facts, job: StagingJob) -> Staged:
+        assert isinstance(facts, CompareFacts)
+        published = start.published
+        key = key_positions(job.columns, job.keys)
+        unchanged = (*key, HASH, f"false AS {CHANGED}", f"0 AS {GAIN}", f"CAST(NULL AS int) AS {ROW_PROBLEM}")
+        with lossless_settings(self.spark):
+            with self._published_source(published) as source:
+                hashes = source.hashes_at(published.version, job).selectExpr(*unchanged)
+                self.hashes.write(hashes, facts, key, all_hashes=True)
+            with self._published_source(published):  # another table may have replaced it before its rows were read
+                return Staged([], rows_read=self.hashes.count_rows(facts.latest))
+
+    @contextmanager
+    def _published_source(self, published: PublishedVersion) -> Iterator[SnapshotDiff]:
+        """Context manager for code that reads `published`, a version of the source that its change data feed published.
+
+        Raises `PublishedFromFeed` if the version cannot be read, or if nothing proves that it is a version of the same
+        table.
+        """
+        from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff  # imported late: a table needs it once
+
+        version = published.version
+
+        def problem(reason: str) -> PublishedFromFeed:
+            return PublishedFromFeed(table=str(self.source), published=version, where=version, reason=reason)
+
+        diff = SnapshotDiff(self.spark, self.source, cause=problem(GONE))
+        try:
+            facts = diff.facts(published, 0)
+            if find_recreation(str(self.source), published, facts.table_id, facts.latest, facts.recreation):
+                raise problem(OTHER_TABLE)
+            diff.check(Range(version, facts.latest), facts)
+            with diff.comparable(Range(version, facts.latest)):
+                yield diff
+        except NotComparable as error:
+            raise problem(GONE) from error
+        except (NotDelta, NoTableAtPath) as error:
+            raise problem(NOT_DELTA) from error
 
     def _compare(
         self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool

@@ -82,6 +82,8 @@ def describe_publication(record: Record) -> str:
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
         return f"snapshot at version {last}"
+    if record.read and record.is_repair:
+        return f"version {last}, row hashes of {counted(record.read.rows, 'row')}"
     if record.read:
         return f"version {last}, {counted(record.read.rows, 'row')} compared"
     return f"repair at version {last}" if record.is_repair else str(Range(after, last))
