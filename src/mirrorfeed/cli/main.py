@@ -92,7 +92,18 @@ def show(result: Result[Any]) -> NoReturn:
 
 
 def print_result(result: Result[Any]) -> None:
-    draw(console(), result.rows, result.notes, result.summary, every=result.every)
+    draw(console(), result.rows, result.notes, result.summary, every=result.every, edit=with_config)
+
+
+def with_config(text: str) -> str:
+    """Return a text in which commands read the same configuration file as the running command."""
+    context = click.get_current_context(silent=True)
+    path = context.meta.get(_CONFIG, FILE) if context else FILE
+    if path == FILE:
+        return text
+    from mirrorfeed.config.printed_commands import name_config
+
+    return name_config(text, path)
 
 
 def stoppable() -> Callable[[], bool]:
@@ -236,14 +247,23 @@ def prints_json() -> bool:
 
 def print_lines(*lines: str, err: bool = False) -> None:
     """Print lines to standard output. With `err` or --json, use standard error. Control characters are escaped."""
-    click.echo("\n".join(map(printable, lines)), err=err or prints_json())
+    click.echo("\n".join(printable(with_config(line)) for line in lines), err=err or prints_json())
 
 
 def print_json(value: object) -> None:
     encoding: str | None = sys.stdout.encoding
     only_ascii = encoding is not None and encoding.lower() != "utf-8"  # the encoding may lack other characters
-    text = json.dumps(value, indent=2, ensure_ascii=only_ascii)
+    text = json.dumps(_edit(value), indent=2, ensure_ascii=only_ascii)
     click.echo(re.sub(r"[^\n -~]", _escape_control, text))  # control characters occur inside strings only
+
+
+def _edit(value: object) -> object:
+    """Return a JSON value in which commands in texts read the same configuration file as the running command."""
+    if isinstance(value, str):
+        return with_config(value)
+    if isinstance(value, dict):
+        return {name: _edit(each) for name, each in value.items()}
+    return [_edit(each) for each in value] if isinstance(value, list) else value
 
 
 def _escape_control(match: re.Match[str]) -> str:
@@ -254,7 +274,7 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if prints_json():
         print_json({"error": error.to_dict()})
     else:
-        click.echo(f"Error {error.code}: {error}", err=True)
+        click.echo(with_config(f"Error {error.code}: {error}"), err=True)
     sys.exit(status)
 
 

@@ -53,7 +53,10 @@ class Example(Row):
     file: str
 
     def remarks(self) -> Sequence[str]:
-        return (f"{self.file} was written. Edit this file, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`.",)
+        from mirrorfeed.config.printed_commands import name_config
+
+        steps = "Edit this file, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`."
+        return (f"{self.file} was written. {name_config(steps, self.file)}",)
 
 
 @row

@@ -130,9 +130,15 @@ def text_from(draws: Callable[[Console], None]) -> str:
 
 
 def draw(
-    out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False
+    out: Console,
+    rows: Sequence[Row],
+    notes: Sequence[str] = (),
+    summary: str = "",
+    *,
+    every: bool = False,
+    edit: Callable[[str], str] = str,
 ) -> None:
-    """Print the summary, the table of the rows, their remarks and the notes.
+    """Print the summary, the table of the rows, their remarks and the notes. `edit` changes each line of text.
 
     If more than 20 rows are `quiet` (need no attention), a line of text replaces these rows, unless `every` is True.
     Lines outside the table do not wrap, so that paths and commands can be copied.
@@ -140,11 +146,11 @@ def draw(
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
     for line in filter(None, (summary, left_out)):
-        out.print(text(line), soft_wrap=True)
+        out.print(text(edit(line)), soft_wrap=True)
     if grid.header:
         print_table(out, grid)
     for row in rows:
         for remark in row.remarks():
-            out.print(text(remark, style="" if row.ok else "red"), soft_wrap=True)
+            out.print(text(edit(remark), style="" if row.ok else "red"), soft_wrap=True)
     for note in notes:
-        out.print(text(note), soft_wrap=True)
+        out.print(text(edit(note)), soft_wrap=True)

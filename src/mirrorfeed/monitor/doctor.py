@@ -12,7 +12,7 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
-from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
+from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding, with_config
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
 from mirrorfeed.monitor.measurements import Measurements
 from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
@@ -51,6 +51,7 @@ def diagnose(
             notes.append(_fix(store, table))
             found = table_findings(collector.collect([table])[0])
         findings += found
+    findings = [with_config(each, config.path) for each in findings]
     return tuple(findings), tuple(notes), counted(len(findings), "finding") if findings else NOTHING
 
 
@@ -130,7 +131,9 @@ def check_all(
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
     collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror)
     facts = replace(collector, measurements=measurements or Measurements()).collect(config.tables)
-    return check_of(database, facts, config.alerts, _orphan_findings(config)), facts
+    check = check_of(database, facts, config.alerts, _orphan_findings(config))
+    problems = {key: with_config(each, config.path) for key, each in check.problems.items()}
+    return replace(check, problems=problems), facts
 
 
 def check_of(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mirrorfeed.config.printed_commands import name_config, name_config_in_command
 from mirrorfeed.display.redact import redact, shell_argument
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, field_names, fill
@@ -205,6 +206,13 @@ def error_finding(table: str, error: MirrorfeedError) -> Finding:
     severity = Severity.SOON if error.is_warning else Severity.WRONG
     command = _find_command(fix)
     return Finding(severity, error.code, name, table, shown["what"], fix, command, since, is_temporary)
+
+
+def with_config(finding: Finding, path: str) -> Finding:
+    """Return the finding with commands that read the configuration file `path`."""
+    is_text = finding.fix.endswith(".")
+    fix = name_config(finding.fix, path) if is_text else name_config_in_command(finding.fix, path)
+    return replace(finding, fix=fix, command=name_config_in_command(finding.command, path))
 
 
 def _find_command(fix: str) -> str:
