@@ -193,9 +193,12 @@ def _histories(recorder: Recorder) -> None:
 
 
 def _reports(recorder: Recorder, spark: SparkSession) -> None:
-    config = "landing_zone: zone\ntables: [{source: a, target: b}]\n"
-    Path("no-ledger.yml").write_text(config, encoding="utf-8")
+    names = ("orders", "customers", "missing")
+    tables = "".join(f"  - {{source: ./{name}, target: sales.{name}, keys: [id]}}\n" for name in names)
+    Path("no-ledger.yml").write_text(f"landing_zone: zone\ntables:\n{tables}", encoding="utf-8")
     recorder.case("There is no ledger", "report", "--config", "no-ledger.yml")
+    recorder.text("A page is written without a ledger", "report", "--html", "page.html", "--config", "no-ledger.yml")
+    config = "landing_zone: zone\ntables: [{source: a, target: b}]\n"
     now = datetime.now(UTC) - timedelta(minutes=2)
     rows = [
         LedgerRow(now, "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from mirrorfeed.api.results import Changes, Comparison, Difference, Result, Vers
 from mirrorfeed.display.html import section_of
 from mirrorfeed.display.terminal import text_of
 from mirrorfeed.errors import with_known_code
-from mirrorfeed.monitor.report import NoLedger, Report, read_report, report_of
+from mirrorfeed.monitor.report import Report, read_report
 from mirrorfeed.monitor.report_sections import (
     DASHBOARD_ONLY,
     QUERIES,
@@ -296,12 +295,9 @@ def test_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tmp_p
     assert found.page().count("No data yet.") == 5
 
 
-def test_report_requires_a_readable_ledger(spark: SparkSession, tmp_path: Path) -> None:
+def test_report_requires_that_the_ledger_is_readable(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
-    no_ledger: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
-    with pytest.raises(NoLedger, match="sets no ledger"):
-        report_of(lambda: spark, no_ledger)
 
 
 def test_dashboard_has_the_queries_of_the_report(report: Report) -> None:

@@ -476,11 +476,16 @@ class Feed:
     def report(self) -> results.Report:
         """Return a report from the ledger: lag, tables, mirrors, archives, failures, and daily rows and sizes.
 
-        A notebook shows the report with charts. Raises `MirrorfeedError` if the configuration has no ledger.
+        Without a ledger, the report has only the state of the tables and the publications that their logs still have,
+        and `Report.note` says what is missing. A notebook shows the report with charts.
         """
-        from mirrorfeed.monitor.report import report_of
+        if ledger := self._config.ledger:
+            from mirrorfeed.monitor.report import report_of
 
-        return report_of(self._spark, self._config)
+            return report_of(self._spark, ledger)
+        from mirrorfeed.monitor.log_report import read_log_report
+
+        return read_log_report(self._spark, self._current_config)
 
     def chart(self) -> Chart:
         """Return charts of the lag from commit to publication, and of rows per day. Both are empty without a ledger."""

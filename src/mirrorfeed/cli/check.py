@@ -139,7 +139,10 @@ def _ask_person(number: int, title: str) -> Answer:
     help="Write the report with charts to FILE as an HTML page, instead of printing it.",
 )
 def report(file: str | None) -> None:
-    """Show lag, state of tables and mirrors, rows per day, archives and failures, as recorded in the ledger."""
+    """Show lag, state of tables and mirrors, rows per day, archives and failures, as recorded in the ledger.
+
+    Without a ledger, shows only the state of the tables and the publications in their logs.
+    """
     ledger_report = feed().report()
     if file is not None:
         try:

@@ -12,7 +12,7 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
 from mirrorfeed.display.rows import Row, as_json, grid_of, split, utc_minute
 from mirrorfeed.display.terminal import draw, text, text_from
-from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, TableWork
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
-    from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -31,30 +30,27 @@ Series = Mapping[str, Mapping[date, float]]
 """Values of a chart, by name of the series (such as a table) and then by time."""
 
 
-class NoLedger(Terminal):
-    code = "MF8001"
-    what = "{path} sets no ledger, so there is nothing to report."
-    fix = "Set `ledger` in this file, or use `mirrorfeed --ledger TABLE report`. Then publish: runs fill the ledger."
-
-
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Figures from the ledger at the time `as_of`. A notebook shows them with charts and tables."""
+    """Figures at the time `as_of`, from the ledger or, without a ledger, from the logs in the landing zone.
+    A notebook shows them with charts and tables."""
 
     as_of: datetime
     figures: Figures
-    """Result rows of each query, by name of the query."""
+    """Result rows of each query, by name of the query. Without a ledger, some queries are missing."""
+    note: str = ""
+    """Text that says what the report lacks without a ledger. Empty if there is a ledger."""
 
     @property
     def sections(self) -> Mapping[str, Sequence[Row]]:
         """Rows of each section by name, without empty sections. The section `archive` has only its newest day."""
-        archive = self.figures["archive"]
+        archive = self.figures.get("archive", ())
         newest = {"archive": [each for each in archive if each["day"] == archive[-1]["day"]]}
-        figures = {**self.figures, **newest, "work": ()}
+        figures = {**dict.fromkeys(SECTIONS, ()), **self.figures, **newest, "work": ()}
         rows: dict[str, Sequence[Row]] = {}
         for name, (_, kind) in SECTIONS.items():
             rows[name] = [kind(**each) for each in figures[name]]
-        rows["work"] = TableWork.from_days(self.figures["volume"])
+        rows["work"] = TableWork.from_days(each for each in self.figures.get("volume", ()) if "seconds" in each)
         return {name: each for name, each in rows.items() if each}
 
     @property
@@ -65,9 +61,9 @@ class Report:
         return {"failures": (f"{older:,} older failures are not listed.",)} if older else {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return `as_of` and the rows of each section, as JSON values."""
+        """Return `as_of`, `note` and the rows of each section, as JSON values."""
         sections = {name: [each.to_dict() for each in self.sections.get(name, ())] for name in SECTIONS}
-        return {"as_of": as_json(self.as_of), **sections}
+        return {"as_of": as_json(self.as_of), "note": self.note, **sections}
 
     def page(self) -> str:
         """Return the report as one HTML file without scripts or links to other files."""
@@ -76,6 +72,8 @@ class Report:
     def draw(self, out: Console) -> None:
         """Print all sections as tables."""
         out.print(text(f"As of {utc_minute(self.as_of)} UTC"))
+        if self.note:
+            out.print(text(self.note), soft_wrap=True)
         for name, rows in self.sections.items():
             draw(out, rows, self.notes.get(name, ()), SECTIONS[name][0])
 
@@ -86,16 +84,11 @@ class Report:
         return styled(body(self))
 
 
-def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
-    """Return the report on the configured ledger.
-
-    Raises `NoLedger` if the configuration has no ledger, and `LedgerUnreadable` if it cannot be read.
-    """
-    if config.ledger is None:
-        raise NoLedger(path=config.path)
+def report_of(start_spark: Callable[[], SparkSession], ledger: Source) -> Report:
+    """Return the report on a ledger. Raises `LedgerUnreadable` if the ledger cannot be read."""
     spark = start_spark()
-    progress.info("Reading the ledger %s", config.ledger)
-    return read_report(spark, config.ledger, datetime.now(UTC))
+    progress.info("Reading the ledger %s", ledger)
+    return read_report(spark, ledger, datetime.now(UTC))
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
@@ -129,6 +122,7 @@ def body(report: Report) -> str:
         f'<div class="tile"><b{" class=long" * (len(value) > 8)}>{escape_html(value)}</b>{escape_html(name)}</div>'
         for name, value in zip(totals.header, totals.lines[0], strict=True)
     )
+    note = f"<p>{escape_html(report.note)}</p>" if report.note else ""
     cards = "".join(card(title, chart) for title, chart in charts(report.figures))
     tables = ""
     for name, rows in sections.items():
@@ -136,21 +130,23 @@ def body(report: Report) -> str:
         hidden = details(f"Show {len(quiet):,} more", section_of(quiet, every=True)) if quiet else ""
         tables += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + hidden)
     return (
-        f"<header><h1>mirrorfeed</h1><p>As of {utc_minute(report.as_of)} UTC</p></header>"
+        f"<header><h1>mirrorfeed</h1><p>As of {utc_minute(report.as_of)} UTC</p>{note}</header>"
         f'<div class="tiles">{tiles}</div><div class="charts">{cards}</div>{tables}'
     )
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield title and HTML of each chart. Leaves out charts of archived files if `figures["archive"]` is empty."""
+    """Yield title and HTML of each chart. Leaves out charts whose query is missing in `figures`, and charts of archived
+    files if there are none."""
     yield from publication_charts(figures)
     mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
     by_size = sorted(mib, key=lambda table: (-sum(mib[table].values()), table))
     yield "MiB per day by table", _by_day({table: mib[table] for table in by_size}, "MiB")
     yield "Rows per day by table", _by_day({table: rows[table] for table in by_size}, "rows")
-    phases = {phase: f"{phase}_seconds" for phase in ("stage", "record", "rename")}
-    yield "Seconds per day by phase", _by_day(_series(figures["days"], "day", phases), "s")
-    if not (archive := figures["archive"]):
+    if "lag" in figures:
+        phases = {phase: f"{phase}_seconds" for phase in ("stage", "record", "rename")}
+        yield "Seconds per day by phase", _by_day(_series(figures["days"], "day", phases), "s")
+    if not (archive := figures.get("archive")):
         return
     yield "Archived share by table", _line_chart(_series(archive, "day", {"": "archived_percent"}), "%")
     totals = [each for each in archive if each["table"] == ArchiveState.ALL]
@@ -167,7 +163,8 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    yield "Lag from commit to publication", _line_chart(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
+    if "lag" in figures:
+        yield "Lag from commit to publication", _line_chart(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
     operations = {operation: operation for operation in ("inserts", "updates", "upserts", "deletes")}
     yield "Rows per day by operation", _by_day(_series(figures["days"], "day", operations), "rows")
 

@@ -164,15 +164,15 @@ _amount, _seconds = "{:,.2f}".format, "{:,.1f} s".format
 
 @row
 class Totals(Row):
-    """Totals of all tables. Publications, rows, MiB and retries count only the last 24 hours."""
+    """Totals of all tables. Publications, rows, MiB and retries count only the last 24 hours. None: needs a ledger."""
 
     tables: int = shown("Tables")
     stopped: int = shown("Stopped")
-    different: int = shown("Mirrors that differ")
+    different: int | None = shown("Mirrors that differ")
     publications: int = shown("Publications, 24 h")
     rows: int = shown("Rows, 24 h")
     mib: float = shown("MiB, 24 h")
-    retries: int = shown("Repeated requests, 24 h")
+    retries: int | None = shown("Repeated requests, 24 h")
 
 
 @row
@@ -268,7 +268,7 @@ class DayOnTime(Row):
 
 @row
 class DayTotals(Row):
-    """Totals of all publications on one day."""
+    """Totals of all publications on one day. Without a ledger, durations and lag are None."""
 
     day: date = shown("Day (UTC)", str)
     publications: int = shown("Publications")
@@ -277,9 +277,9 @@ class DayTotals(Row):
     upserts: int = shown("Upserts", nonzero)
     deletes: int = shown("Deletes", nonzero)
     bytes: int = shown("Size", size, right=True)
-    stage_seconds: float = shown("Stage", _seconds, right=True)
-    record_seconds: float = shown("Record", _seconds, right=True)
-    rename_seconds: float = shown("Rename", _seconds, right=True)
+    stage_seconds: float | None = shown("Stage", _seconds, right=True)
+    record_seconds: float | None = shown("Record", _seconds, right=True)
+    rename_seconds: float | None = shown("Rename", _seconds, right=True)
     lag_seconds: float | None = shown("Longest lag", duration, right=True)
 
 
