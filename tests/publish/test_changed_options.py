@@ -104,6 +104,7 @@ CASES = [
     Case("file_order", "sequence", "MF3007", before={"file_order": "modified_time"}),
     Case("default_row_marker", "upsert", "MF3007"),
     Case("default_row_marker", "insert", "MF3007", before={"default_row_marker": "upsert"}),
+    Case("policies", "accept"),
     Case("compression", "none"),
     Case("target_file_size", "1 KiB"),
     Case("max_versions_per_publication", 1),
