@@ -162,7 +162,7 @@ VALUES = {
     "Recent": "rows version left_out",
     "Repair": "table what upserts deletes files published_version error",
     "Replay": "into history version committed created",
-    "Report": "as_of figures",
+    "Report": "as_of figures note",
     "RestorePlan": "tables versions query zone files bytes hours cost currency path",
     "Restoring": "table ready pending archived into rows notes",
     "Result": "rows notes summary",
