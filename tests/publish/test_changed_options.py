@@ -86,6 +86,8 @@ CASES = [
     Case("row_markers", "upsert", before={"changes": "full", "row_markers": "exact"}),
     Case("validate_keys", "none"),
     Case("validate_keys", "source", before={"validate_keys": "none"}),
+    Case("policies", "accept"),
+    Case("policies", "check", before={"policies": "accept"}),
     Case("format", "delimited", "MF3007"),
     Case("format", "parquet", "MF3007", before=TEXT),
     Case("delimited.extension", "tsv", "MF3007", before=TEXT),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from databricks.sdk.service.catalog import PrimaryKeyConstraint, TableConstraint, TableInfo, TableType
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import BadKey, BadSelection
@@ -31,8 +32,10 @@ class Catalog:
 
     def get(self, full_name: str) -> Any:
         self.requests.append(full_name)
-        key = SimpleNamespace(primary_key_constraint=SimpleNamespace(child_columns=["order_id", "line"]))
-        return SimpleNamespace(table_constraints=[key], row_filter=None, columns=None)
+        key = TableConstraint(
+            primary_key_constraint=PrimaryKeyConstraint(child_columns=["order_id", "line"], name="pk")
+        )
+        return TableInfo(table_constraints=[key], table_type=TableType.EXTERNAL)
 
 
 @pytest.mark.parametrize(
