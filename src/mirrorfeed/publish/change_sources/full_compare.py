@@ -196,9 +196,11 @@ class RowHashTable:
 
     def _remove_empty_folders(self) -> None:
         """Remove the empty folders that a failed creation leaves at a path. Otherwise the next creation fails, too."""
+        if self.location.path is None:
+            return
         for name in ("_delta_log/_staged_commits", "_delta_log", ""):
             with suppress(OSError):  # for example because it is not empty
-                os.rmdir(os.path.join(self.location.path or "", name))
+                os.rmdir(os.path.join(self.location.path, name))
 
     def stores_other_types(self, rows: DataFrame, version: int) -> bool:
         """Return True if a column of `rows` has another type in version `version` of this table. Delta would cast its
