@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.log_record import Record
+from mirrorfeed.landing.schema import Column, Problem
 from mirrorfeed.landing.selection import source_types
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.publish.next_publication import (
     check_unchanged,
     decide_next,
@@ -36,7 +40,9 @@ from mirrorfeed.source.snapshot_or_range import (
     PublishRanges,
     Range,
     TakeSnapshot,
+    inserts_only,
 )
+from mirrorfeed.source.versions import SPARK_REQUIRED
 from mirrorfeed.storage.local_folder import check_writable
 
 LARGEST_CHECKED = 64 * 2**20
@@ -58,8 +64,9 @@ def find_next_step(
 ) -> NextStep:
     """Return what the next run would do for a table. Raises the error if the run would publish nothing.
 
-    Makes only the checks that read no rows of the source. `table` is a result of `with_keys`. `view` is the state of
-    the table's log. `known` has the facts about the source if they were already read.
+    Reads no rows of the source, except to find updates and deletes in a table without keys. `table` is a result of
+    `with_keys`. `view` is the state of the table's log. `known` has the facts about the source if they were already
+    read.
     """
     try:
         return _bridged_step(source, log, table, view, known)
@@ -137,7 +144,8 @@ def check_next(
     """Raise the error with which a run would stop that publishes `decision`, the next step of a table.
 
     If the run would stop after its first publication, the error is returned, and not raised. Makes the checks that a
-    run makes before it reads rows, so it does not find every error. Changes nothing.
+    run makes before it reads rows. Reads rows only to find updates and deletes in a table without keys. So it does not
+    find every error. Changes nothing.
     """
     newest = view.newest if view else None
     if view:
@@ -155,7 +163,28 @@ def check_next(
     columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
     if not isinstance(decision, PublishRanges) or newest is None:
         return None
-    for before, range_ in pairwise(decision.ranges):
+    stop = _later_schema_stop(source, log, table, newest, facts, decision.ranges, columns)
+    if not table.target_keys and isinstance(source, DeltaFeed):
+        for at, range_ in enumerate(stop.before if stop else decision.ranges):
+            if refused := _find_removed_rows(source, table, facts, range_):
+                if at == 0:
+                    raise refused
+                return LaterStop(decision.ranges[:at], refused)
+    return stop
+
+
+def _later_schema_stop(
+    source: ChangeSource,
+    log: TableLog,
+    table: Table,
+    newest: Record,
+    facts: Facts,
+    ranges: Sequence[Range],
+    columns: tuple[Column, ...],
+) -> LaterStop | None:
+    """Return the error at which a run would stop because of the schema of a range after the first.
+    `columns` are the columns of the first range."""
+    for before, range_ in pairwise(ranges):
         # Without a change of the schema, a range has the columns of the range before it.
         if not {before.to_version_inclusive, range_.to_version_inclusive}.isdisjoint(facts.breaks):
             types = source_types(source.schema(before.to_version_inclusive, facts)) if table.selection else None
@@ -164,8 +193,27 @@ def check_next(
             try:
                 columns = prepare(source, log, table, newest, replace(facts, commits=commits), range_).columns
             except MirrorfeedError as error:
-                return LaterStop(decision.ranges[: decision.ranges.index(range_)], error)
+                return LaterStop(ranges[: ranges.index(range_)], error)
     return None
+
+
+def _find_removed_rows(source: DeltaFeed, table: Table, facts: Facts, range_: Range) -> MirrorfeedError | None:
+    """Return the error with which a run would refuse the updates and deletes of a range in a table without keys.
+
+    Reads the change data feed only if a commit of the range may have such changes. Returns None if there are none.
+    """
+    inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
+    if all(inserts_only(commit) for commit in facts.commits if commit.version in inside):
+        return None
+    if _needs_spark(source):
+        raise ValueError(SPARK_REQUIRED)
+    name = str(table.source)
+    try:
+        with range_errors(name, range_, facts.commits, table.selection):
+            found = source.removes_rows(range_, facts)
+    except MirrorfeedError as error:
+        return error
+    return RowsRefused(table=name, range=range_, rows=[BadRow(Problem.CHANGE_WITHOUT_KEY, "")]) if found else None
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> Facts:

@@ -101,6 +101,11 @@ class DeltaFeed:
         with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
             return row_staging.bad_keys(self._rows_at(version), table.target_keys)
 
+    def removes_rows(self, range_: Range, facts: Facts) -> bool:
+        """Return whether a range updates or deletes a selected row. Reads its changes until one is found."""
+        with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
+            return not self._feed(range_, (), facts).where("_change_type <> 'insert'").isEmpty()
+
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
         area = staging_area_for(self.spark, self.staging_path, job.store)
         return row_staging.stage(rows, job, area, self.upload_from, **facts)
