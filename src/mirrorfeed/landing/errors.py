@@ -46,6 +46,10 @@ class IncompatibleSchema(Terminal):
             " table. If the column is a key, also write its new name in `keys`. Otherwise reload the table with"
             " `mirrorfeed rebuild`; with `on_schema_change: reseed`, this happens automatically."
         ),
+        "A key is missing": (
+            "Undo the change in the source, or set other `keys` in the configuration and reload the table with"
+            " `mirrorfeed rebuild`."
+        ),
         "Another change": (
             "Undo the change in the source, or reload the table with `mirrorfeed rebuild`. With `on_schema_change:"
             " reseed`, the reload happens automatically."
@@ -58,10 +62,13 @@ class IncompatibleSchema(Terminal):
     changes: Sequence[str]
     renamed: Mapping[str, str] = {}
     """New name of each renamed column."""
+    misses_key: bool = False
 
     @property
     def case(self) -> str:
-        return "A column was renamed" if self.renamed else "Another change"
+        if self.renamed:
+            return "A column was renamed"
+        return "A key is missing" if self.misses_key else "Another change"
 
     @property
     def renames(self) -> str:

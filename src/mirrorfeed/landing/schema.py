@@ -141,6 +141,7 @@ def evolve(
     published: Sequence[Column],
     now: Sequence[Column],
     *,
+    keys: Sequence[str] = (),
     may_drop: Sequence[str] = (),
     fixed: bool = False,
     renamed: Mapping[str, str | None] = {},
@@ -150,7 +151,7 @@ def evolve(
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
     `may_drop` may be missing in the source, because a missing column could be a renamed column. `renamed` has the new
     name of each column that is known to be renamed. With `fixed`, no column may be added. Raises `IncompatibleSchema`
-    if the columns break one of these rules, or if a type changed.
+    if the columns break one of these rules, or if a type changed. The error says whether one of `keys` is missing.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
@@ -174,7 +175,10 @@ def evolve(
         changes += [f"{column.name!r} was added, but SchemaDefinition does not allow new columns" for column in added]
     if changes:
         only_renamed = renames if len(renames) == len(changes) else {}
-        raise IncompatibleSchema(table=table, version=version, changes=tuple(changes), renamed=only_renamed)
+        misses_key = not set(keys) <= current_columns.keys()
+        raise IncompatibleSchema(
+            table=table, version=version, changes=tuple(changes), renamed=only_renamed, misses_key=misses_key
+        )
     return (*result, *added)
 
 

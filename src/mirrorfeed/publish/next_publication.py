@@ -109,7 +109,7 @@ def next_columns(
         first = facts.commits[0]
         renamed = {} if selection or newest.selection else renamed_columns(first.operation, first.parameters)
         fixed = table.output.fixes_columns
-        columns = evolve(name, version, before, columns, may_drop=may_drop, fixed=fixed, renamed=renamed)
+        columns = evolve(name, version, before, columns, keys=keys, may_drop=may_drop, fixed=fixed, renamed=renamed)
     if selection:
         check_key_names(name, table.keys or (), source_types(schema))
     check_keys(name, keys, [column for column in columns if not column.dropped])
