@@ -19,10 +19,11 @@ from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_plan import plan_files
 from mirrorfeed.archive.table_maintenance import maintain
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
-from tests.delta import DeltaTable, SparkTable
+from tests.delta import DeltaTable, SparkTable, Zone
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,22 @@ def test_snapshot_and_range_of_a_clone_without_an_interval_are_checked(spark: Sp
             guard.check(spark, clone.source, what, lambda _: None, NOW)
         assert days(caught.value.files) == ["1", "2"]
     guard.check(spark, clone.source, Range(0, 1), lambda _: None, NOW)
+
+
+def test_publication_of_a_clone_without_an_interval_names_archived_files(
+    spark: SparkSession, clone: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publication checks only tables with an interval before it reads them. The cloud refuses the other reads."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("This operation is not permitted on an archived blob., 409, BlobArchived")
+
+    monkeypatch.setattr(DeltaFeed, "_stage_snapshot", refuse)
+    zone = Zone(tmp_path, clone)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        zone.publish()
+    assert {"1", "2"} <= set(days(caught.value.files))
+    assert zone.files == []
 
 
 def test_own_files_of_a_clone_use_its_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:

@@ -272,9 +272,13 @@ def test_errors_can_be_pickled(error: Exception) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+AZURE = '"This operation is not permitted on an archived blob.", 409, GET, https://acct/c/t/part-0, BlobArchived'
+S3 = "The operation is not valid for the object's access tier (Service: S3, Status Code: 403): InvalidObjectState"
+
+
+@pytest.mark.parametrize("refused", [AZURE, S3])
 @pytest.mark.parametrize(("what", "words"), [(7, "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")])
-def test_archived_files_are_reported(what: Range | int, words: str) -> None:
-    refused = '"This operation is not permitted on an archived blob.", 409, GET, https://acct/c/t/part-0, BlobArchived'
+def test_archived_files_are_reported(what: Range | int, words: str, refused: str) -> None:
     with pytest.raises(FilesArchived) as caught, read_errors("main.orders", what):
         raise OSError(f"Operation failed: {refused}")
     assert f"main.orders cannot be read: {words} needs files in the archive tier" in caught.value.problem

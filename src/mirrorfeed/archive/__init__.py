@@ -32,6 +32,16 @@ def check(spark: SparkSession, source: Source, what: Range | int, properties: Ma
         guard.check(spark, source, what)
 
 
+def check_refused(spark: SparkSession, source: Source, what: Range | int) -> None:
+    """Raise an error that names archived files, after the storage refused to read `what`. See `check`.
+
+    Also checks a table without an archive interval, because a shallow clone uses files of a table that may have one.
+    """
+    from mirrorfeed.archive import guard  # imported late: few tables have archived files
+
+    guard.check(spark, source, what)
+
+
 def readable_rows(
     spark: SparkSession, source: Source, rows: DataFrame, where: str, properties: Mapping[str, str]
 ) -> DataFrame:

@@ -303,10 +303,11 @@ class SnapshotGone(Terminal):
 
 class FilesArchived(Terminal):
     code = "MF2107"
-    what = "{table} cannot be read: {part} needs files in the archive tier (409 BlobArchived)."
+    what = "{table} cannot be read: {part} needs files in the archive tier."
     fix = (
         "Run `mirrorfeed archive set {table:argument} 'X days'`, where X is the age at which the lifecycle rule"
-        " archives files. The next run then names the archived files and the command that restores them."
+        " archives files. If {table} is a shallow clone, run it for the table from which it was cloned. The next run"
+        " then names the archived files and the command that restores them."
     )
     table: str
     range: Range | int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,8 +22,8 @@ from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
 
 TASKS_PER_CORE = 4
-_ARCHIVED = "BlobArchived"
-"""Storage error for a blob in the archive tier. Spark reports this error only as text."""
+_ARCHIVED = re.compile(r"\b(BlobArchived|InvalidObjectState)\b")
+"""Errors of Azure and S3 for a file in the archive tier. Spark reports these errors only as text."""
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
@@ -155,7 +156,7 @@ def count_cores(spark: SparkSession) -> int | None:
 
 
 def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
-    if _ARCHIVED in str(error):
+    if _ARCHIVED.search(str(error)):
         return errors.FilesArchived(table=table, range=what)
     condition = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
     is_missing = condition.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))

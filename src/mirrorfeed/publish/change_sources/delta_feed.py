@@ -26,7 +26,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
-from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, GapReason, SnapshotGone
+from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, FilesArchived, Gap, GapReason, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
@@ -96,6 +96,9 @@ class DeltaFeed:
             if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
                 raise
             return self._stage_difference(what, facts, table, job, error)
+        except FilesArchived as error:
+            archive.check_refused(self.spark, self.source, error.range)
+            raise
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
