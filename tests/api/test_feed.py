@@ -170,7 +170,7 @@ VALUES = {
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
-    " not_renamed not_consumed has_consumed freshness error paused",
+    " not_renamed not_consumed has_consumed freshness error paused special_step",
     "TableExecution": "table operation time rows bytes latency_seconds error",
     "TableReport": "table state files rows message error",
     "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"

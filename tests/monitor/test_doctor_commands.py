@@ -82,6 +82,10 @@ def _recreated(project: Project, name: str) -> None:
     DeltaTable(project.spark, project.tables[name].path)
 
 
+def _replaced(project: Project, name: str) -> None:
+    project.tables[name].replace((1, "new"))
+
+
 def _record(project: Project, name: str) -> None:
     (record,) = project.zone(name).glob("_mirrorfeed/*/*.json")
     record.write_text("{", encoding="utf-8")
@@ -191,6 +195,7 @@ SOLVED: dict[str, Break] = {
     "UNFINISHED": _not_renamed,
     "ORPHANS": _left,
     "NOT_PUBLISHED": _never,
+    "NOT_FROM_FEED": _replaced,
     "EMPTY_TABLE": _no_file,
 }
 """Problems by the name of their finding. The suggested command solves the problem."""

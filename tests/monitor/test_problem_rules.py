@@ -78,6 +78,7 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
         [log(), table(), replace(log(published=None), errors=(Refused(place="x"),))],
     ),
     "PAUSED": ([table(paused="paused until 2999-01-01 00:00 UTC: migration")], [table(), log()]),
+    "NOT_FROM_FEED": ([table(special_step="versions 2 to 5, by comparison")], [table(), log()]),
     "UNFINISHED": ([log(unfinished=2)], [log(), table()]),
     "ORPHANS": ([log(orphans=("a", "b"))], [log(), table()]),
     "EMPTY_FILE": (

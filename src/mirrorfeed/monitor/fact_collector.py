@@ -136,7 +136,7 @@ class Collector:
             if is_log_read:
                 facts = replace(facts, freshness=self._freshness(table, facts, log, view, committed, unpublished))
             if is_log_read:
-                self._check_next(spark, log, table, view, known)
+                facts = replace(facts, special_step=self._check_next(spark, log, table, view, known))
         except Exception as error:
             if spark is NO_SPARK:
                 raise
@@ -203,8 +203,11 @@ class Collector:
             known = Facts(detail.table_id, published, (), properties=properties, partitions=partitions)
         return source, commits[-1].timestamp, since, known
 
-    def _check_next(self, spark: Any, log: TableLog, table: Table, view: View | None, known: Facts | None) -> None:
-        """Raise the error that would stop the next run. `known` has the facts about the source if they were read."""
+    def _check_next(
+        self, spark: Any, log: TableLog, table: Table, view: View | None, known: Facts | None
+    ) -> str | None:
+        """Raise the error that would stop the next run. Returns `TableFacts.special_step`.
+        `known` has the facts about the source if they were read."""
         table = with_keys(table, self.workspace)
         source = source_for(spark, self.config, table)
         if spark is NO_SPARK:
@@ -216,6 +219,7 @@ class Collector:
             rows = identify_rows(step.facts.table_id, step.facts.latest, table.keys, table.selection)
             check = partial(_check_keys, spark, source, table, step.facts)
             self.measurements.check_keys(str(table.target), rows, check)
+        return step.text if step.cause else None
 
     def _freshness(
         self,

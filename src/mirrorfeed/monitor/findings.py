@@ -87,6 +87,8 @@ class TableFacts:
     """Errors that prevent the next publication, or that occurred while facts were read."""
     last_failure: LastFailure | None = None
     """Error that stopped the last run. None if there is none, or if everything was published since then."""
+    special_step: str | None = None
+    """Next step in words, if the next run reloads the table or does not read all changes from the feed."""
     freshness: Freshness | None = None
     service: TableState | None = None
     read_service: bool = False

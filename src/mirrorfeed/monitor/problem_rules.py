@@ -193,6 +193,14 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         Severity.NOTE,
     ),
     Rule(
+        "MF839",
+        "NOT_FROM_FEED",
+        lambda facts: {"step": facts.special_step} if facts.special_step else None,
+        "The next run does not read all changes from the change data feed. Next step: {step}",
+        _PUBLISH,
+        Severity.NOTE,
+    ),
+    Rule(
         "MF807",
         "UNFINISHED",
         lambda facts: {"files": facts.log_facts.unfinished} if facts.log_facts.unfinished else None,

@@ -65,6 +65,8 @@ class Status(Row):
     """Error that would stop the next run or, if none is found, the error that stopped the last run."""
     paused: str | None = None
     """Reason and end of the pause. None if the table is not paused."""
+    special_step: str | None = None
+    """Next step in words, if the next run reloads the table or does not read all changes from the feed."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
 
     @property
@@ -87,7 +89,10 @@ class Status(Row):
         return cells
 
     def remarks(self) -> Sequence[str]:
-        return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
+        if self.paused:
+            return (f"{self.table}: {self.paused}",)
+        step = (f"{self.table}: Next step: {self.special_step}",) if self.special_step and not self.error else ()
+        return (*step, *Row.remarks(self))
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
         """Return the time for which changes have waited to reach `step`, as text.
@@ -131,6 +136,7 @@ def status_of(facts: TableFacts) -> Status:
         freshness=facts.freshness,
         error=error,
         paused=facts.paused,
+        special_step=facts.special_step,
         at=facts.at,
     )
 

@@ -57,6 +57,8 @@ class NextStep:
     decision: Decision | ComparisonStart
     error: MirrorfeedError | None = None
     """Error that would stop the run after it published something. None if no such error was found."""
+    cause: MirrorfeedError | None = None
+    """Error because of which the run reloads the table, or does not read all changes from the change data feed."""
 
 
 def find_next_step(
@@ -75,7 +77,7 @@ def find_next_step(
             raise
         facts = check_snapshot(source, table)
         text = f"reload from a snapshot at version {facts.latest}. {error.problem}"
-        return NextStep(text, facts, TakeSnapshot(facts.latest))
+        return NextStep(text, facts, TakeSnapshot(facts.latest), cause=error)
 
 
 def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
@@ -103,7 +105,7 @@ def _bridged_step(
 
         if _needs_spark(source) or (bridge := bridge_gap(source, table, finding)) is None:
             raise
-        return _step(bridge, log, table, view, None, ", from its history")
+        return replace(_step(bridge, log, table, view, None, ", from its history"), cause=finding)
 
 
 def _step(
@@ -117,7 +119,9 @@ def _step(
         return NextStep(text, facts, decision)
     published, error = ", then ".join(map(str, stop.before)), stop.error
     if needs_reload(table, error):
-        return NextStep(f"{published}{origin}, then a reload from a snapshot. {error.problem}", facts, decision)
+        return NextStep(
+            f"{published}{origin}, then a reload from a snapshot. {error.problem}", facts, decision, cause=error
+        )
     return NextStep(f"{published}{origin}, then {BLOCKED}", facts, decision, error)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -11,9 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.monitor.doctor import diagnose
+from mirrorfeed.monitor.status import read_status
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
@@ -23,7 +28,8 @@ from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap, Recreation, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Commit, PublishedVersion, is_published_version
-from tests.delta import DeltaTable, Zone
+from tests.commits import write_checksum
+from tests.delta import FEED, DeltaTable, Zone
 
 AT = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 
@@ -107,6 +113,12 @@ def test_replaced_table_continues_with_the_rows_that_differ(
 ) -> None:
     config = a_config(tmp_path)
     assert [row.next for row in plan_next_steps(spark, config)] == ["versions 2 to 5, by comparison"]
+    (status,), _, _ = read_status(lambda: spark, config)
+    assert (status.state, status.error) == ("behind", None)
+    assert status.remarks() == ("sales.orders: Next step: versions 2 to 5, by comparison",)
+    (finding,), _, _ = diagnose(lambda: spark, config)
+    assert (finding.name, finding.ok) == ("NOT_FROM_FEED", True)
+    assert finding.what.endswith("Next step: versions 2 to 5, by comparison")
     outcome, errors = published(spark, config)
     assert (outcome.error, errors) == (None, [])
     assert outcome.rows == {"upsert": 2, "delete": 1}
@@ -119,6 +131,26 @@ def test_replaced_table_continues_with_the_rows_that_differ(
     outcome, errors = published(spark, config)
     assert (outcome.error, errors, outcome.rows) == (None, [], {"upsert": 2, "delete": 2})
     assert replaced.mirrors_the_table()
+
+
+def test_replaced_table_with_column_mapping_continues(spark: SparkSession, tmp_path: Path) -> None:
+    """The replacement gives the columns other physical names, so files of both tables have no column in common."""
+    mapped = {"delta.columnMapping.mode": "name"}
+    table = DeltaTable(spark, tmp_path / "t", properties=mapped)
+    table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path)
+    assert published(spark, config)[0].rows == {"insert": 3}
+    table.sql(
+        f"CREATE OR REPLACE TABLE {{}} USING DELTA TBLPROPERTIES ({FEED} = true, 'delta.columnMapping.mode' = 'name')"
+        " AS SELECT * FROM VALUES ('b', 2, true), ('d', 3, false), ('e', 4, NULL) AS (w, id, added)"
+    )
+    outcome, errors = published(spark, config)
+    assert (outcome.error, errors, outcome.rows) == (None, [], {"upsert": 3, "delete": 1})
+    assert zone.mirrors_the_table()
+    table.sql("UPDATE {} SET w = 'f' WHERE id = 4")
+    assert published(spark, config)[0].rows == {"upsert": 1}
+    assert zone.mirrors_the_table()
 
 
 def data_and_log(zone: Zone) -> dict[str, bytes]:
@@ -175,6 +207,30 @@ def test_published_version_that_vacuum_deleted_is_reported_or_reseeded(
     assert isinstance(outcome.reseeded, SourceRecreated)
     assert outcome.rows == {"insert": 8}
     assert replaced.mirrors_the_table()
+
+
+def test_archived_files_of_the_published_version_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(*(number for number, _ in ROWS))
+    commit = table.commit_file(1)
+    commit.write_text(re.sub(r'"modificationTime":\d+', '"modificationTime":1', commit.read_text()))
+    write_checksum(commit)
+    zone = Zone(tmp_path / "landing", table)
+    published(spark, a_config(tmp_path))
+    table.replace(*ROWS[2:])
+    archive_interval.set_first(spark, table.source, 60, datetime.now(UTC))
+    before, config = data_and_log(zone), a_config(tmp_path)
+    (step,), outcome = plan_next_steps(spark, config), published(spark, config)[0]
+    for error in (step.error, outcome.error):
+        assert isinstance(error, ArchivedFilesNeeded)
+        assert " of " in error.problem
+        assert "at version 1: " in error.problem
+        assert "mirrorfeed archive plan " in error.solution
+    assert data_and_log(zone) == before
+    outcome, _ = published(spark, a_config(tmp_path, "on_replace: reseed"))
+    assert isinstance(outcome.reseeded, SourceRecreated)
+    assert outcome.rows == {"insert": 6}
+    assert zone.mirrors_the_table()
 
 
 def test_feed_that_is_off_after_a_replacement_is_reported(spark: SparkSession, tmp_path: Path, replaced: Zone) -> None:
