@@ -78,6 +78,8 @@ class _Operations:
         _commit(source, "UPDATE {} SET v = 'new' WHERE id < 10")
         with self.meter.measure("dry run", source):
             _check(feed.dry_run())
+        with self.meter.measure("status behind", source):
+            _check(feed.status())
         with self.meter.measure("small change", source, published_rows=10):
             _check(feed.publish())
         with self.meter.measure("idle", source):

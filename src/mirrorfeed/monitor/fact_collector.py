@@ -145,19 +145,20 @@ class Collector:
 
     def _read_source(
         self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
-    ) -> tuple[SourceFacts, datetime | None, datetime | None, Facts | None]:
-        """Return facts about the source, two commit times, and the facts that decide the next publication.
+    ) -> tuple[SourceFacts, datetime | None, datetime | None, Callable[[], Facts] | None]:
+        """Return facts about the source, two commit times, and a function for the facts that decide the next
+        publication.
 
         The first time is the commit time of the newest version. The second time is the commit time of the oldest
         unpublished version, or None if nothing or everything is published. Both times are None if each publication
-        compares all rows (`changes: compare`). The last value is None unless everything is published.
+        compares all rows (`changes: compare`). Then the function is None.
 
         Raises an error if the source cannot be read. Also raises an error if the table must be rebuilt, because the
         source was recreated or a published column is no longer selected.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
         from mirrorfeed.source import versions
-        from mirrorfeed.source.change_feed import feed_kind
+        from mirrorfeed.source.change_feed import feed_kind, read_facts
 
         newest = view.newest if view else None
         if table.changes == "compare":
@@ -197,17 +198,20 @@ class Collector:
                 spark, table, identify_rows(detail.table_id, commits[-1].version, table.selection)
             ),
         )
-        known = None
         if published == commits[-1].version:
             properties, partitions = detail.properties, detail.partition_columns
-            known = Facts(detail.table_id, published, (), properties=properties, partitions=partitions)
+            known = partial(Facts, detail.table_id, published, (), properties=properties, partitions=partitions)
+        else:
+            limit, without_spark = table.max_versions_per_publication, spark is NO_SPARK
+            read = partial(read_facts, spark, table.source, published, limit, without_spark=without_spark)
+            known = partial(read, known=(detail, commits))
         return source, commits[-1].timestamp, since, known
 
     def _check_next(
-        self, spark: Any, log: TableLog, table: Table, view: View | None, known: Facts | None
+        self, spark: Any, log: TableLog, table: Table, view: View | None, known: Callable[[], Facts] | None
     ) -> str | None:
         """Raise the error that would stop the next run. Returns `TableFacts.special_step`.
-        `known` has the facts about the source if they were read."""
+        `known` returns the facts about the source. If it is None, they are read."""
         table = with_keys(table, self.workspace)
         source = source_for(spark, self.config, table)
         if spark is NO_SPARK:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -62,13 +62,13 @@ class NextStep:
 
 
 def find_next_step(
-    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Facts | None = None
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Callable[[], Facts] | None = None
 ) -> NextStep:
     """Return what the next run would do for a table. Raises the error if the run would publish nothing.
 
     Reads no rows of the source, except to find updates and deletes in a table without keys. `table` is a result of
-    `with_keys`. `view` is the state of the table's log. `known` has the facts about the source if they were already
-    read.
+    `with_keys`. `view` is the state of the table's log. `known` returns the facts about the source, or is None to read
+    all facts.
     """
     try:
         return _bridged_step(source, log, table, view, known)
@@ -96,7 +96,7 @@ def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
 
 
 def _bridged_step(
-    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Facts | None
+    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Callable[[], Facts] | None
 ) -> NextStep:
     try:
         return _step(source, log, table, view, known)
@@ -109,9 +109,14 @@ def _bridged_step(
 
 
 def _step(
-    source: ChangeSource, log: TableLog, table: Table, view: View | None, known: Facts | None, origin: str = ""
+    source: ChangeSource,
+    log: TableLog,
+    table: Table,
+    view: View | None,
+    known: Callable[[], Facts] | None,
+    origin: str = "",
 ) -> NextStep:
-    facts, decision = decide_next(source, table, view, known)
+    facts, decision = decide_next(source, table, view, known and known())
     stop = check_next(source, log, table, view, facts, decision)
     compares = facts.is_comparison and not isinstance(decision, ComparisonStart)
     text = f"{decision}{', by comparison' if compares else origin}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
@@ -118,7 +119,13 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 
 
 def read_facts(
-    spark: SparkSession | None, source: Source, after: int | None, limit: int, *, without_spark: bool = False
+    spark: SparkSession | None,
+    source: Source,
+    after: int | None,
+    limit: int,
+    *,
+    without_spark: bool = False,
+    known: tuple[TableInfo, Sequence[Commit]] | None = None,
 ) -> Facts:
     """Return the facts that decide the next publication of a table: its unpublished commits and its properties.
 
@@ -128,6 +135,8 @@ def read_facts(
     Raises `ValueError` if `spark` is None, unless the table is in a local folder and has no new version. With
     `without_spark`, also reads new versions of such a table without Spark, and raises `ValueError` if that is not
     possible.
+
+    `known` has properties and commits that were already read: the newest commit, and all commits after `after`.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):
@@ -140,17 +149,17 @@ def read_facts(
 
     def read_new() -> tuple[int, list[Commit]]:
         if after is None:
-            newest = read_newest_commit(session, source)
+            newest = known[1][-1] if known else read_newest_commit(session, source)
             return newest.version, [newest]
-        if local is None and newest_version(session, source, after) == after:
+        if not known and local is None and newest_version(session, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
-        history = read_commits(session, source, after)
+        history = known[1] if known else read_commits(session, source, after)
         return history[-1].version, [commit for commit in history if commit.version > after]
 
     with ThreadPoolExecutor(2) as pool:
         pending = pool.submit(read_new)
-        info = local_table_info(local, source, counted=True) if local else None
+        info = local_table_info(local, source, counted=True) if local else known[0] if known else None
         info = info or read_table_info(session, source, counted=True)
         latest, new = pending.result()
     unreadable, breaks = dict[int, GapReason](), tuple[int, ...]()
