@@ -117,14 +117,23 @@ def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
 
 
 @pytest.mark.slow
-def test_recovery_publishes_if_the_field_says_so(
-    spark: SparkSession, shop: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["feed", "recovery", "verify"])
+def test_notebook_makes_the_change_if_its_field_says_yes(
+    spark: SparkSession, shop: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    """Files in a folder cannot be restored, so `archive` is left out."""
     files = shutil.copytree(shop, tmp_path / "root") / "files"
     deploy(files, wheel)
-    outputs = run(files / "notebooks/recovery.ipynb", tmp_path / "home", spark, monkeypatch, publish="yes")
-    assert str(outputs).count('class="mirrorfeed"') == FRAMES["recovery"] + 1
-    assert "Nothing was published" not in str(outputs)
+    notebook, field = files / f"notebooks/{name}.ipynb", CHANGES[name]
+    outputs = run(notebook, tmp_path / "home", spark, monkeypatch, ERRORS.get(name), **{field: "yes"})
+    assert f"set the field `{field}` to yes" not in str(outputs)
+    match name:
+        case "feed":
+            assert "on already" in str(outputs)
+        case "recovery":
+            assert str(outputs).count('class="mirrorfeed"') == FRAMES["recovery"] + 1
+        case "verify":  # the repair adds a record to the first one
+            assert len([*tmp_path.glob("root/landing/shop.schema/orders/_mirrorfeed/*/*2.json")]) == 1
 
 
 @pytest.mark.parametrize("name", CHANGES)
