@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.options import Pause
 from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.next_step import inserts_only
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.source.snapshot_or_range import Commit
 from tests.delta import DeltaTable
 
 
@@ -55,3 +59,28 @@ def test_dry_run_finds_the_first_range_with_a_change_that_a_table_without_keys_r
     assert [step.next for step in steps.values()] == ["version 2", "version 2", "blocked", "version 2, then blocked"]
     for name, step in steps.items():
         assert str(step.error) == str(outcomes[name].error), name
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "expected"),
+    [
+        ("WRITE", {"mode": "Append"}, True),
+        ("WRITE", {"mode": "Overwrite"}, False),
+        ("WRITE", {}, False),  # another writer
+        ("STREAMING UPDATE", {"outputMode": "Append"}, True),
+        ("STREAMING UPDATE", {"outputMode": "Complete"}, False),
+        ("MERGE", {"matchedPredicates": "[]", "notMatchedBySourcePredicates": "[]"}, True),
+        ("MERGE", {"matchedPredicates": '[{"actionType":"update"}]', "notMatchedBySourcePredicates": "[]"}, False),
+        ("MERGE", {"matchedPredicates": "[]"}, False),
+        ("OPTIMIZE", {}, True),
+        ("ADD COLUMNS", {}, True),
+        ("COPY INTO", {}, True),
+        ("DELETE", {}, False),
+        ("RESTORE", {}, False),
+        ("LATER OPERATION", {}, False),
+    ],
+)
+def test_commits_that_certainly_only_insert_are_recognized(
+    operation: str, parameters: Mapping[str, str], expected: bool
+) -> None:
+    assert inserts_only(Commit(1, datetime(2026, 1, 1, tzinfo=UTC), operation, parameters=parameters)) is expected

@@ -18,7 +18,6 @@ from mirrorfeed.source.snapshot_or_range import (
     TakeSnapshot,
     decide,
     first_missing,
-    inserts_only,
     split,
 )
 from mirrorfeed.source.table_info import FEED
@@ -222,28 +221,3 @@ def test_findings_can_be_pickled(finding: BlockingFinding) -> None:
     again = pickle.loads(pickle.dumps(finding))
     assert type(again) is type(finding)
     assert str(again) == str(finding)
-
-
-@pytest.mark.parametrize(
-    ("operation", "parameters", "expected"),
-    [
-        ("WRITE", {"mode": "Append"}, True),
-        ("WRITE", {"mode": "Overwrite"}, False),
-        ("WRITE", {}, False),  # another writer
-        ("STREAMING UPDATE", {"outputMode": "Append"}, True),
-        ("STREAMING UPDATE", {"outputMode": "Complete"}, False),
-        ("MERGE", {"matchedPredicates": "[]", "notMatchedBySourcePredicates": "[]"}, True),
-        ("MERGE", {"matchedPredicates": '[{"actionType":"update"}]', "notMatchedBySourcePredicates": "[]"}, False),
-        ("MERGE", {"matchedPredicates": "[]"}, False),
-        ("OPTIMIZE", {}, True),
-        ("ADD COLUMNS", {}, True),
-        ("COPY INTO", {}, True),
-        ("DELETE", {}, False),
-        ("RESTORE", {}, False),
-        ("LATER OPERATION", {}, False),
-    ],
-)
-def test_commits_that_certainly_only_insert_are_recognized(
-    operation: str, parameters: Mapping[str, str], expected: bool
-) -> None:
-    assert inserts_only(Commit(1, datetime(2026, 1, 1, tzinfo=UTC), operation, parameters=parameters)) is expected

@@ -33,6 +33,8 @@ from mirrorfeed.publish.table_publisher import range_errors
 from mirrorfeed.source.errors import BlockingFinding, Gap, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     BLOCKED,
+    DROP,
+    Commit,
     ComparisonStart,
     Decision,
     Facts,
@@ -40,11 +42,14 @@ from mirrorfeed.source.snapshot_or_range import (
     PublishRanges,
     Range,
     TakeSnapshot,
-    inserts_only,
 )
+from mirrorfeed.source.table_info import CHANGES_NO_ROWS
 from mirrorfeed.source.versions import SPARK_REQUIRED
 from mirrorfeed.storage.local_folder import check_writable
 
+_REMOVES_NO_ROWS = frozenset({*CHANGES_NO_ROWS, DROP, "COPY INTO", "ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN"})
+_MERGE_CHANGES = "matchedPredicates", "notMatchedBySourcePredicates"
+"""Parameters with the clauses of a MERGE that update or delete rows. `[]` means that there are none."""
 LARGEST_CHECKED = 64 * 2**20
 """Maximum size in bytes of sources whose keys and texts are checked, because the checks read all rows."""
 
@@ -223,6 +228,18 @@ def _find_removed_rows(source: DeltaFeed, table: Table, facts: Facts, range_: Ra
     except MirrorfeedError as error:
         return error
     return RowsRefused(table=name, range=range_, rows=[BadRow(Problem.CHANGE_WITHOUT_KEY, "")]) if found else None
+
+
+def inserts_only(commit: Commit) -> bool:
+    """Return whether a commit certainly updates and deletes no row, because of its operation and parameters."""
+    match commit.operation:
+        case "WRITE":
+            return commit.parameters.get("mode") == "Append"
+        case "STREAMING UPDATE":
+            return commit.parameters.get("outputMode") == "Append"
+        case "MERGE":
+            return all(commit.parameters.get(name) == "[]" for name in _MERGE_CHANGES)
+    return commit.operation in _REMOVES_NO_ROWS
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> Facts:

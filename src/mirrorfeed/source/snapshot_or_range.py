@@ -21,7 +21,7 @@ from mirrorfeed.source.errors import (
     Recreation,
     SourceRecreated,
 )
-from mirrorfeed.source.table_info import CHANGES_NO_ROWS, FEED
+from mirrorfeed.source.table_info import FEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,6 @@ _SAME_COMMIT = timedelta(seconds=1)
 """Delta moves the times of commits in the same second by milliseconds, which depend on the length of the history that
 is read. A publication and the creation of another table take longer."""
 _RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
-_REMOVES_NO_ROWS = frozenset(
-    {*CHANGES_NO_ROWS, "COPY INTO", "ADD COLUMNS", "CHANGE COLUMN", _RENAME, DROP, "ADD CONSTRAINT", "DROP CONSTRAINT"}
-)
-_MERGE_CHANGES = "matchedPredicates", "notMatchedBySourcePredicates"
-"""Parameters with the clauses of a MERGE that update or delete rows. `[]` means that there are none."""
 BLOCKED = "blocked"
 """Next step of a table in words, if an error prevents its publication."""
 COMPARISON = "COMPARISON"
@@ -261,18 +256,6 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
         return {}
     old, new = (split_name(parameters[name]) for name in ("oldColumnPath", "newColumnPath"))
     return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
-
-
-def inserts_only(commit: Commit) -> bool:
-    """Return whether a commit certainly updates and deletes no row, because of its operation and parameters."""
-    match commit.operation:
-        case "WRITE":
-            return commit.parameters.get("mode") == "Append"
-        case "STREAMING UPDATE":
-            return commit.parameters.get("outputMode") == "Append"
-        case "MERGE":
-            return all(commit.parameters.get(name) == "[]" for name in _MERGE_CHANGES)
-    return commit.operation in _REMOVES_NO_ROWS
 
 
 def find_recreation(
