@@ -274,6 +274,10 @@ class TestCommands:
             each.unlink()
         return files
 
+    @pytest.fixture(autouse=True)
+    def without_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: pytest.fail("Spark is not needed"))
+
     def result(self, *arguments: str, code: int) -> Result:
         result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "400"})
         assert result.exit_code == code, result.output

@@ -135,7 +135,7 @@ class Collector:
             facts = replace(facts, source_facts=source)
             if is_log_read:
                 facts = replace(facts, freshness=self._freshness(table, facts, log, view, committed, unpublished))
-            if is_log_read:
+            if is_log_read and facts.log_facts.lost is None:  # lost files stop the next run before it reads the source
                 facts = replace(facts, special_step=self._check_next(spark, log, table, view, known))
         except Exception as error:
             if spark is NO_SPARK:
