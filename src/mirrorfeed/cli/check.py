@@ -121,12 +121,12 @@ def _ask_person(number: int, title: str) -> Answer:
 
     clear_progress()
     err = prints_json()
-    click.echo(f"\nCheck {number}, {title}: follow check {number} in {PAGE}.", err=err)
+    print_lines("", f"Check {number}, {title}: follow check {number} in {PAGE}.")
     try:
         result: Any = click.prompt("Result", type=click.Choice(ANSWERS), default="not done", err=err)
         seen = "" if result == "not done" else click.prompt("What did you see", default="", show_default=False, err=err)
     except click.Abort:  # the input has ended
-        click.echo(err=True)
+        print_lines("", err=True)
         return "not done", "no answer"
     return result, seen
 
