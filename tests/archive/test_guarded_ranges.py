@@ -158,6 +158,7 @@ def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(published: Zon
 @pytest.fixture
 def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)
+    monkeypatch.setattr(row_staging, "MAX_COLLECTED_KEYS", 0)
 
 
 def test_dry_run_considers_archived_files_and_a_refused_publication_creates_nothing(

@@ -23,6 +23,7 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.loader import load
+from mirrorfeed.config.printed_commands import name_config
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor import fact_collector
 from mirrorfeed.monitor.alerts import check_alerts
@@ -42,13 +43,15 @@ def names(facts: TableFacts) -> list[str]:
 class CheckedTable:
     def __init__(self, zone: Zone) -> None:
         self.zone, self.table, self.spark, self.folder = zone, zone.table, zone.table.spark, zone.root.parent
+        self.file = str(self.folder / "mirrorfeed.yml")
+        self.nothing = name_config(NOTHING, self.file)
         self.zone.root.mkdir(exist_ok=True)
         self.configure("id")
 
     def configure(self, key: str) -> None:
         text = f"landing_zone: ./landing\ntables:\n  - {{source: ./t, target: sales.orders, keys: [{key}]}}\n"
-        (self.folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
-        self.config = load(str(self.folder / "mirrorfeed.yml"))
+        Path(self.file).write_text(text, encoding="utf-8")
+        self.config = load(self.file)
 
     def facts(self, *states: TableState, now: datetime | None = None) -> TableFacts:
         """Collect facts. Fabric's status is included only if `states` are given."""
@@ -60,9 +63,7 @@ class CheckedTable:
         return names(self.facts())
 
     def doctor(self, *options: str, code: int = 0) -> str:
-        found = CliRunner().invoke(
-            main, ["doctor", *options, "--config", str(self.folder / "mirrorfeed.yml")], env={"COLUMNS": "400"}
-        )
+        found = CliRunner().invoke(main, ["doctor", *options, "--config", self.file], env={"COLUMNS": "400"})
         assert found.exit_code == code, found.output
         return found.stdout
 
@@ -92,7 +93,7 @@ def test_new_table_goes_from_not_published_to_no_findings(checked: CheckedTable)
     checked.zone.store.create(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["id"]}')
     assert checked.codes() == ["NOT_PUBLISHED", "EMPTY_TABLE"]
     checked.zone.publish()
-    assert NOTHING in checked.doctor()
+    assert checked.nothing in checked.doctor()
 
 
 def test_table_that_delta_rs_cannot_read_is_checked_with_spark(
@@ -115,13 +116,11 @@ def test_doctor_fix_completes_a_killed_run_and_removes_leftovers(published: Chec
     (log,) = checked.zone.folder.glob("_mirrorfeed/*/")
     (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
     found = json.loads(checked.doctor("--json", code=1))
-    assert [(each["name"], each["fix"]) for each in found["rows"]] == [
-        ("UNFINISHED", "mirrorfeed doctor sales.orders --fix"),
-        ("ORPHANS", "mirrorfeed doctor sales.orders --fix"),
-    ]
+    fix = f"mirrorfeed doctor sales.orders --fix --config {checked.file}"
+    assert [(each["name"], each["fix"]) for each in found["rows"]] == [("UNFINISHED", fix), ("ORPHANS", fix)]
     output = checked.doctor("--fix")
     assert "sales.orders: fixed." in output
-    assert NOTHING in output
+    assert checked.nothing in output
     assert checked.zone.mirrors_the_table()
 
 

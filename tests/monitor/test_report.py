@@ -235,7 +235,7 @@ def test_charts_show_the_figures(report: Report) -> None:
 
 def test_text_json_and_page_have_the_same_rows(report: Report) -> None:
     text, page, content = repr(report), report.page(), json.loads(json.dumps(report.to_dict()))
-    assert content.keys() - {"as_of"} == report.sections.keys()
+    assert content.keys() - {"as_of", "note"} == report.sections.keys()
     for name, rows in report.sections.items():
         assert content[name] == [row.to_dict() for row in rows]
     for value in ("sales.compared", "waiting for 25.0 min", "StoreUnavailable", "2026-03-13 07:30", "15.0 min"):

@@ -232,7 +232,9 @@ def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, publi
     mirror = tmp_path / "keyed/mirror/s/t"
     keys = AnyDeltaTable(mirror).to_pyarrow_table().select(["id"])
     write_deltalake(mirror, keys, mode="overwrite", schema_mode="overwrite")
-    assert "s.t cannot be repaired row by row: 'v' is missing. Run `mirrorfeed rebuild s.t`" in shop.repair(code=1)
+    assert "s.t cannot be repaired row by row: 'v' is missing. Run `mirrorfeed rebuild s.t --config " in shop.repair(
+        code=1
+    )
 
     bare = Shop(DeltaTable(spark, tmp_path / "bare/source"), tmp_path / "bare", "")
     bare.table.insert(1, 2)

@@ -17,6 +17,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
+from mirrorfeed.config.printed_commands import name_config
 from mirrorfeed.mirror.errors import NotApplied
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import (
@@ -165,7 +166,8 @@ def test_default_schema_is_changed_only_after_mirroring_is_stopped(project: Proj
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     entry = "tables: [{source: ./orders, target: sales.orders}]\n"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
-    assert project.run("fabric", "apply") == (f"No setting had to change. default_schema: dbo -> sales ({FIXED})")
+    fixed = name_config(FIXED, str(project.file))
+    assert project.run("fabric", "apply") == f"No setting had to change. default_schema: dbo -> sales ({fixed})"
     assert not any("updateDefinition" in verb for verb in project.onelake.verbs())
     database.status = "Stopped"
     assert "Fabric now has these settings." in project.run("fabric", "apply", "--yes")
