@@ -131,6 +131,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the default one starts processes
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
+    assert SparkSession._instantiatedSession is None, "A test without this fixture started Spark, with other options."
     try:
         session = get_session(options=options)
     except ConnectNotConfigured as error:
