@@ -71,17 +71,16 @@ class FabricClient:
         response = self._send(action, method, self._address(path), body)
         if response.status_code == 202 and (operation := self._wait_for_operation(action, response)):
             response = self._send(action, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
-        try:
-            return model.of(_content(response))
-        except ValueError as error:
-            raise errors.ResponseInvalid(action=action, item=str(self.item), reason=str(error)) from error
+        return self._parse(action, response, model)
 
     def query(self, action: str, path: str, model: type[R], body: Any) -> R:
         """Send a query to a service at `endpoint`, and return its response as a `model`. `path` is complete here.
 
         Raises `ResponseInvalid` if the response does not match `model`, and the errors of `call`.
         """
-        response = self._send(action, "POST", f"{self.endpoint}{path}", body)
+        return self._parse(action, self._send(action, "POST", f"{self.endpoint}{path}", body), model)
+
+    def _parse(self, action: str, response: HttpResponse, model: type[R]) -> R:
         try:
             return model.of(_content(response))
         except ValueError as error:
