@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, counted, row, shown
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mirrorfeed.api.feed import Feed
 
 PAGE = "docs/go-live-checklist.md"
-Answer = tuple[Literal["ok", "wrong", "not done"], str]
+Verdict = Literal["ok", "wrong", "not done"]
+Answer = tuple[Verdict, str]
 """Result of a check, and what was seen, in words."""
 
 
@@ -73,7 +74,7 @@ def page_of(rows: Sequence[GoLiveCheck], now: datetime | None = None) -> str:
     time = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M")
     counts = Counter(each.result for each in rows)
     lines = [f"| {each.number} | {each.title} | {each.result} | {_cell(each.seen)} |" for each in rows]
-    total = ", ".join(f"{counts[result]} {result}" for result in ("ok", "wrong", "not done"))
+    total = ", ".join(f"{counts[result]} {result}" for result in get_args(Verdict))
     head = ["# Results of the go-live checklist", "", f"mirrorfeed {this_build()}, {time} UTC: {total}.", ""]
     return "\n".join([*head, "| Check | Title | Result | Seen |", "|---|---|---|---|", *lines, ""])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -40,8 +40,6 @@ from mirrorfeed.errors import MirrorfeedError
 if TYPE_CHECKING:
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.api.go_live import Answer
-
-ANSWERS = ("ok", "wrong", "not done")
 
 
 @main.command()
@@ -117,13 +115,13 @@ def go_live(numbers: tuple[int, ...], file: str, no_input: bool) -> Result[resul
 
 
 def _ask_person(number: int, title: str) -> Answer:
-    from mirrorfeed.api.go_live import PAGE
+    from mirrorfeed.api.go_live import PAGE, Verdict
 
     clear_progress()
     err = prints_json()
     print_lines("", f"Check {number}, {title}: follow check {number} in {PAGE}.")
     try:
-        result: Any = click.prompt("Result", type=click.Choice(ANSWERS), default="not done", err=err)
+        result: Any = click.prompt("Result", type=click.Choice(get_args(Verdict)), default="not done", err=err)
         seen = "" if result == "not done" else click.prompt("What did you see", default="", show_default=False, err=err)
     except click.Abort:  # the input has ended
         print_lines("", err=True)
