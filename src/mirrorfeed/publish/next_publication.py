@@ -37,6 +37,7 @@ from mirrorfeed.source.snapshot_or_range import (
     PublishRanges,
     Range,
     TakeSnapshot,
+    WithinVersion,
     decide,
     find_recreation,
     renamed_columns,
@@ -57,12 +58,7 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
     may filter or mask rows for this identity and `policies` is `check`."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
-        from mirrorfeed.source.catalog import (
-            check_access_policies,
-            check_policies,
-            primary_key,
-            read_catalog_table,
-        )
+        from mirrorfeed.source.catalog import check_access_policies, check_policies, primary_key, read_catalog_table
 
         try:
             client = workspace()
@@ -143,7 +139,7 @@ def prepare(
     `newest` is the newest log record, or None.
     """
     version = last_version(what)
-    if isinstance(what, KeyRepair | ComparisonStart):
+    if isinstance(what, WithinVersion):
         assert newest is not None
         columns = repair_columns(table, newest, version)
     else:

@@ -42,7 +42,16 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import BlockingFinding, SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Commit, ComparisonStart, Decision, Facts, KeyRepair, NothingNew, Range
+from mirrorfeed.source.snapshot_or_range import (
+    Commit,
+    ComparisonStart,
+    Decision,
+    Facts,
+    KeyRepair,
+    NothingNew,
+    Range,
+    WithinVersion,
+)
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.request_retries import retry_counter
@@ -91,7 +100,7 @@ def publish(
         facts, decision = step
         result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
         result.decision = str(decision)
-        if isinstance(decision, NothingNew | KeyRepair | ComparisonStart):
+        if isinstance(decision, NothingNew | WithinVersion):
             check_unchanged(log, table, view.newest if view else None)
         else:
             goal = facts.latest if goal is None else goal
@@ -257,7 +266,7 @@ class _Run:
         }
         if staged.look_up_seconds:
             measured["look_up_seconds"] = staged.look_up_seconds
-        if not isinstance(what, KeyRepair | ComparisonStart):
+        if not isinstance(what, WithinVersion):
             measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
         return view, record
 

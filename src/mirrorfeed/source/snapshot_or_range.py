@@ -152,12 +152,10 @@ class PublishRanges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeyRepair:
-    """Request to publish the rows of some keys again, with their values at the published version."""
+class WithinVersion:
+    """Publication without changes of the source. Its log record has the same version as start and end."""
 
     version: int
-    keys: Any
-    """Keys of the rows: for a Delta table, a DataFrame with the key columns."""
 
     @property
     def from_version_exclusive(self) -> int:
@@ -166,31 +164,29 @@ class KeyRepair:
     @property
     def to_version_inclusive(self) -> int:
         return self.version
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRepair(WithinVersion):
+    """Request to publish the rows of some keys again, with their values at the published version."""
+
+    keys: Any
+    """Keys of the rows: for a Delta table, a DataFrame with the key columns."""
 
     def __str__(self) -> str:
         return f"a repair at version {self.version}"
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonStart:
+class ComparisonStart(WithinVersion):
     """Decision to store the row hashes of a version that the change data feed published, and to publish no rows.
 
-    The log record names a version of the table of row hashes instead of the source version, for the same rows. The next
-    publication is a comparison.
+    `version` is the version of the table of row hashes that has these rows. The log record names it, and not the
+    version of the source. The next publication is a comparison.
     """
 
-    version: int
-    """Version of the table of row hashes."""
     published: PublishedVersion
     """Published version of the source."""
-
-    @property
-    def from_version_exclusive(self) -> int:
-        return self.version
-
-    @property
-    def to_version_inclusive(self) -> int:
-        return self.version
 
     def __str__(self) -> str:
         return f"row hashes of version {self.published.version}, then a comparison"
