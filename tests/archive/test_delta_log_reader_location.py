@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import delta_log_reader, restore_planner
 from mirrorfeed.archive.data_skipping import UncertainFiles
-from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tier_store import Priority

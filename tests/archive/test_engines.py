@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.engines import ClassicEngine, Engine, engine_of
+from mirrorfeed.archive.engines.open_source import ClassicEngine, Engine, engine_of
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.table_maintenance import EARLY_DELETION, check_files, maintain

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
-from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
     BadNumber,

@@ -16,7 +16,7 @@ from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import ColumnarLog, LogFiles, require_own_commits, select_log_files
-from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range

@@ -19,7 +19,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles
 from mirrorfeed.archive.data_skipping import UncertainFiles
-from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query, plan_statement

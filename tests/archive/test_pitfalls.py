@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.data_skipping import apply_condition
-from mirrorfeed.archive.engines import files_of
+from mirrorfeed.archive.engines.open_source import files_of
 from tests.delta import SparkTable
 
 LONG = "x" * 32

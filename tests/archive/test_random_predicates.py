@@ -20,7 +20,7 @@ from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import normalize_uri, select_archived
 from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition
-from mirrorfeed.archive.engines import ClassicEngine, files_of
+from mirrorfeed.archive.engines.open_source import ClassicEngine, files_of
 from mirrorfeed.source.identifier import Source
 
 LATER = datetime.now(UTC) + timedelta(days=400)

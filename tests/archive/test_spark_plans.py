@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from fixtures.tiers import Clock, FolderTiers, make_old
 from mirrorfeed.archive import archive_interval, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.engines import files_of
+from mirrorfeed.archive.engines.open_source import files_of
 from mirrorfeed.archive.errors import UnknownFiles
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.runtime.spark_session import get_session
 from mirrorfeed.source.identifier import Source
 

@@ -19,8 +19,8 @@ from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile, select_archived
 from mirrorfeed.archive.data_skipping import apply_condition
-from mirrorfeed.archive.engines import ClassicEngine, Engine, all_and_archived
-from mirrorfeed.archive.engines import files_of as files_read_by
+from mirrorfeed.archive.engines.open_source import ClassicEngine, Engine, all_and_archived
+from mirrorfeed.archive.engines.open_source import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoQueryHistory
 from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.rows import Row, counted, row, shown, size

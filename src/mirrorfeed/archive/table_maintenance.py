@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.data_skipping import check_columns
-from mirrorfeed.archive.engines import all_and_archived
+from mirrorfeed.archive.engines.open_source import all_and_archived
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.guard import missing_among
 from mirrorfeed.display.rows import Row, row
