@@ -11,7 +11,9 @@ from pyspark.sql import Row, SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.engines.open_source import ClassicEngine, Engine, engine_of
+from mirrorfeed.archive.engines import engine_of
+from mirrorfeed.archive.engines.databricks import DatabricksEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.table_maintenance import EARLY_DELETION, check_files, maintain
@@ -27,7 +29,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
 
 
 def test_engine_is_detected_from_the_session(spark: SparkSession, table: Orders) -> None:
-    assert type(engine_of(RecordingDatabricks(spark, {}))) is Engine  # type: ignore[arg-type]
+    assert isinstance(engine_of(RecordingDatabricks(spark, {})), DatabricksEngine)  # type: ignore[arg-type]
     assert isinstance(engine_of(spark), ClassicEngine)
 
 
@@ -43,7 +45,7 @@ def test_databricks_lists_its_archived_files(
     spark: SparkSession, table: Orders, where: str | None, statement: str
 ) -> None:
     engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
-    answer = Engine(engine).needed(table.source, where, NOW, None)  # type: ignore[arg-type]
+    answer = DatabricksEngine(engine).needed(table.source, where, NOW, None)  # type: ignore[arg-type]
     assert engine.statements == [statement.replace("{}", table.source.sql)]
     assert ([file.uri for file in answer.files], answer.active) == (["file:/t/part-0"], None)
 
@@ -51,19 +53,19 @@ def test_databricks_lists_its_archived_files(
 def test_invalid_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {})
     with pytest.raises(BadPredicate):
-        Engine(engine).needed(table.source, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
+        DatabricksEngine(engine).needed(table.source, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
     assert engine.statements == []
 
 
 def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(OnlyNewestVersion) as caught:
-        Engine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
+        DatabricksEngine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
     assert (caught.value.version, caught.value.newest) == (1, 2)
 
 
 def test_partitions_of_an_older_version_are_read_from_that_version(spark: SparkSession, table: Orders) -> None:
     session: Any = RecordingDatabricks(spark, {"SHOW PARTITIONS": [Row(day=1), Row(day=None)]})
-    engine = Engine(session)
+    engine = DatabricksEngine(session)
     assert engine.partitions(table.source, None) == [{"day": "1"}, {"day": None}]
     assert engine.partitions(table.source, 0) == []
     assert engine.partitions(table.source, 1) == [{"day": day} for day in "1234"]

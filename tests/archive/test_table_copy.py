@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
 from mirrorfeed.archive.archived_files import NeededFiles
-from mirrorfeed.archive.engines.open_source import engine_of
+from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import BadStatement, CannotBeCopied, TargetExists
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
 from mirrorfeed.archive.table_copy import find_obstacles

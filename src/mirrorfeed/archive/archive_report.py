@@ -19,7 +19,8 @@ from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile, select_archived
 from mirrorfeed.archive.data_skipping import apply_condition
-from mirrorfeed.archive.engines.open_source import ClassicEngine, Engine, all_and_archived
+from mirrorfeed.archive.engines.databricks import DatabricksEngine
+from mirrorfeed.archive.engines.open_source import ClassicEngine, all_and_archived
 from mirrorfeed.archive.engines.open_source import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoQueryHistory
 from mirrorfeed.display.html import Chart, bars
@@ -118,7 +119,7 @@ def share(
     If `tiers` is None, the fields for restored files are None. On Databricks, `archived_bytes` also needs `tiers`.
     """
     if is_databricks(spark):
-        archived = list(Engine(spark).needed(source, None, now).files)
+        archived = list(DatabricksEngine(spark).needed(source, None, now).files)
         table = read_table_info(spark, source, counted=True)
         # The table may have changed between these two statements.
         count = max(table.files, len(archived))

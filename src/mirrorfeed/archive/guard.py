@@ -28,7 +28,8 @@ from mirrorfeed.archive.archived_files import (
 )
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
-from mirrorfeed.archive.engines.open_source import ClassicEngine, engine_of
+from mirrorfeed.archive.engines import engine_of
+from mirrorfeed.archive.engines.open_source import ClassicEngine
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoSuchVersion, UnknownFiles
 from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.display.rows import first_names

@@ -38,7 +38,7 @@ from mirrorfeed.archive.data_skipping import (
     closed,
     exact_names,
 )
-from mirrorfeed.archive.engines.open_source import Engine, engine_of
+from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, BadPredicate, StatementFailed, SubqueryInStatement
 from mirrorfeed.archive.guard import guarded_rows
 from mirrorfeed.archive.spark_plans import has_subqueries

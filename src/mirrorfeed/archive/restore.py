@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive import guard, table_copy
 from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.data_skipping import apply_condition
-from mirrorfeed.archive.engines.open_source import engine_of
+from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (
     CannotKeep,
     FilesGone,

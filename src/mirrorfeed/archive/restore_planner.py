@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import NeededFiles, find_archived
-from mirrorfeed.archive.engines.open_source import engine_of
+from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchVersion, NothingToRestore
 from mirrorfeed.archive.fixed_time import fix_relative_times, moment
 from mirrorfeed.archive.guard import Guarded

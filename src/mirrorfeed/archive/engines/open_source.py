@@ -1,9 +1,9 @@
-"""Find the archived files that a query or statement needs, on Databricks and with open source Delta."""
+"""Archived files with open source Delta on classic Spark, found in the Delta log or in query plans."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -15,30 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import delta_log_reader, spark_plans
 from mirrorfeed.archive.archive_interval import Policy, parse_policy
-from mirrorfeed.archive.archived_files import (
-    DataFile,
-    NeededFiles,
-    find_archived,
-    normalize_uri,
-    select_archived,
-)
+from mirrorfeed.archive.archived_files import DataFile, NeededFiles, find_archived, select_archived
 from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition, find_comparisons
-from mirrorfeed.archive.errors import (
-    ActiveRowsUnavailable,
-    BadStatement,
-    CannotBePlanned,
-    NoQuery,
-    NoSuchVersion,
-    OnlyNewestVersion,
-    TableByTable,
-)
+from mirrorfeed.archive.errors import BadStatement, CannotBePlanned, NoQuery, NoSuchVersion
 from mirrorfeed.archive.spark_plans import Scan, plan_frame
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, silence_spark_logs
-from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks, setting
-from mirrorfeed.source import reader, versions
+from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, setting
+from mirrorfeed.source import reader
 from mirrorfeed.source.errors import NotDelta, VersionExpired
-from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 _AUTO_COMPACTION = "spark.databricks.delta.autoCompact.enabled"
@@ -46,93 +32,10 @@ _AUTO_COMPACTION = "spark.databricks.delta.autoCompact.enabled"
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Access to tables with archived files on Databricks. Databricks itself checks queries for archived files."""
+class ClassicEngine:
+    """Implementation of `Engine` that finds archived files in the Delta log or in query plans."""
 
     spark: SparkSession
-    guards_itself: ClassVar[bool] = True
-    """True on Databricks. Databricks rejects queries that need archived files, unless a LIMIT makes it skip them."""
-
-    def must_check(self, statement: str) -> bool:
-        """Return whether to check a statement for archived files before it runs. On Databricks, always False.
-
-        True for a query, False for a command that reads no data. Raises `NoQuery` if a command can read data files.
-        """
-        return False
-
-    def query(self, statement: str) -> DataFrame:
-        """Return a query as a DataFrame that Spark has analyzed but not run.
-
-        Always raises `TableByTable` on Databricks. Raises `NoQuery` for a command, `BadStatement` for an invalid query.
-        """
-        raise TableByTable()
-
-    def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
-        """Return a DataFrame with the rows of `frame`, and the archived files that it needs, including restored files.
-
-        On Databricks, returns no files. Raises `UnknownFiles` if the plan of Spark does not show all files, and
-        `CannotBePlanned` if Spark cannot plan the query or would skip unreadable files.
-        """
-        return frame, ()
-
-    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
-        """Return the archived files in which a DELETE, UPDATE or MERGE searches for rows. Empty on Databricks."""
-        return ()
-
-    def without_compaction(self) -> AbstractContextManager[object]:
-        """Context manager in which a commit does not start auto compaction, which rewrites files of the table.
-
-        Does nothing on Databricks, because Databricks itself leaves out archived files.
-        """
-        return nullcontext()
-
-    def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """Return the archived files, including restored files, in which rows may match `where` (None: all rows).
-
-        Reads no data file. The default version is the newest. Raises `BadPredicate` for an invalid condition, and on
-        Databricks `OnlyNewestVersion` for an older version.
-        """
-        table = read_table_info(self.spark, source)
-        at = versions.newest_version(self.spark, source)
-        if version not in (None, at):
-            raise OnlyNewestVersion(table=str(source), version=version or 0, newest=at)
-        apply_condition(self.spark.table(source.sql), str(source), where)
-        rows = []
-        if parse_policy(str(source), table.properties) is not None:
-            # The line break ends a comment at the end of the condition.
-            condition = "" if where is None else f" WHERE ({where}\n)"
-            rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
-        files = tuple(DataFile(normalize_uri(row[0])) for row in rows)
-        return NeededFiles(str(source), table.table_id, normalize_uri(table.location), at, files)
-
-    def read(self, source: Source, version: int | None) -> DataFrame:
-        """Return the rows of a version. The default version is the newest.
-
-        With open source Delta, raises `VersionExpired` if the version is older than
-        `delta.deletedFileRetentionDuration`, and `NoSuchVersion` if the Delta log lacks the version.
-        """
-        at = versions.newest_version(self.spark, source) if version is None else version
-        return reader.read_version(self.spark, source, at)
-
-    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
-        """Return one mapping per partition, from partition column to value. The default version is the newest."""
-        if version is None:
-            rows = self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()
-        else:
-            columns = map(quote, read_table_info(self.spark, source).partition_columns)
-            rows = reader.read_version(self.spark, source, version).select(*columns).distinct().collect()
-        texts = ({name: None if value is None else str(value) for name, value in row.asDict().items()} for row in rows)
-        return sorted(texts, key=str)
-
-    def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows of files whose URI is not in `left_out`. On Databricks, raises `ActiveRowsUnavailable`."""
-        raise ActiveRowsUnavailable(table=str(source))
-
-
-@dataclass(frozen=True)
-class ClassicEngine(Engine):
-    """Finds archived files in the Delta log or in query plans, with open source Delta on classic Spark."""
-
     guards_itself: ClassVar[bool] = False
 
     def must_check(self, statement: str) -> bool:
@@ -269,6 +172,11 @@ class ClassicEngine(Engine):
         return {file.uri: file for file in files}
 
     def read(self, source: Source, version: int | None) -> DataFrame:
+        """Return the rows of a version. The default version is the newest.
+
+        Raises `VersionExpired` if the version is older than `delta.deletedFileRetentionDuration`, and `NoSuchVersion`
+        if the Delta log lacks the version.
+        """
         at = self.newest(source).version if version is None else version
         try:
             if at >= 0:
@@ -304,6 +212,3 @@ def files_of(frame: DataFrame) -> list[str]:
     _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
 
-
-def engine_of(spark: SparkSession) -> Engine:
-    return Engine(spark) if is_databricks(spark) else ClassicEngine(spark)
