@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import delta_log_reader, restore_planner
 from mirrorfeed.archive.data_skipping import UncertainFiles
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tier_store import Priority
@@ -33,7 +33,7 @@ def test_comparisons_without_delta_give_the_same_files(
     spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conditions = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
-    engine = ClassicEngine(spark)
+    engine = OpenSourceEngine(spark)
     for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
         for where in conditions if source is orders.source else conditions[2:3]:
             assert engine.find_in_log(source, where, NOW) == engine.find_in_plan(source, where, NOW)
@@ -42,8 +42,8 @@ def test_comparisons_without_delta_give_the_same_files(
     def asks_delta(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(ClassicEngine, "find_in_plan", asks_delta)
-    monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
+    monkeypatch.setattr(OpenSourceEngine, "find_in_plan", asks_delta)
+    monkeypatch.setattr(OpenSourceEngine, "newest", asks_delta)
     assert days(GuardedTable(spark, "placed", now=lambda: NOW)._needed("day < 3 AND id = 15").files) == ["1"]
     plan = restore_planner.plan_query(spark, Priority.STANDARD, NOW, source=orders.source, where="id = 25")
     assert (plan.version, [Path(file.uri).parent.name for file in plan.files]) == (2, ["day=2"])
@@ -54,7 +54,7 @@ def test_comparisons_without_delta_give_the_same_files(
     ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"],
 )
 def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
-    engine = ClassicEngine(spark)
+    engine = OpenSourceEngine(spark)
     with pytest.raises(UncertainFiles):
         engine.find_in_log(orders.source, where, NOW)
 

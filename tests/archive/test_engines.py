@@ -13,7 +13,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.table_maintenance import EARLY_DELETION, check_files, maintain
@@ -30,7 +30,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
 
 def test_engine_is_detected_from_the_session(spark: SparkSession, table: Orders) -> None:
     assert isinstance(engine_of(RecordingDatabricks(spark, {})), DatabricksEngine)  # type: ignore[arg-type]
-    assert isinstance(engine_of(spark), ClassicEngine)
+    assert isinstance(engine_of(spark), OpenSourceEngine)
 
 
 @pytest.mark.parametrize(

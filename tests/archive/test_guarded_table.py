@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
     BadNumber,
@@ -184,7 +184,7 @@ def test_path_may_contain_pattern_characters(spark: SparkSession, tmp_path: Path
     orders = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     assert days(guarded._needed("id < 15").files) == ["1"]
-    assert days(ClassicEngine(spark).files(orders.source, 2).values()) == ["1", "2", "3", "4"]
+    assert days(OpenSourceEngine(spark).files(orders.source, 2).values()) == ["1", "2", "3", "4"]
     assert guarded.query("day = 3").count() == 10
     assert len(orders.changed_files(1, 1)) == 4
 

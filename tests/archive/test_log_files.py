@@ -16,7 +16,7 @@ from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import ColumnarLog, LogFiles, require_own_commits, select_log_files
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
@@ -121,7 +121,7 @@ def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> 
             guard.files_to_read(spark, orders, read_table_info(spark, orders), what)
         assert (caught.value.table, caught.value.feature) == ("main.sales.orders", feature)
     with pytest.raises(CommitsElsewhere):
-        ClassicEngine(spark).files(orders)
+        OpenSourceEngine(spark).files(orders)
 
 
 def test_log_that_is_complete_in_its_folder_is_read(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_files_equal_those_of_another_reader_for_all_checkpoints(
 def files_as_another_reader_has_them(table: Orders, version: int, after: int) -> list[DataFile]:
     """Compare the files of a version with another reader, from a checkpoint and the commits after it."""
     assert any(path.name.startswith(f"{after:020d}.checkpoint.") for path in (table.path / "_delta_log").iterdir())
-    found = [*ClassicEngine(table.spark).files(table.source, version).values()]
+    found = [*OpenSourceEngine(table.spark).files(table.source, version).values()]
     assert {file.uri: file.bytes for file in found} == {
         to_uri(f"file:{table.path}", row["path"]): row["size_bytes"]
         for row in pa.table(OtherReader(str(table.path), version).get_add_actions()).to_pylist()

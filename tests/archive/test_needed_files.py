@@ -19,7 +19,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles
 from mirrorfeed.archive.data_skipping import UncertainFiles
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query, plan_statement
@@ -192,7 +192,7 @@ def test_files_of_conditions_are_as_recorded(
 def _check_condition(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str, where: str, version: int | None
 ) -> None:
-    engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
+    engine, source, question = OpenSourceEngine(spark), tables[name].source, f"{name}@{version}: {where}"
     arguments = (source, where or None, NOW, version)
     compare(question, lambda: _needed(tables, [engine.find_in_plan(*arguments)]))
     with suppress(UncertainFiles):

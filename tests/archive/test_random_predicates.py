@@ -20,7 +20,7 @@ from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import normalize_uri, select_archived
 from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition
-from mirrorfeed.archive.engines.open_source import ClassicEngine, files_of
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine, files_of
 from mirrorfeed.source.identifier import Source
 
 LATER = datetime.now(UTC) + timedelta(days=400)
@@ -224,7 +224,7 @@ def test_no_file_with_a_matching_row_is_missing(
     seed = random.randrange(2**32) if seed is None else seed
     rng = random.Random(seed)
     conditions = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
-    engine, decided = ClassicEngine(spark), 0
+    engine, decided = OpenSourceEngine(spark), 0
     archive_interval.set_first(spark, table, 1, LATER)
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))

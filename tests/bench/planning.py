@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.runtime.spark_session import get_session
 from mirrorfeed.source.identifier import Source
 
@@ -94,7 +94,7 @@ def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
         return _delta_rs(table, wanted)
     spark = get_session({"spark.driver.memory": "6g"})
     spark.range(10).count()
-    engine, source = ClassicEngine(spark), Source(path=str(table))
+    engine, source = OpenSourceEngine(spark), Source(path=str(table))
 
     def ask() -> list[str]:
         now = datetime.now(UTC)

@@ -20,7 +20,7 @@ from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile, select_archived
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
-from mirrorfeed.archive.engines.open_source import ClassicEngine, all_and_archived
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine, all_and_archived
 from mirrorfeed.archive.engines.open_source import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoQueryHistory
 from mirrorfeed.display.html import Chart, bars
@@ -180,7 +180,7 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
     Raises `NoInterval` if the table has no archive interval.
     """
     policy = archive_interval.required(spark, source)
-    ages = [] if is_databricks(spark) else by_age(ClassicEngine(spark).files(source).values(), policy, now)
+    ages = [] if is_databricks(spark) else by_age(OpenSourceEngine(spark).files(source).values(), policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
 
 
@@ -245,7 +245,7 @@ def simulate(
 
     Raises `CannotSimulate` if the Delta log or the query plans cannot be read, and `NoPlan` with Spark Connect.
     """
-    version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
+    version, engine = versions.newest_version(spark, source), OpenSourceEngine(spark)
     try:
         known = engine.files(source, version)
         # Planning one read shows whether this Spark shows plans at all.

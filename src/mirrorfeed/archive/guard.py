@@ -29,7 +29,7 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import engine_of
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoSuchVersion, UnknownFiles
 from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.display.rows import first_names
@@ -179,7 +179,7 @@ def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: R
 
     Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if commits can be outside the Delta log.
     """
-    engine = ClassicEngine(spark)
+    engine = OpenSourceEngine(spark)
     if isinstance(what, int):
         return list(engine.files(source, what).values())
     require_own_commits(str(source), table.features)

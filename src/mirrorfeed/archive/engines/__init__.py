@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
-from mirrorfeed.archive.engines.open_source import ClassicEngine
+from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source
 
@@ -81,4 +81,4 @@ class Engine(Protocol):
 
 
 def engine_of(spark: SparkSession) -> Engine:
-    return DatabricksEngine(spark) if is_databricks(spark) else ClassicEngine(spark)
+    return DatabricksEngine(spark) if is_databricks(spark) else OpenSourceEngine(spark)

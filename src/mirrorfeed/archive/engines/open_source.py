@@ -32,7 +32,7 @@ _AUTO_COMPACTION = "spark.databricks.delta.autoCompact.enabled"
 
 
 @dataclass(frozen=True)
-class ClassicEngine:
+class OpenSourceEngine:
     """Implementation of `Engine` that finds archived files in the Delta log or in query plans."""
 
     spark: SparkSession
@@ -202,7 +202,7 @@ def all_and_archived(
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Return all files of the newest version, and the files among them that count as archived."""
     table = table or read_table_info(spark, source)
-    files = list(ClassicEngine(spark).files(source, table=table).values())
+    files = list(OpenSourceEngine(spark).files(source, table=table).values())
     policy = parse_policy(str(source), table.properties)
     return files, find_archived(spark, str(source), table.location, files, policy, now)
 
