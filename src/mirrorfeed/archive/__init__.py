@@ -1,4 +1,8 @@
-"""Read and change tables with archived files. A read fails at once if it needs archived files that are not restored."""
+"""Read and change tables with archived files. A read fails at once if it needs archived files that are not restored.
+
+Publishing uses the archive only through the functions of this module. They load other modules of the archive only for
+tables that may have archived files.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +23,20 @@ def has_interval(properties: Mapping[str, str]) -> bool:
     return PROPERTY in properties
 
 
-def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
+def check(
+    spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str] | None = None
+) -> None:
     """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
     `what` is the range whose changes are read, or the version of a snapshot. Raises `ArchivedFilesNeeded` if archived
     files are not restored. If files are missing, raises `Gap` for a range, and `SnapshotGone` for a snapshot. Does
-    nothing on Databricks, or if `properties` set no archive interval.
+    nothing on Databricks, or if `properties` set no archive interval. Without `properties`, also checks a table without
+    an archive interval, because a shallow clone uses files of a table that may have one.
     """
-    if has_interval(properties):
+    if properties is None or has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files
 
         guard.check(spark, source, what)
-
-
-def check_refused(spark: SparkSession, source: Source, what: Range | int) -> None:
-    """Raise an error that names archived files, after the storage refused to read `what`. See `check`.
-
-    Also checks a table without an archive interval, because a shallow clone uses files of a table that may have one.
-    """
-    from mirrorfeed.archive import guard  # imported late: few tables have archived files
-
-    guard.check(spark, source, what)
 
 
 def readable_rows(
@@ -57,6 +54,22 @@ def readable_rows(
 
     arguments = (str(source), "--where", where)
     return guard.guarded_rows(spark, rows, tiers_at, datetime.now(UTC), "A snapshot", arguments=arguments)
+
+
+def readable_keys(
+    spark: SparkSession, source: Source, keys: DataFrame, version: int | None, properties: Mapping[str, str]
+) -> DataFrame:
+    """Return `keys`, the deleted keys that a search finds in the source. The result reads only checked files.
+
+    Checks the files that the search needs or, with a `version`, all files of this version. Raises `LookUpNeedsArchive`
+    if archived files are not restored. Returns `keys` unchanged on Databricks, or if `properties` set no archive
+    interval.
+    """
+    if not has_interval(properties):
+        return keys
+    from mirrorfeed.archive import guard  # imported late: few tables have archived files
+
+    return guard.readable_keys(spark, source, keys, version)
 
 
 def check_query(spark: SparkSession, rows: DataFrame, statement: str, operation: str) -> None:

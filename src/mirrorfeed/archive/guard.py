@@ -19,6 +19,7 @@ from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.archived_files import (
     ArchivedFilesNeeded,
     DataFile,
+    LookUpNeedsArchive,
     NeededFiles,
     TiersAt,
     find_archived,
@@ -172,6 +173,17 @@ def check_query(
     """See `archive.check_query`."""
     with suppress(CannotBePlanned, NoPlan, UnknownFiles):
         guarded_rows(spark, rows, tiers, now or datetime.now(UTC), operation, statement)
+
+
+def readable_keys(spark: SparkSession, source: Source, keys: DataFrame, version: int | None) -> DataFrame:
+    """See `archive.readable_keys`."""
+    try:
+        if version is None:
+            return guarded_rows(spark, keys, tiers_at, datetime.now(UTC))
+        check(spark, source, version)
+    except ArchivedFilesNeeded as error:
+        raise LookUpNeedsArchive(needed=error.needed, arguments=(str(source),)) from error
+    return keys
 
 
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:

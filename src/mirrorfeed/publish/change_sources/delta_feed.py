@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -97,7 +96,7 @@ class DeltaFeed:
                 raise
             return self._stage_difference(what, facts, table, job, error)
         except FilesArchived as error:
-            archive.check_refused(self.spark, self.source, error.range)
+            archive.check(self.spark, self.source, error.range)
             raise
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
@@ -255,19 +254,8 @@ class DeltaFeed:
         """Return the keys in `deleted` that exist at `version`.
         Raises `LookUpNeedsArchive` if the search needs archived files."""
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
-        if not archive.has_interval(facts.properties):
-            return keys
-        from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive  # few tables need it
-        from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
-        from mirrorfeed.storage.tier_store import tiers_at
-
-        try:
-            if isinstance(deleted, pa.Table):
-                return guarded_rows(self.spark, keys, tiers_at, datetime.now(UTC))
-            archive.check(self.spark, self.source, version, facts.properties)
-        except ArchivedFilesNeeded as error:
-            raise LookUpNeedsArchive(needed=error.needed, arguments=(str(self.source),)) from error
-        return keys
+        checked = None if isinstance(deleted, pa.Table) else version  # many keys come from the feed, which has no plan
+        return archive.readable_keys(self.spark, self.source, keys, checked, facts.properties)
 
     def _readable_rows(self, version: int, facts: Facts) -> DataFrame:
         """Return the selected rows of a version.
