@@ -24,10 +24,11 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
 from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.engines import engine_of
-from mirrorfeed.archive.errors import BadStatement, CannotBeCopied, TargetExists
+from mirrorfeed.archive.errors import BadStatement, CannotBeCopied
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
 from mirrorfeed.archive.table_copy import find_obstacles
 from mirrorfeed.runtime.spark_session import setting
+from mirrorfeed.source.errors import TargetExists
 from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders
 

@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash
 from fixtures.mirror import canonical
-from mirrorfeed.archive.errors import TargetExists
 from mirrorfeed.config.model import Table
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history import history_table as table
@@ -35,6 +34,7 @@ from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.replay import apply_changes, replay
 from mirrorfeed.landing.names import Target
 from mirrorfeed.source.change_feed import DEFAULT_LINE
+from mirrorfeed.source.errors import TargetExists
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable

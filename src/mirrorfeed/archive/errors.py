@@ -188,12 +188,6 @@ class OnlyHot(Terminal):
     fix = "Omit --tier. Use --keep to set how many days the copies stay."
 
 
-class TargetExists(Terminal):
-    code = "MF5213"
-    what = "The table {table} already exists and is not a {expected}. It was not changed."
-    fix = "Choose another table for --into, or drop {table}."
-
-
 class OnlyRows(Terminal):
     code = "MF5214"
     what = "The plan for {table} has no rows to copy, because it is for the change data feed or for files alone."

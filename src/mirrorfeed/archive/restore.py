@@ -21,6 +21,7 @@ from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (
+    CannotBeCopied,
     CannotKeep,
     FilesGone,
     OnlyHot,
@@ -157,8 +158,8 @@ def restore(
     check_terms(plan.table, tiers, terms)
     if plan.has_rows and (target or rows is not None):
         schema = planned_rows(spark, plan).schema
-        if target:
-            table_copy.check_columns(spark, plan.table, target, schema)
+        if target and (reasons := table_copy.find_copy_obstacles(spark, target, schema)):
+            raise CannotBeCopied(table=plan.table, into=str(target), reasons=reasons)
     if costs := describe_restore_costs(plan, tiers, terms, rates, datetime.now(UTC)):
         on_step(costs)
 

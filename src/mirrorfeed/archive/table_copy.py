@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
-from mirrorfeed.archive.errors import CannotBeCopied, TargetExists
 from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
+from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing, TargetExists
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import FEED, is_in_local_folder, read_table_info
 
@@ -45,18 +44,14 @@ def _required_properties(schema: StructType) -> dict[str, str]:
     return properties
 
 
-def check_columns(spark: SparkSession, table: str, into: Source, schema: StructType) -> None:
-    """Raise `CannotBeCopied` if the new table `into` cannot have the columns `schema`, or its schema does not exist.
-
-    `table` is the name of the table whose rows are copied.
-    """
+def find_copy_obstacles(spark: SparkSession, into: Source, schema: StructType) -> list[str]:
+    """Return reasons why the new table `into` with the columns `schema` cannot be created. Empty if it can."""
     reasons = find_obstacles(schema, is_databricks(spark))
     if len(into.parts) > 1:
         with suppress(Exception):  # not every catalog can be asked
             if not spark.catalog.databaseExists(".".join(map(quote, into.parts[:-1]))):
                 reasons.append(f"the schema {'.'.join(into.parts[:-1])} does not exist")
-    if reasons:
-        raise CannotBeCopied(table=table, into=str(into), reasons=reasons)
+    return reasons
 
 
 def find_obstacles(schema: StructType, on_databricks: bool = False) -> list[str]:

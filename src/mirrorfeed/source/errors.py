@@ -391,3 +391,9 @@ class UnknownFeatures(Terminal):
     code = "MF2204"
     what = "{table} uses table features that this release of mirrorfeed does not know: {names:list}."
     fix = "Install a newer release of mirrorfeed, or drop the features with ALTER TABLE … DROP FEATURE."
+
+
+class TargetExists(Terminal):
+    code = "MF5213"
+    what = "The table {table} already exists and is not a {expected}. It was not changed."
+    fix = "Choose another table for --into, or drop {table}."
