@@ -26,10 +26,10 @@ from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import BadStatement, CannotBeCopied
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
-from mirrorfeed.archive.table_copy import find_obstacles
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.errors import TargetExists
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_copy import find_obstacles
 from tests.archive.archived_table import NOW, Orders
 
 FEED_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"

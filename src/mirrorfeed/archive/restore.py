@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import guard, table_copy
+from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import engine_of
@@ -45,7 +45,7 @@ from mirrorfeed.archive.restore_planner import check_readable
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import original_setting, setting
-from mirrorfeed.source import versions
+from mirrorfeed.source import table_copy, versions
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive import table_copy
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
 from mirrorfeed.history.history_record import HistoryRecord, find_record, find_segment
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.landing.schema import EXACT_JSON, types_in
+from mirrorfeed.source import table_copy
 from mirrorfeed.source.change_preview import parse_bound
 from mirrorfeed.source.identifier import Source, quote
 
