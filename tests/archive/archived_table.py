@@ -17,7 +17,7 @@ from fixtures.tiers import make_old
 from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archive_interval import Policy
-from mirrorfeed.archive.archived_files import DataFile
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.delta_log_reader import ColumnarLog
 from mirrorfeed.archive.lifecycle import file_prefixes
 from mirrorfeed.source.identifier import Source

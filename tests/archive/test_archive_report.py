@@ -15,7 +15,8 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archive_report import Share, ages_of, by_age, chart, share, share_of
-from mirrorfeed.archive.archived_files import DataFile, select_archived
+from mirrorfeed.archive.archived_files import select_archived
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
 from tests.archive.archived_table import NOW, POLICY, Orders

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard, restore
 from mirrorfeed.archive.archive_report import share
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NeededFiles, find_unreadable
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, find_unreadable
+from mirrorfeed.archive.data_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable

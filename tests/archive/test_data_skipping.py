@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.archive.archived_files import TableMetadata
+from mirrorfeed.archive.data_files import TableMetadata
 from mirrorfeed.archive.data_skipping import UncertainFiles, may_match, to_comparison
 
 FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {

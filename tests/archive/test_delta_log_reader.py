@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorfeed.archive import delta_log_reader
-from mirrorfeed.archive.archived_files import TableMetadata
+from mirrorfeed.archive.data_files import TableMetadata
 from mirrorfeed.archive.data_skipping import ColumnComparison, UncertainFiles, to_comparison
 from mirrorfeed.archive.delta_log_reader import ColumnarLog
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
+from mirrorfeed.archive.data_files import DataFile, deletion_vector_uri, normalize_uri, to_uri
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import ColumnarLog, LogFiles, require_own_commits, select_log_files
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.guard import Guarded

@@ -18,7 +18,8 @@ from pyspark.sql import types as T
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
-from mirrorfeed.archive.archived_files import normalize_uri, select_archived
+from mirrorfeed.archive.archived_files import select_archived
+from mirrorfeed.archive.data_files import normalize_uri
 from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine, files_of
 from mirrorfeed.source.identifier import Source

@@ -15,7 +15,7 @@ from fixtures.onelake import CLIENT, SECRET, TENANT, WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
-from mirrorfeed.archive.archived_files import DataFile, NeededFiles
+from mirrorfeed.archive.data_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
 from mirrorfeed.archive.restore import Restoring, check_table
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate

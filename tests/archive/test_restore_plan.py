@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.archived_files import DataFile, NeededFiles
+from mirrorfeed.archive.data_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.restore_plan import Plan, check_path, estimate, plan_files
 from mirrorfeed.storage.prices import Prices, RestorePrices

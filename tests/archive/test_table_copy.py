@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
-from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import BadStatement, CannotBeCopied
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate

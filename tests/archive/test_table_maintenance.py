@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.archived_files import DataFile
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.table_maintenance import EARLY_DELETION, Maintained, check_files, condition, maintain, split
 from tests.archive.archived_table import NOW, Orders

@@ -12,7 +12,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JNetworkError
 
-from mirrorfeed.archive.archived_files import DataFile
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import SessionLost, Unexpected, wrap_error
 from mirrorfeed.history.errors import HistoryInterrupted

@@ -15,7 +15,7 @@ from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive import archive_report, has_interval, restore, table_maintenance
 from mirrorfeed.archive.archive_interval import Interval, days_of
 from mirrorfeed.archive.archive_report import Query, Share, Simulation
-from mirrorfeed.archive.archived_files import DataFile
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.errors import StillArchived
 from mirrorfeed.archive.guarded_table import GuardedTable, Session
 from mirrorfeed.archive.lifecycle import Lifecycle, RuleState, compare_rules, merge_rules

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.archive_interval import Interval as Interval
     from mirrorfeed.archive.archive_report import Share as Share
     from mirrorfeed.archive.archive_report import Simulation as Simulation
-    from mirrorfeed.archive.archived_files import DataFile as DataFile
+    from mirrorfeed.archive.data_files import DataFile as DataFile
     from mirrorfeed.archive.guarded_table import Recent as Recent
     from mirrorfeed.archive.lifecycle import Lifecycle as Lifecycle
     from mirrorfeed.archive.restore import Restoring as Restoring

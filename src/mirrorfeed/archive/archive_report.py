@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
-from mirrorfeed.archive.archived_files import DataFile, select_archived
+from mirrorfeed.archive.archived_files import select_archived
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine, all_and_archived

@@ -22,7 +22,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archived_files import TableMetadata
+from mirrorfeed.archive.data_files import TableMetadata
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimize
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter, silence_spark_logs

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import (
+from mirrorfeed.archive.data_files import (
     ABSOLUTE_PATH,
     DataFile,
     TableMetadata,

@@ -18,15 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.archived_files import (
     ArchivedFilesNeeded,
-    DataFile,
     LookUpNeedsArchive,
-    NeededFiles,
     TiersAt,
     find_archived,
-    hadoop_path,
     require_readable,
-    to_data_file,
 )
+from mirrorfeed.archive.data_files import DataFile, NeededFiles, hadoop_path, to_data_file
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import engine_of

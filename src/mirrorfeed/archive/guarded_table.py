@@ -21,15 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import (
-    DataFile,
-    NeededFiles,
-    NotEnoughFiles,
-    TiersAt,
-    describe_files,
-    find_unreadable,
-    require_readable,
-)
+from mirrorfeed.archive.archived_files import NotEnoughFiles, TiersAt, find_unreadable, require_readable
+from mirrorfeed.archive.data_files import DataFile, NeededFiles, describe_files
 from mirrorfeed.archive.data_skipping import (
     SUBQUERY,
     apply_condition,

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import spark_plans
-from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import BadStatement, CannotBePinned
 from mirrorfeed.archive.fixed_time import fix_relative_times, moment

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (

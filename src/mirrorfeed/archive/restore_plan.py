@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
-from mirrorfeed.archive.archived_files import DataFile, NeededFiles
+from mirrorfeed.archive.data_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, counted, row, shown, size

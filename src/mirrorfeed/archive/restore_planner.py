@@ -8,7 +8,8 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval, guard
-from mirrorfeed.archive.archived_files import NeededFiles, find_archived
+from mirrorfeed.archive.archived_files import find_archived
+from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchVersion, NothingToRestore
 from mirrorfeed.archive.fixed_time import fix_relative_times, moment

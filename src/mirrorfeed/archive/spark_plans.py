@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archived_files import (
+from mirrorfeed.archive.data_files import (
     ABSOLUTE_PATH,
     DataFile,
     TableMetadata,

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import DataFile
+from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.data_skipping import check_columns
 from mirrorfeed.archive.engines.open_source import all_and_archived
 from mirrorfeed.archive.errors import CannotCheckFiles

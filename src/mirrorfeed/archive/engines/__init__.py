@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.runtime.spark_session import is_databricks

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.archive_interval import parse_policy
-from mirrorfeed.archive.archived_files import DataFile, NeededFiles, normalize_uri
+from mirrorfeed.archive.data_files import DataFile, NeededFiles, normalize_uri
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.errors import ActiveRowsUnavailable, OnlyNewestVersion, TableByTable
 from mirrorfeed.source import reader, versions

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import delta_log_reader, spark_plans
 from mirrorfeed.archive.archive_interval import Policy, parse_policy
-from mirrorfeed.archive.archived_files import DataFile, NeededFiles, find_archived, select_archived
+from mirrorfeed.archive.archived_files import find_archived, select_archived
+from mirrorfeed.archive.data_files import DataFile, NeededFiles
 from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition, find_comparisons
 from mirrorfeed.archive.errors import BadStatement, CannotBePlanned, NoQuery, NoSuchVersion
 from mirrorfeed.archive.spark_plans import Scan, plan_frame
@@ -211,4 +212,3 @@ def files_of(frame: DataFrame) -> list[str]:
     """Return the URIs of the files that a query reads. Raises `UnknownFiles` if its plan does not show all files."""
     _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
-
