@@ -22,10 +22,11 @@ from mirrorfeed.archive.lifecycle import RuleState, rules_of
 from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo
+from mirrorfeed.storage import tiers_at
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts, tiers_at
+from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
 
 BUCKET = "lake"
 ROOT = f"s3://{BUCKET}/"

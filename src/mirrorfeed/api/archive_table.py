@@ -30,9 +30,10 @@ from mirrorfeed.orchestration.ledger import append, archive_row
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage import tiers_at
 from mirrorfeed.storage.errors import NoTiers
 from mirrorfeed.storage.prices import Prices, load_prices
-from mirrorfeed.storage.tier_store import TierStore, tiers_at
+from mirrorfeed.storage.tier_store import TierStore
 
 
 class ArchiveAwareTable(GuardedTable):

@@ -23,9 +23,7 @@ def has_interval(properties: Mapping[str, str]) -> bool:
     return PROPERTY in properties
 
 
-def check(
-    spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str] | None = None
-) -> None:
+def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str] | None = None) -> None:
     """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
     `what` is the range whose changes are read, or the version of a snapshot. Raises `ArchivedFilesNeeded` if archived
@@ -50,7 +48,7 @@ def readable_rows(
     if not has_interval(properties):
         return rows
     from mirrorfeed.archive import guard  # imported late: few tables have archived files
-    from mirrorfeed.storage.tier_store import tiers_at
+    from mirrorfeed.storage import tiers_at
 
     arguments = (str(source), "--where", where)
     return guard.guarded_rows(spark, rows, tiers_at, datetime.now(UTC), "A snapshot", arguments=arguments)

@@ -36,7 +36,8 @@ from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpire
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
-from mirrorfeed.storage.tier_store import Tier, TiersOfTables, TierStore, tiers_at
+from mirrorfeed.storage import tiers_at
+from mirrorfeed.storage.tier_store import Tier, TiersOfTables, TierStore
 
 
 def guarded_rows(

@@ -42,7 +42,7 @@ from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tier_store import tiers_at
+from mirrorfeed.storage import tiers_at
 
 Session = SparkSession | Callable[[], SparkSession]
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)

@@ -50,16 +50,10 @@ from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage import tiers_at
 from mirrorfeed.storage.errors import NoTiers
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tier_store import (
-    DEFAULT_COPY_DAYS,
-    Priority,
-    Tier,
-    TiersOfTables,
-    TierStore,
-    tiers_at,
-)
+from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TiersOfTables, TierStore
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _ZONE = "spark.sql.session.timeZone"

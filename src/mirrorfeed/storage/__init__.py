@@ -12,7 +12,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
-from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar, cast
+
+if TYPE_CHECKING:
+    from mirrorfeed.storage.tier_store import TierStore
 
 READ_LIMIT = 32 * 2**20
 """Maximum size in bytes of a file for `Store.read`. The record of a publication of 100,000 files is smaller."""
@@ -163,6 +166,14 @@ def open_folder(path: str) -> Store:
     from mirrorfeed.storage.local_folder import FolderStore
 
     return FolderStore(path)
+
+
+def tiers_at(location: str) -> TierStore | None:
+    """Return the `TierStore` for the URI of a table or file, or None if the URI is not in Azure storage or S3."""
+    # Imported late: the cloud libraries are slow to import, and few runs need them.
+    from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
+
+    return AzureTiers.at(location) or S3Tiers.at(location)
 
 
 def is_inside(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Access tiers of files: the protocol `TierStore`, and a function that finds the implementation for a URI."""
+"""Access tiers of files: the protocol `TierStore`, and its implementation for files in several storages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from mirrorfeed.storage import tiers_at
 from mirrorfeed.storage.errors import OtherPlace
 
 DEFAULT_COPY_DAYS = 7
@@ -74,14 +75,6 @@ class TierStore(Protocol):
         Safe to repeat. If the property `restores_copies` is True, a restore creates copies that expire after `days`
         days (None means 7), and `to` is ignored. Otherwise, files move to the tier `to`, and `days` is ignored.
         """
-
-
-def tiers_at(location: str) -> TierStore | None:
-    """Return the `TierStore` for the URI of a table or file, or None if the URI is not in Azure storage or S3."""
-    # Imported late: the cloud libraries are slow to import, and few runs need them.
-    from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
-
-    return AzureTiers.at(location) or S3Tiers.at(location)
 
 
 @dataclass(frozen=True)
