@@ -26,8 +26,8 @@ from mirrorfeed.api.results import Changes, Difference, Result, VersionChanges
 from mirrorfeed.cli import main, output
 from mirrorfeed.cli.main import fail
 from mirrorfeed.display import terminal
+from mirrorfeed.display.grid import Grid
 from mirrorfeed.display.redact import escape_html, printable, printable_block, shell_argument
-from mirrorfeed.display.rows import Grid
 from mirrorfeed.errors import Unexpected
 
 ESCAPE = "\x1b]0;title\x07\x1b[2J"

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from mirrorfeed.api.results import Result
-from mirrorfeed.display.rows import DataRow, Row, grid_of, nonzero, row, shown, size
+from mirrorfeed.display.grid import grid_of
+from mirrorfeed.display.rows import DataRow, Row, nonzero, row, shown, size
 from mirrorfeed.source.errors import FeedOff
 
 

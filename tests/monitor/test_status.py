@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Result
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.rows import grid_of
+from mirrorfeed.display.grid import grid_of
 from mirrorfeed.display.terminal import draw, text_from
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts

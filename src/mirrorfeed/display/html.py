@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from mirrorfeed.display.grid import Displayed, grid_of, split, utc_minute
 from mirrorfeed.display.redact import escape_html
-from mirrorfeed.display.rows import Row, grid_of, split, utc_minute
 
 STYLE = """
 .mirrorfeed{font:13px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;
@@ -281,11 +281,11 @@ def _figure(shapes: Sequence[str], names: Sequence[str]) -> str:
     return f'{svg}<p class="legend">{"".join(keys)}</p>'
 
 
-def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+def html_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     return styled(section_of(rows, notes, summary, every=every))
 
 
-def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+def section_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
 
     If more than 20 rows are `quiet` (need no attention), a line of text replaces these rows, unless `every` is True.

@@ -15,22 +15,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from enum import Enum
-from itertools import chain
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from mirrorfeed.display.redact import printable
 
+if TYPE_CHECKING:
+    from mirrorfeed.display.grid import Cell
+
 MARKERS = ("insert", "update", "upsert", "delete")
 Kind = TypeVar("Kind", bound=type[Any])
-AnyRow = TypeVar("AnyRow", bound="Row")
-
-
-class Cell(NamedTuple):
-    value: object
-    right: bool
-    """True to align the column right. Numbers are always aligned right."""
 
 
 def shown(
@@ -82,6 +77,8 @@ class Row:
 
     def cells(self) -> Mapping[str, Cell]:
         """Return a mapping from column heading to cell. Empty if the row is shown only as remarks, not in a table."""
+        from mirrorfeed.display.grid import Cell  # imported late: a publication draws no table
+
         cells = {}
         for each in fields(self):  # type: ignore[arg-type]
             if column := each.metadata:
@@ -126,6 +123,8 @@ class DataRow(Row):
         return dict(self.values)
 
     def cells(self) -> Mapping[str, Cell]:
+        from mirrorfeed.display.grid import Cell
+
         return {name: Cell(_shortened(value), False) for name, value in self.values.items()}
 
 
@@ -165,63 +164,6 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     return text(str(value))
 
 
-_MAX_QUIET = 20
-"""If more rows than this number are `quiet`, a text replaces these rows."""
-
-
-class Grid(NamedTuple):
-    """Table to display: headings and cells as text. Columns in which every value is None or empty are left out."""
-
-    header: Sequence[str]
-    lines: Sequence[Sequence[str]]
-    right: frozenset[int]
-    """Positions of the columns to align right."""
-
-
-def grid_of(rows: Sequence[Row]) -> Grid:
-    lines = [row.cells() for row in rows]
-    headings = dict.fromkeys(chain.from_iterable(lines))
-    cells = {heading: [line.get(heading, Cell(None, False)) for line in lines] for heading in headings}
-    columns = {name: column for name, column in cells.items() if any(cell.value not in (None, "") for cell in column)}
-    right = [all(cell.right or _is_number(cell.value) for cell in column) for column in columns.values()]
-    texts = [[_word(cell.value) for cell in line] for line in zip(*columns.values(), strict=True)]
-    return Grid(list(columns), texts, frozenset(at for at, is_right in enumerate(right) if is_right))
-
-
-def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
-    """Return the rows to list, the rows to leave out, and a text that replaces the rows to leave out.
-
-    If more than 20 rows need no attention (`Row.quiet`), these rows are left out, and the text is `Row.QUIET` with
-    their number. If `Row.QUIET` is empty or `every` is True, all rows are listed. Then the text is empty.
-    """
-    quiet = [row for row in rows if row.QUIET and row.quiet]
-    if every or len(quiet) <= _MAX_QUIET:
-        return rows, (), ""
-    left_out = quiet[0].QUIET.format(tables=counted(len(quiet), "table"), rows=f"{len(quiet):,}")
-    return [row for row in rows if not row.quiet], quiet, left_out
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _word(value: object) -> str:
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:,.1f}"
-        case datetime():
-            return f"{value:%Y-%m-%d %H:%M:%S}"
-        case tuple():
-            return ", ".join(map(str, value))
-    return str(value)
-
-
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -240,10 +182,6 @@ def first_names(names: Sequence[str], limit: int = 3) -> str:
 def size(count: int) -> str:
     power = sum(count >= 1024**each for each in (1, 2, 3))
     return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
-
-
-def utc_minute(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def duration(seconds: float) -> str:

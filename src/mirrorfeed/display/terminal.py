@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from mirrorfeed.display.grid import Displayed, Grid, grid_of, split
 from mirrorfeed.display.redact import printable
-from mirrorfeed.display.rows import Grid, Row, grid_of, split
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,7 +115,7 @@ def pack(pieces: Iterable[str], width: int) -> list[str]:
     return lines
 
 
-def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+def text_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return summary, rows and notes as text with a table that fits the terminal. With `every`, all rows are listed."""
     return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
@@ -131,7 +131,7 @@ def text_from(draws: Callable[[Console], None]) -> str:
 
 def draw(
     out: Console,
-    rows: Sequence[Row],
+    rows: Sequence[Displayed],
     notes: Sequence[str] = (),
     summary: str = "",
     *,

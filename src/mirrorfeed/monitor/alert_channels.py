@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mirrorfeed.config.connections import MAIL, OUTPUT, Mail, Webhook
+from mirrorfeed.display.grid import utc_minute
 from mirrorfeed.display.redact import printable, redact_answer, remember
-from mirrorfeed.display.rows import Row, duration, row, utc_minute
+from mirrorfeed.display.rows import Row, duration, row
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line, with_code
 from mirrorfeed.runtime.credentials import check_proxy, is_host
 from mirrorfeed.runtime.errors import SecretUnreachable

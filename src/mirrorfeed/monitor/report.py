@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.display.grid import grid_of, split, utc_minute
 from mirrorfeed.display.html import Chart, bars, card, details, lines, page_of, section_of, styled, titled
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
-from mirrorfeed.display.rows import Row, as_json, grid_of, split, utc_minute
+from mirrorfeed.display.rows import Row, as_json
 from mirrorfeed.display.terminal import draw, text, text_from
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, TableWork

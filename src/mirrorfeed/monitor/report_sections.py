@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Any
 
-from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size, utc_minute
+from mirrorfeed.display.grid import Cell, utc_minute
+from mirrorfeed.display.rows import Row, duration, nonzero, row, shown, size
 from mirrorfeed.errors import with_known_code
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
 from mirrorfeed.orchestration.ledger import (

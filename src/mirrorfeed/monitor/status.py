@@ -8,8 +8,9 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mirrorfeed.display.grid import Cell, split
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import Cell, Row, counted, duration, nonzero, row, shown, split
+from mirrorfeed.display.rows import Row, counted, duration, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import TableFacts

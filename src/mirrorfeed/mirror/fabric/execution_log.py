@@ -15,7 +15,8 @@ from pydantic import AliasPath, Field
 
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.rows import Row, duration, row, shown, size, utc_minute
+from mirrorfeed.display.grid import utc_minute
+from mirrorfeed.display.rows import Row, duration, row, shown, size
 from mirrorfeed.mirror import errors
 from mirrorfeed.mirror.fabric import client_of
 from mirrorfeed.mirror.fabric.client import FabricClient, Page, Response, error_text, parse_time

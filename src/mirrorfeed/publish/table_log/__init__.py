@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from mirrorfeed.display.rows import utc_minute
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing import names
 from mirrorfeed.landing.errors import DamagedFile
@@ -221,6 +220,8 @@ class TableLog:
         new = {entry.name: entry.modified for entry in self.entries(view.log_id) if entry.name in staged}
         later = [new.pop(name) for name in corrections]
         if published and new and max(published) - min(new.values()) > _CLOCK_DIFFERENCE:
+            from mirrorfeed.display.grid import utc_minute
+
             newest, first = utc_minute(max(published)), utc_minute(min(new.values()))
             raise errors.ClockWentBack(address=self._address(), published=newest, new=first)
         for before, after in ((published, new.values()), (new.values(), later)):
