@@ -81,7 +81,7 @@ def test_blob_properties_give_the_tier(tier: Any, status: str | None, expected: 
     assert expected.is_readable == (expected in (Tier.HOT, Tier.COOL, Tier.COLD))
 
 
-def test_files_are_listed_by_their_common_prefix(onelake: OneLake) -> None:
+def test_files_are_listed_by_folder(onelake: OneLake) -> None:
     blobs = archived(onelake)
     blobs |= {f"t/day=2/part-{i}": Blob() for i in range(5)} | {"other/x": Blob()}
     blobs["t/day=2/part-4"] = Blob("Archive", "High")
@@ -89,8 +89,30 @@ def test_files_are_listed_by_their_common_prefix(onelake: OneLake) -> None:
     found = tiers_of(onelake).read_tiers(requested)
     assert list(found) == requested
     assert [tier.name for tier in found.values()] == ["ARCHIVE", "ARCHIVE", "ARCHIVE", "HOT", "PENDING", "MISSING"]
-    assert {call.query["prefix"] for call in onelake.calls if call.verb == "list blobs"} == {"t/"}
+    listed = [
+        (call.query["prefix"], call.query.get("delimiter")) for call in onelake.calls if call.verb == "list blobs"
+    ]
+    assert sorted(listed) == [
+        (prefix, "/")
+        for prefix in ("t/", NAMES[0], "t/day=2/part-", "t/day=2/part-4", NAMES[1], "t/deletion_vector_1.bin", "t/gone")
+    ]
     assert tiers_of(onelake).read_tiers([]) == {}
+
+
+def test_files_between_distant_partitions_are_not_listed(onelake: OneLake) -> None:
+    names = [f"t/day={day:03}/part-{i}" for day in range(200) for i in range(2)]
+    archived(onelake, names)
+    assert set(tiers_of(onelake).read_tiers(uris([names[0], names[-1]])).values()) == {Tier.ARCHIVE}
+    assert [call.verb for call in onelake.calls].count("list blobs") == 2
+
+
+def test_partitions_are_listed_together_if_this_needs_fewer_requests(onelake: OneLake) -> None:
+    names = [f"t/day={day:03}/part-{i}" for day in range(200) for i in range(2)]
+    archived(onelake, names)
+    onelake.server.blobs.page = 100
+    assert set(tiers_of(onelake).read_tiers(uris(names)).values()) == {Tier.ARCHIVE}
+    listed = [call.query["prefix"] for call in onelake.calls if call.verb == "list blobs"]
+    assert listed == ["t/day="] * 4
 
 
 def test_archived_files_are_requested_and_restored_later(onelake: OneLake) -> None:

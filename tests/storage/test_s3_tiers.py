@@ -50,7 +50,7 @@ def put(s3: Any, kind: str, *keys: str) -> list[str]:
     return [ROOT + key for key in keys]
 
 
-def test_files_are_listed_by_their_common_prefix(s3: Any) -> None:
+def test_files_are_listed_by_folder(s3: Any) -> None:
     archived, deep = put(s3, "GLACIER", *KEYS), put(s3, "DEEP_ARCHIVE", "t/deep")
     others = [*put(s3, "STANDARD", "t/new"), *put(s3, "STANDARD_IA", "t/ia"), *put(s3, "GLACIER_IR", "t/instant")]
     found = S3Tiers(BUCKET).read_tiers([*archived, *deep, *others, ROOT + "t/gone"])
@@ -79,7 +79,7 @@ def copy_of(s3: Any) -> tuple[str, int]:
 
 def test_listing_request_and_response_match_the_aws_service_model(s3: Any) -> None:
     until = datetime(2026, 11, 9, tzinfo=UTC)
-    uris = {"Bucket": BUCKET, "Prefix": "t/", "OptionalObjectAttributes": ["RestoreStatus"]}
+    uris = {"Bucket": BUCKET, "Prefix": "t/", "Delimiter": "/", "OptionalObjectAttributes": ["RestoreStatus"]}
     entries = [
         {"Key": "t/1", "StorageClass": "GLACIER", "Size": 4, "RestoreStatus": {"IsRestoreInProgress": True}},
         {"Key": "t/2", "StorageClass": "GLACIER", "Size": 4, "RestoreStatus": {"RestoreExpiryDate": until}},

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.paging import ItemPaged
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
 
 from mirrorfeed.errors import first_line
@@ -22,6 +24,7 @@ from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, shorten_reason
 from mirrorfeed.storage.onelake_errors import parse_response
 from mirrorfeed.storage.request_retries import RetryLimits
+from mirrorfeed.storage.tier_listing import MAX_PARALLEL_REQUESTS, Page, find_facts
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TierFacts, TierStore
 
 BATCH_SIZE = 256
@@ -34,7 +37,6 @@ _OTHER_CLASSES = {"STANDARD_IA": Tier.COOL, "ONEZONE_IA": Tier.COOL, "GLACIER_IR
 _RESTORE_SPEEDS = {Priority.STANDARD: "Standard", Priority.HIGH: "Expedited"}
 _NO_RESTORE_NEEDED = ("RestoreAlreadyInProgress", "InvalidObjectState")
 """S3 error codes for objects whose restore is pending, or that are not archived."""
-_MAX_PARALLEL_REQUESTS = 16
 _SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
 """Environment variable in which Databricks puts the name of a Unity Catalog service credential."""
 
@@ -62,14 +64,23 @@ class AzureTiers(TierStore):
     def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
         if not uris:
             return {}
-        names = {self._name(uri): uri for uri in uris}
-        facts = dict.fromkeys(uris, TierFacts(Tier.MISSING))
-        # One listing request returns thousands of blobs. The common prefix keeps the listing short.
+        names = {uri: self._name(uri) for uri in uris}
         with self._errors("read the access tiers of files in"):
-            for blob in self._client.list_blobs(name_starts_with=_common_prefix(names)):
-                if blob.name in names:
-                    facts[names[blob.name]] = TierFacts(tier_of(blob), blob.size, blob.blob_tier_change_time)
-        return facts
+            found = find_facts(set(names.values()), self._pages)
+        return {uri: found.get(name, TierFacts(Tier.MISSING)) for uri, name in names.items()}
+
+    def _pages(self, prefix: str, delimiter: str) -> Iterator[Page]:
+        client = self._client
+        if delimiter:
+            blobs: ItemPaged[Any] = client.walk_blobs(name_starts_with=prefix, delimiter=delimiter)
+        else:
+            blobs = client.list_blobs(name_starts_with=prefix)
+        for page in blobs.by_page():
+            yield {
+                blob.name: TierFacts(tier_of(blob), blob.size, blob.blob_tier_change_time)
+                for blob in page
+                if isinstance(blob, BlobProperties)  # not a subfolder
+            }
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
@@ -146,18 +157,11 @@ class S3Tiers(TierStore):
     def facts(self, uris: Sequence[str]) -> dict[str, TierFacts]:
         if not uris:
             return {}
-        keys = {self._key(uri): uri for uri in uris}
-        facts, client = dict.fromkeys(uris, TierFacts(Tier.MISSING)), self._client
-        # One listing request returns a thousand objects. The common prefix keeps the listing short.
+        keys = {uri: self._key(uri) for uri in uris}
+        pages = partial(_object_pages, self._client, self.bucket)
         with self._errors("read the storage classes of files in"):
-            pages = client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=_common_prefix(keys), OptionalObjectAttributes=["RestoreStatus"]
-            )
-            for page in pages:
-                for entry in page.get("Contents", ()):
-                    if entry["Key"] in keys:
-                        facts[keys[entry["Key"]]] = facts_of(entry)
-        return facts
+            found = find_facts(set(keys.values()), pages)
+        return {uri: found.get(key, TierFacts(Tier.MISSING)) for uri, key in keys.items()}
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
@@ -178,7 +182,7 @@ class S3Tiers(TierStore):
                     return _reason(error.response)
             return ""
 
-        with self._errors("restore files in"), ThreadPoolExecutor(_MAX_PARALLEL_REQUESTS) as threads:
+        with self._errors("restore files in"), ThreadPoolExecutor(MAX_PARALLEL_REQUESTS) as threads:
             reasons = zip(uris, threads.map(refusal, uris), strict=True)
             return {uri: reason for uri, reason in reasons if reason}
 
@@ -219,6 +223,14 @@ class S3Tiers(TierStore):
             raise TiersUnavailable(action=action, place=place, reason=first_line(str(error))) from error
 
 
+def _object_pages(client: Any, bucket: str, prefix: str, delimiter: str) -> Iterator[Page]:
+    pages = client.get_paginator("list_objects_v2").paginate(
+        Bucket=bucket, Prefix=prefix, Delimiter=delimiter, OptionalObjectAttributes=["RestoreStatus"]
+    )
+    for page in pages:
+        yield {entry["Key"]: facts_of(entry) for entry in page.get("Contents", ())}
+
+
 def facts_of(entry: Mapping[str, Any]) -> TierFacts:
     """Return tier, size and expiry time of an object from its entry in an S3 listing.
 
@@ -233,12 +245,6 @@ def facts_of(entry: Mapping[str, Any]) -> TierFacts:
     if until := status.get("RestoreExpiryDate"):
         return TierFacts(Tier.HOT, size, until=until)
     return TierFacts(Tier.ARCHIVE, size)
-
-
-def _common_prefix(names: Iterable[str]) -> str:
-    first, last = min(names), max(names)
-    end = next((i for i, letter in enumerate(first) if not last.startswith(letter, i)), len(first))
-    return first[:end]
 
 
 def _reason(response: Mapping[str, Any]) -> str:
