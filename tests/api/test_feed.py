@@ -97,7 +97,7 @@ SIGNATURES = {
     "ArchiveAwareTable.check_lifecycle": "(exported)",
     "ArchiveAwareTable.share": "()",
     "ArchiveAwareTable.chart": "()",
-    "ArchiveAwareTable.simulate": "(*intervals, where=(), predicates=None, history_days=None, prices=None)",
+    "ArchiveAwareTable.simulate": "(*intervals, where=(), predicates=None, prices=None)",
     "ArchiveAwareTable.plan": "(where=None, *, feed_from=None, feed_to=None, priority='standard', prices=None,"
     " save_as=None)",
     "ArchiveAwareTable.restore": "(plan)",

@@ -61,10 +61,10 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
         {"state": "paused", "take_over": False, "interval": None},
     ),
     "lifecycle-check mirrorfeed.yml --table sales.orders": ("check_lifecycle", ("mirrorfeed.yml",), {}),
-    "simulate sales.orders '60 days' --where a --where b --history 7": (
+    "simulate sales.orders '60 days' --where a --where b": (
         "simulate",
         ("60 days",),
-        {"where": ("a", "b"), "predicates": None, "history_days": 7, "prices": None},
+        {"where": ("a", "b"), "predicates": None, "prices": None},
     ),
     "report sales.orders": ("archive_report", ("sales.orders",), {"prices": None}),
     "report": ("archive_report", (), {"prices": None}),

@@ -51,7 +51,6 @@ def _archives(recorder: Recorder, spark: SparkSession) -> None:
     simulate = ("simulate", table, "60 days", "120 days", "--predicates", "asked.txt", "--prices", "prices.json")
     text("Two intervals and four conditions", *simulate, "--where", "day = 3")
     as_json("One interval", "simulate", table, "60 days")
-    text("The history of queries", "simulate", table, "60 days", "--history", "7")
     case("No archive", "show", table)
     text("A first interval", "set", table, "60 days")
     case("An interval of months", "set", table, "2 months")

@@ -14,7 +14,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive import archive_report, has_interval, restore, table_maintenance
 from mirrorfeed.archive.archive_interval import Interval, days_of
-from mirrorfeed.archive.archive_report import Query, Share, Simulation
+from mirrorfeed.archive.archive_report import Share, Simulation
 from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.errors import StillArchived
 from mirrorfeed.archive.guarded_table import GuardedTable, Session
@@ -186,22 +186,19 @@ class ArchiveAwareTable(GuardedTable):
         *intervals: str | int,
         where: Iterable[str] = (),
         predicates: str | None = None,
-        history_days: int | None = None,
         prices: str | Prices | None = None,
     ) -> Result[Simulation]:
         """Return the effect of each archive interval: archived bytes, costs per month, and queries that would fail.
 
-        Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. With
-        `history_days`, queries of the last `history_days` days are added from Databricks' query history. If Spark
-        rejects a query, a note names the query. `prices` is `Prices` or a JSON file. Without prices, costs are None.
+        Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. If
+        Spark rejects a query, a note names the query. `prices` is `Prices` or a JSON file. Without prices, costs are
+        None.
 
         Raises `MirrorfeedError` with Spark Connect, because Spark Connect never shows which files a query reads. Also
-        raises `MirrorfeedError` if `predicates` or the query history cannot be read.
+        raises `MirrorfeedError` if `predicates` cannot be read.
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
-        queries = [Query(each) for each in where]
-        queries += archive_report.read_conditions(predicates) if predicates else []
-        queries += archive_report.query_history(self._spark, self.source, history_days) if history_days else []
+        queries = [*where, *(archive_report.read_conditions(predicates) if predicates else ())]
         rows, notes = archive_report.simulate(self._spark, self.source, days, queries, rates, self._now())
         return Result(tuple(rows), tuple(notes), f"{self.name} at version {rows[0].version}" if rows else "")
 

@@ -23,7 +23,7 @@ from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine, all_and_archived
 from mirrorfeed.archive.engines.open_source import files_of as files_read_by
-from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoQueryHistory
+from mirrorfeed.archive.errors import CannotSimulate, NoConditions
 from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.errors import MirrorfeedError, first_line
@@ -37,7 +37,6 @@ from mirrorfeed.storage.tier_store import TierFacts, TierStore
 PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)
 _UNKNOWN = "unknown"
-_MAX_STATEMENTS = 1000
 
 
 @row
@@ -186,28 +185,16 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """SQL query of a simulation. The simulation finds the archived files that the query needs."""
-
-    text: str
-    """SQL condition on the rows of the table. If `is_statement` is True, a SQL statement."""
-    is_statement: bool = False
-    times: int = 1
-    """Number of times that the query was run."""
-
-
-@dataclass(frozen=True, slots=True)
 class FailingQuery:
     """Query that would fail with a simulated interval, and number and bytes of the archived files that it needs."""
 
     query: str
-    times: int
+    """SQL condition on the rows of the table."""
     files: int
     bytes: int
 
     def __str__(self) -> str:
-        times = f" (run {self.times:,} times)" if self.times > 1 else ""
-        return f"{' '.join(self.query.split())}{times} needs {counted(self.files, 'archived file')}, {size(self.bytes)}"
+        return f"{' '.join(self.query.split())} needs {counted(self.files, 'archived file')}, {size(self.bytes)}"
 
 
 @row
@@ -222,7 +209,7 @@ class Simulation(Row):
     archived_files: int = shown("archived files")
     archived_bytes: int | None = shown("archived", size, right=True)
     queries: int | None = shown("queries")
-    """Number of queries that Spark could plan, each counted as often as it was run. None if no queries were given."""
+    """Number of queries that Spark could plan. None if no queries were given."""
     failing: int | None = shown("failing")
     """Number of queries that would fail, because they need archived files. None if no queries were given."""
     failing_queries: tuple[FailingQuery, ...]
@@ -238,37 +225,38 @@ def simulate(
     spark: SparkSession,
     source: Source,
     intervals: Sequence[int],
-    queries: Sequence[Query],
+    queries: Sequence[str],
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
     """Return the effect of archive intervals (in days) on a table, and a note for each query that cannot be planned.
 
+    `queries` are SQL conditions on the rows of the table.
+
     Raises `CannotSimulate` if the Delta log or the query plans cannot be read, and `NoPlan` with Spark Connect.
     """
-    version, engine = versions.newest_version(spark, source), OpenSourceEngine(spark)
+    version = versions.newest_version(spark, source)
     try:
-        known = engine.files(source, version)
+        known = OpenSourceEngine(spark).files(source, version)
         # Planning one read shows whether this Spark shows plans at all.
         files_read_by(reader.read_version(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
     except Exception as error:
         raise CannotSimulate(table=str(source), reason=first_line(str(error))) from error
-    planned: list[tuple[Query, list[str]]] = []
+    planned: list[tuple[str, list[str]]] = []
     notes = []
     for query in queries:
         try:
-            table = reader.read_version(spark, source, version)
-            frame = engine.query(query.text) if query.is_statement else apply_condition(table, str(source), query.text)
-            planned.append((query, files_read_by(frame)))
+            rows_at_version = reader.read_version(spark, source, version)
+            planned.append((query, files_read_by(apply_condition(rows_at_version, str(source), query))))
         except (PySparkException, MirrorfeedError) as error:
-            notes.append(f"{' '.join(query.text.split())} cannot be planned: {first_line(str(error))}")
+            notes.append(f"{' '.join(query.split())} cannot be planned: {first_line(str(error))}")
     rows = []
     for days in intervals:
         archived = {file.uri: file for file in select_archived(known.values(), Policy(days), now)}
         failing = tuple(
-            FailingQuery(query.text, query.times, len(files), _bytes(files))
+            FailingQuery(query, len(files), _bytes(files))
             for query, needed in planned
             if (files := [archived[uri] for uri in needed if uri in archived])
         )
@@ -282,8 +270,8 @@ def simulate(
                 measured.bytes,
                 measured.archived_files,
                 measured.archived_bytes,
-                sum(query.times for query, _ in planned) if queries else None,
-                sum(query.times for query in failing) if queries else None,
+                len(planned) if queries else None,
+                len(failing) if queries else None,
                 failing,
                 measured.month_cost,
                 measured.month_saving,
@@ -293,30 +281,10 @@ def simulate(
     return rows, notes
 
 
-def read_conditions(path: str) -> list[Query]:
+def read_conditions(path: str) -> list[str]:
     """Return the SQL conditions in a UTF-8 file, one per line. Raises `NoConditions` if the file cannot be read."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise NoConditions(path=path, reason=str(error)) from error
-    return [Query(line) for line in lines if line and not line.startswith("--")]
-
-
-def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
-    """Return SELECT statements that contain a table's name, from the Databricks query history, most frequent first.
-
-    Returns at most 1,000 statements of the last `days` days. Raises `NoQueryHistory` if the table is given by path, or
-    if the query history cannot be read.
-    """
-    if source.path is not None:
-        raise NoQueryHistory(table=str(source), reason="it does not contain queries on paths by name")
-    name = source.parts[-1].lower().replace("\\", "\\\\").replace("'", "\\'")
-    try:
-        rows = spark.sql(f"""
-            SELECT statement_text, count(*) AS times FROM system.query.history
-            WHERE start_time >= current_timestamp() - INTERVAL {days} DAYS AND execution_status = 'FINISHED'
-              AND statement_type = 'SELECT' AND contains(lower(statement_text), '{name}')
-            GROUP BY statement_text ORDER BY times DESC LIMIT {_MAX_STATEMENTS}""").collect()
-    except PySparkException as error:
-        raise NoQueryHistory(table=str(source), reason=first_line(str(error))) from error
-    return [Query(str(row[0]), True, int(row[1])) for row in rows]
+    return [line for line in lines if line and not line.startswith("--")]

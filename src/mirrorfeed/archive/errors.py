@@ -266,15 +266,6 @@ class NoConditions(Terminal):
     fix = "Write one condition per line, as in a WHERE clause, in UTF-8."
 
 
-class NoQueryHistory(Terminal):
-    code = "MF5504"
-    what = "The query history (system.query.history) cannot be used for {table}: {reason}."
-    fix = (
-        "On Databricks, use the catalog name of the table, and ask an administrator for SELECT on system.query.history."
-        " Elsewhere, use --where or --predicates."
-    )
-
-
 class BadStatement(Terminal):
     code = "MF5007"
     what = "{statement:query} is not a valid query: {reason}."

@@ -245,13 +245,6 @@ def lifecycle_check(file: str, table: str) -> results.Lifecycle:
     "--where", multiple=True, metavar="CONDITION", help="SQL condition of a query to simulate. Can be repeated."
 )
 @click.option("--predicates", metavar="FILE", help="File with conditions of queries, one per line.")
-@click.option(
-    "--history",
-    "history_days",
-    type=click.IntRange(1, 365),
-    metavar="DAYS",
-    help="Simulate the queries of the last DAYS days. Only on Databricks.",
-)
 @prices_option
 def simulate(table: str, intervals: tuple[str, ...], **options: Any) -> Result[results.Simulation]:
     """Show the effect of INTERVALS, such as '60 days', on TABLE: archived bytes, costs, and queries that would fail."""
