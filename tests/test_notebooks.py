@@ -24,7 +24,7 @@ CHANGES = {"archive": "restore", "recovery": "publish", "feed": "enable_cdf", "v
 """Method that changes something, by notebook. The notebook calls it only if the widget with this name is yes."""
 
 READS = {
-    "archive": {"share", "chart", "files", "plan", "interval"},
+    "archive": {"share", "files", "plan", "interval"},
     "recovery": {"status", "dry_run", "doctor"},
     "feed": {"dry_run", "changes"},
     "verify": {"verify"},
@@ -34,9 +34,9 @@ READS = {
 ERRORS = {"verify": "shop.orders: order_id = 5: status is 'placed' in the source, 'lost' in the mirror"}
 """Error of the last cell, by notebook. One row of the shop differs from its mirror."""
 
-PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
+PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 0}
 
-FRAMES = {"feed": 6, "publish": 6, "verify": 4, "recovery": 5, "archive": 4}
+FRAMES = {"feed": 6, "publish": 6, "verify": 4, "recovery": 5, "archive": 3}
 
 
 class Widgets:

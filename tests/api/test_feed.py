@@ -96,7 +96,6 @@ SIGNATURES = {
     "ArchiveAwareTable.lifecycle": "(exported=None, *, state='on', take_over=False, interval=None)",
     "ArchiveAwareTable.check_lifecycle": "(exported)",
     "ArchiveAwareTable.share": "()",
-    "ArchiveAwareTable.chart": "()",
     "ArchiveAwareTable.simulate": "(*intervals, where=(), predicates=None, prices=None)",
     "ArchiveAwareTable.plan": "(where=None, *, feed_from=None, feed_to=None, priority='standard', prices=None,"
     " save_as=None)",

@@ -23,7 +23,6 @@ from mirrorfeed.archive.restore import Restoring
 from mirrorfeed.archive.restore_plan import RestorePlan, Terms
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query
 from mirrorfeed.archive.table_maintenance import FileCheck, Maintained
-from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
 from mirrorfeed.errors import with_code, wrap_error
 from mirrorfeed.orchestration.ledger import append, archive_row
@@ -172,14 +171,6 @@ class ArchiveAwareTable(GuardedTable):
     def share(self) -> Share:
         """Return how many files and bytes the newest version has, how many are archived, and how many are restored."""
         return archive_report.share(self._spark, self.source, self._now(), self._tiers)
-
-    def chart(self) -> Chart:
-        """Return a chart of the active and archived bytes for each age of the files.
-
-        The chart is empty on Databricks, because Databricks does not return file ages. Raises `MirrorfeedError` if the
-        table has no archive interval.
-        """
-        return archive_report.chart(self._spark, self.source, self._now())
 
     def simulate(
         self,

@@ -15,7 +15,6 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import select_archived
 from mirrorfeed.archive.data_files import DataFile
@@ -24,7 +23,6 @@ from mirrorfeed.archive.engines.databricks import DatabricksEngine
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine, all_and_archived
 from mirrorfeed.archive.engines.open_source import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions
-from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.spark_session import is_databricks
@@ -34,7 +32,6 @@ from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tier_store import TierFacts, TierStore
 
-PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)
 _UNKNOWN = "unknown"
 
@@ -154,34 +151,17 @@ def _known_bytes(files: Collection[DataFile | TierFacts]) -> int | None:
 
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
-    """Return the bytes of `files` in each age group, such as "30-90 d", youngest first. Empty groups have 0 bytes."""
-    return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
+    """Return the bytes of `files` in each age group, such as "30-90 d", youngest first.
 
-
-def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Return the age groups of files, youngest first, each with its "active" and "archived" bytes.
-
-    The limits between the groups are fixed ages and the archive interval of `policy`. If `policy` is None, all files
-    count as active. Files of unknown age are in the last group.
+    Empty groups have 0 bytes. If the ages of files are unknown, these files are in the last group.
     """
-    limits = sorted({*_AGES, *([policy.days] if policy else [])})
-    labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
-    bytes_by_label = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
+    labels = [*(f"{first}-{end} d" for first, end in pairwise(_AGES)), f"{_AGES[-1]} d on"]
+    bytes_by_label = dict.fromkeys(labels, 0)
     for file in files:
         days = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
-        part = ARCHIVED if policy and policy.counts_as_archived(file.created, now) else ACTIVE
-        bytes_by_label[_UNKNOWN if days is None else labels[bisect_right(limits, days) - 1]][part] += file.bytes or 0
-    return [(label, parts) for label, parts in bytes_by_label.items() if label != _UNKNOWN or any(parts.values())]
-
-
-def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
-    """Return a bar chart of the active and archived bytes in each age group of files. Empty on Databricks.
-
-    Raises `NoInterval` if the table has no archive interval.
-    """
-    policy = archive_interval.required(spark, source)
-    ages = [] if is_databricks(spark) else by_age(OpenSourceEngine(spark).files(source).values(), policy, now)
-    return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
+        label = _UNKNOWN if days is None else labels[bisect_right(_AGES, days) - 1]
+        bytes_by_label[label] = bytes_by_label.get(label, 0) + (file.bytes or 0)
+    return bytes_by_label
 
 
 @dataclass(frozen=True, slots=True)
