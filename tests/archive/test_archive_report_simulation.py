@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.databricks import RecordingDatabricks
 from mirrorfeed.archive.archive_report import read_conditions, simulate
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions
+from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders, data_moved_away
 
 
@@ -35,5 +37,8 @@ def test_conditions_are_read_one_per_line(tmp_path: Path) -> None:
     assert caught.value.path == str(path)
 
 
-def test_unsupported_plans_are_reported() -> None:
-    assert "Spark Connect and serverless compute do not" in str(CannotSimulate(table="main.t", reason="not supported"))
+def test_databricks_shows_no_plans(spark: SparkSession) -> None:
+    session = RecordingDatabricks(spark, {})
+    with pytest.raises(CannotSimulate, match="Databricks does not show which files a query reads"):
+        simulate(session, Source(path="/t"), [60], [], None, NOW)  # type: ignore[arg-type]
+    assert session.statements == []

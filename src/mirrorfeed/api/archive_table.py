@@ -185,8 +185,8 @@ class ArchiveAwareTable(GuardedTable):
         Spark rejects a query, a note names the query. `prices` is `Prices` or a JSON file. Without prices, costs are
         None.
 
-        Raises `MirrorfeedError` with Spark Connect, because Spark Connect never shows which files a query reads. Also
-        raises `MirrorfeedError` if `predicates` cannot be read.
+        Raises `MirrorfeedError` on Databricks and with Spark Connect, which do not show the files that a query reads.
+        Also raises `MirrorfeedError` if `predicates` cannot be read.
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [*where, *(archive_report.read_conditions(predicates) if predicates else ())]

@@ -213,8 +213,11 @@ def simulate(
 
     `queries` are SQL conditions on the rows of the table.
 
-    Raises `CannotSimulate` if the Delta log or the query plans cannot be read, and `NoPlan` with Spark Connect.
+    Raises `CannotSimulate` on Databricks, or if the Delta log or the query plans cannot be read, and `NoPlan` with
+    Spark Connect.
     """
+    if is_databricks(spark):
+        raise CannotSimulate(table=str(source), reason="Databricks does not show which files a query reads")
     version = versions.newest_version(spark, source)
     try:
         known = OpenSourceEngine(spark).files(source, version)

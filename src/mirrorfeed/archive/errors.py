@@ -255,8 +255,8 @@ class CannotSimulate(Terminal):
     code = "MF5502"
     what = "Intervals for {table} cannot be simulated here: {reason}."
     fix = (
-        "Use classic Spark, because Spark Connect and serverless compute do not show which files a query reads. Name"
-        " the table by its path. The identity of the session must be able to read the _delta_log of the table."
+        "Use open source Delta on classic Spark. Name the table by its path. The identity of the session must be able"
+        " to read the _delta_log of the table."
     )
 
 
