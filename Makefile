@@ -31,13 +31,13 @@ setup: .venv/made ## create or update .venv
 	@:
 
 demo: setup ## publish a small shop in rounds, replicate it and compare every row
-	@PYTHONPATH=. $(RUN) -m fixtures.demo
+	@PYTHONPATH=. $(RUN) -m fixtures.demo.local
 
 demo-onelake: setup ## run the demo with a simulated OneLake and Fabric
-	@PYTHONPATH=. $(RUN) -m fixtures.demo_onelake
+	@PYTHONPATH=. $(RUN) -m fixtures.demo.onelake
 
 demo-serverless: setup ## run the demo under serverless restrictions: executors without network, secret or shared folder
-	@PYTHONPATH=. $(RUN) -m fixtures.demo_serverless
+	@PYTHONPATH=. $(RUN) -m fixtures.demo.serverless
 
 test: setup ## run all tests except the long ones, in two processes; one folder: FOLDER=archive
 	@$(RUN) -m pytest --durations=10 $(if $(FOLDER),$(OF_FOLDER),$(SIDE_BY_SIDE))
@@ -69,20 +69,20 @@ test-connect: .venv-connect/made ## run the tests for Databricks Connect, if a w
 check: setup ## check formatting, lint, types, imports between folders, notebooks, the reference and the English of texts
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
 	@$(RUN) -m ruff check --quiet
-	@PYTHONPATH=. $(RUN) -m fixtures.prose
+	@PYTHONPATH=. $(RUN) -m tools.prose
 	@$(RUN) -m mypy
 	@.venv/bin/lint-imports --no-logo >.venv/imports.txt || { cat .venv/imports.txt; exit 1; }
-	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is out of date: run make fmt.'; exit 1; }
+	@PYTHONPATH=. $(RUN) -m tools.reference --check || { echo 'The reference is out of date: run make fmt.'; exit 1; }
 	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks contain outputs: run make fmt.'; exit 1; }
 
 prose: setup ## check the English of pages, help texts and messages
-	@PYTHONPATH=. $(RUN) -m fixtures.prose
+	@PYTHONPATH=. $(RUN) -m tools.prose
 
 fmt: setup ## format, fix lint, strip notebooks, regenerate the reference
 	@$(RUN) -m ruff check --fix --quiet --exit-zero
 	@$(RUN) -m ruff format
 	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
-	@PYTHONPATH=. $(RUN) -m fixtures.reference
+	@PYTHONPATH=. $(RUN) -m tools.reference
 
 docs: $(UV) ## build the site into docs/.site; a broken link is an error
 	@"$(UV)" run --quiet --frozen --isolated --only-group docs --python "$$(.ci/prerequisites)" \
@@ -92,7 +92,7 @@ dist: $(UV) ## build the wheel and the bill of materials of a release into dist
 	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir dist --python "$$(.ci/prerequisites)" \
 		--build-constraints .ci/build.txt --require-hashes
 	@"$(UV)" export --quiet --frozen --no-default-groups --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
-	@"$$(.ci/prerequisites)" fixtures/sbom.py dist
+	@"$$(.ci/prerequisites)" tools/sbom.py dist
 
 bench: setup $(UV) ## run the benchmark: publishing compared with alternatives and fixed bounds, and planning with another log reader
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
@@ -102,7 +102,7 @@ bench-report: setup ## plot the newest results of make bench, and write the figu
 	@PYTHONPATH=. $(RUN) -m tests.bench.report
 
 pictures: setup ## create the pictures of the README from the demo; needs Chromium
-	@PYTHONPATH=. $(RUN) -m fixtures.screenshots
+	@PYTHONPATH=. $(RUN) -m tools.screenshots
 
 soak: setup ## run the long tests
 	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'
@@ -129,20 +129,20 @@ prerequisites: # $(error) prints one line; a failing recipe prints two
 	@UV_PROJECT_ENVIRONMENT=.venv-floor $(SYNC) --group floor
 	@touch $@
 
-.venv-$(RUNTIME)/checked: pyproject.toml fixtures/runtimes.toml .ci/build.txt | prerequisites $(UV)
+.venv-$(RUNTIME)/checked: pyproject.toml tools/runtimes.toml .ci/build.txt | prerequisites $(UV)
 	@"$(RUNTIME_PYTHON)" -c 'import sys; sys.version_info[:2] == (3, 12) or print("No Python 3.12: testing the packages of $(RUNTIME) with", sys.executable)'
 	@echo 'Setting up .venv-$(RUNTIME)'
 	@"$(UV)" venv --quiet --clear --python "$(RUNTIME_PYTHON)" .venv-$(RUNTIME)
-	@"$(RUNTIME_PYTHON)" fixtures/runtimes.py $(RUNTIME) > .venv-$(RUNTIME)/runtime.txt
+	@"$(RUNTIME_PYTHON)" tools/runtimes.py $(RUNTIME) > .venv-$(RUNTIME)/runtime.txt
 	@"$(UV)" pip install --quiet --python .venv-$(RUNTIME) --requirements .venv-$(RUNTIME)/runtime.txt
 	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir .venv-$(RUNTIME)/dist --python "$(RUNTIME_PYTHON)" \
 		--build-constraints .ci/build.txt --require-hashes
-	@"$(UV)" pip install --dry-run --python .venv-$(RUNTIME) .venv-$(RUNTIME)/dist/*.whl 2>&1 | "$(RUNTIME_PYTHON)" fixtures/runtimes.py --check
+	@"$(UV)" pip install --dry-run --python .venv-$(RUNTIME) .venv-$(RUNTIME)/dist/*.whl 2>&1 | "$(RUNTIME_PYTHON)" tools/runtimes.py --check
 	@touch $@
 
 .venv-$(RUNTIME)/made: .venv-$(RUNTIME)/checked
 	@"$(UV)" pip install --quiet --python .venv-$(RUNTIME) --constraints .venv-$(RUNTIME)/runtime.txt --group dev \
-		--group "$$($(RUNTIME_PYTHON) fixtures/runtimes.py --spark $(RUNTIME))" --editable '.[replica,s3]'
+		--group "$$($(RUNTIME_PYTHON) tools/runtimes.py --spark $(RUNTIME))" --editable '.[replica,s3]'
 	@touch $@
 
 .venv-connect/made: pyproject.toml uv.lock | prerequisites $(UV)

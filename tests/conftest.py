@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from fixtures.click_testing import separate_streams
+from tests.support.click_testing import separate_streams
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
 from mirrorfeed.lint import linter
@@ -76,7 +76,7 @@ def _forget_secrets_and_clients() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _empty_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads the folder in which pytest was started: in a fork, that folder has the user's `mirrorfeed.yml`.
-    Processes that tests start import `fixtures` and `tests` from there, also Spark's workers."""
+    Processes that tests start import `fixtures`, `tests` and `tools` from there, also Spark's workers."""
     root = str(Path(__file__).parent.parent)
     with chdir(tmp_path_factory.mktemp("current")), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", root, prepend=os.pathsep)

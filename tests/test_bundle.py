@@ -22,7 +22,7 @@ from databricks.bundles.schemas import Schema
 from databricks.bundles.secret_scopes import SecretScope
 from databricks.bundles.volumes import Volume
 
-from fixtures.bundle import (
+from tests.support.bundle import (
     SHARED,
     TARGETS,
     VARIABLES,

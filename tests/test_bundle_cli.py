@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fixtures.bundle import (
+from tests.support.bundle import (
     DEV,
     SHARED,
     TARGETS,
@@ -27,7 +27,7 @@ from fixtures.bundle import (
     of_the_page,
     rendered,
 )
-from fixtures.deployed import layout
+from tests.support.deployed import layout
 from fixtures.workspace import PERSON, PRINCIPAL, Workspace, workspace
 from tests.test_pipelines import STEPS
 from tests.test_wheel import uv
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     """A copy of the deployed files, because the CLI writes its state next to them."""
     for name in ("databricks.yml", "pyproject.toml", "uv.lock", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
-    for name in (".ci", "resources", "notebooks", "src", "tests", "fixtures"):
+    for name in (".ci", "resources", "notebooks", "src", "tests", "fixtures", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a, target: b}]\n")
     return tmp_path

@@ -29,8 +29,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
-from fixtures.reference import FOLDER, stale
+from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
+from tools.reference import FOLDER, stale
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table

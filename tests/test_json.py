@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
-from tests import json_output as json_output
+from tests.support import json_output as json_output
 
 
 def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -15,9 +15,9 @@ import yaml
 from nbmake.nb_run import NotebookRun
 from pyspark.sql import SparkSession
 
-from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
+from tests.support.deployed import NOTEBOOKS, ROOT, build, deploy, layout
 from fixtures.shared_session import offered
-from fixtures.shop import Shop
+from fixtures.demo.shop import Shop
 from tests.test_wheel import uv
 
 CHANGES = {"archive": "restore", "recovery": "publish", "feed": "enable_cdf", "verify": "repair"}

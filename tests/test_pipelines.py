@@ -94,7 +94,7 @@ def test_no_test_starts_in_a_folder_with_a_configuration() -> None:
 def test_processes_that_tests_start_can_import_the_tests() -> None:
     """Without it, the fork server of `test_crash_points_volume` imports nothing in advance, and each of its processes
     takes seconds."""
-    subprocess.run([sys.executable, "-c", "import fixtures, tests"], check=True)
+    subprocess.run([sys.executable, "-c", "import fixtures, tests, tools"], check=True)
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_site_is_built_for_every_change_and_published_after_the_merge() -> None:
     build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
     assert build["permissions"] == {"contents": "read", "actions": "read"}
     assert {"run": "make docs"} in build["steps"]
-    (results,) = (each["run"] for each in build["steps"] if "fixtures.test_results" in each.get("run", ""))
+    (results,) = (each["run"] for each in build["steps"] if "tools.test_results" in each.get("run", ""))
     assert "--workflow thorough.yml" in results
     assert build["steps"][-1]["with"] == {"path": "docs/.site"}
     assert (publish["needs"], publish["permissions"]) == ("build", {"pages": "write", "id-token": "write"})

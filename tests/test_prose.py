@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fixtures.prose import Text, problems
+from tools.prose import Text, problems
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from fixtures.sbom import complete
+from tools.sbom import complete
 from tests.test_wheel import ROOT, run, uv
 
 

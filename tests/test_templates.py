@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import mirrorfeed
-from fixtures import codes
-from fixtures.sample_values import sample_error
+from tools import codes
+from tools.sample_values import sample_error
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 
 _SOURCE = Path(mirrorfeed.__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fixtures.test_results import PAGE, write
+from tools.test_results import PAGE, write
 
 SUITE = '<testsuite tests="1200" failures="1" errors="1" skipped="3" timestamp="2026-11-28T02:17:00"/>'
 

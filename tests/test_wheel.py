@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.connect import Driver, connect_server
 from tests.conftest import INTERPRETED
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 pytestmark = pytest.mark.process
 

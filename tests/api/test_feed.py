@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mirrorfeed
-from fixtures.public_api import FUNCTIONS, members, signatures, values
+from tools.public_api import FUNCTIONS, members, signatures, values
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult

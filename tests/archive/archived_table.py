@@ -23,7 +23,7 @@ from mirrorfeed.archive.lifecycle import file_prefixes
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from tests.delta import SparkTable
+from tests.support.delta import SparkTable
 
 NOW = datetime.now(UTC)
 POLICY = Policy(60)

@@ -10,7 +10,7 @@ from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import PROPERTY, Policy, SafeInterval, parse_policy, to_properties
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
 from mirrorfeed.source.table_info import parse_days, read_table_info
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -24,7 +24,7 @@ from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
-from tests.delta import DeltaTable, SparkTable, Zone
+from tests.support.delta import DeltaTable, SparkTable, Zone
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.entries import changed
+from tests.support.entries import changed
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.api.feed import Feed
 from mirrorfeed.archive import archive_interval, guard, restore, restore_planner
@@ -30,8 +30,8 @@ from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
-from tests.commits import commit
-from tests.delta import SPARK_4_0, Zone
+from tests.support.commits import commit
+from tests.support.delta import SPARK_4_0, Zone
 
 EARLIER = NOW - timedelta(days=50)
 """No file counts as archived at this time."""

@@ -26,7 +26,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, data_moved_away, days
-from tests.delta import SparkTable
+from tests.support.delta import SparkTable
 
 
 @pytest.fixture(scope="module")

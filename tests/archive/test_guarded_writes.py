@@ -24,7 +24,7 @@ from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW
-from tests.delta import FEED, SparkTable
+from tests.support.delta import FEED, SparkTable
 
 SKIPPING = "spark.databricks.delta.stats.skipping"
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"

@@ -21,9 +21,9 @@ from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import commit_name, read_table_info
-from tests import commits
+from tests.support import commits
 from tests.archive.archived_table import Orders, days
-from tests.delta import SPARK_4_0
+from tests.support.delta import SPARK_4_0
 
 
 @pytest.mark.parametrize(

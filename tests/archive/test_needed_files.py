@@ -28,7 +28,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 ANSWERS = Path(__file__).with_name("needed_files.json")
 CONDITIONS = [

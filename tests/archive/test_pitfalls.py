@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines.open_source import files_of
-from tests.delta import SparkTable
+from tests.support.delta import SparkTable
 
 LONG = "x" * 32
 slow = partial(pytest.param, marks=pytest.mark.slow)

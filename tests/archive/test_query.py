@@ -21,7 +21,7 @@ from mirrorfeed.archive.restore import TiersOfTables, session_time_zone
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
-from tests.delta import SPARK_4_0
+from tests.support.delta import SPARK_4_0
 
 CASES = """
 a join: orders 1 2, returns 2

@@ -22,7 +22,7 @@ from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
-from tests.delta import SPARK_4_0, DeltaTable
+from tests.support.delta import SPARK_4_0, DeltaTable
 
 DERIVES = "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled"
 

@@ -20,7 +20,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
 from tests.archive.archived_table import NOW, Orders, days
 from tests.archive.test_spark_plans import DERIVES
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from fixtures.entries import entry
+from tests.support.entries import entry
 from fixtures.mirror import canonical
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.landing.names import data_name, record_number
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.mirror.local_replica import Replica, State

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from fixtures.entries import entry
+from tests.support.entries import entry
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import reader

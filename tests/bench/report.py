@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fixtures import performance_page
+from tools import performance_page
 from tests.bench.__main__ import CASES, FOUND
 from tests.bench.bounds import Share, disturbances, shares
 from tests.bench.race import Spread

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import performance_page
+from tools import performance_page
 from tests.bench.__main__ import CASES
 from tests.bench.bounds import BOUNDS, EXCEEDED, NOT_JUDGED, judge, shares
 from tests.bench.report import figures, page

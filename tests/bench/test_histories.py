@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.tables import Table
+from tests.support.tables import Table
 from tests.bench.histories import HAPPENS, KEYS, differences, ways
 
 

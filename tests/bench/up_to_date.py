@@ -10,7 +10,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from tests.bench.race import Case
-from tests.fleets import fleet
+from tests.support.fleets import fleet
 
 
 def case(_spark: SparkSession, folder: Path, count: int) -> Case:

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from fixtures.memory import MemoryStore
-from fixtures.tables import TableFeed
+from tests.support.tables import TableFeed
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli import output
 from mirrorfeed.cli.main import print_result

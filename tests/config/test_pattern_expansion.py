@@ -38,7 +38,7 @@ from mirrorfeed.orchestration.dry_run import list_configured_tables
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.source.errors import CatalogRefused, NoTableAtPath
 from mirrorfeed.source.identifier import FoundTable, Source
-from tests.delta import FEED
+from tests.support.delta import FEED
 
 Written = Callable[..., Config]
 

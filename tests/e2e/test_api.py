@@ -15,7 +15,7 @@ from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 TABLES = """landing_zone: ./zone
 tables:

@@ -30,8 +30,8 @@ from mirrorfeed.runtime.errors import SparkMissing
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import is_in_local_folder
-from tests.delta import DeltaTable
-from tests.json_output import run_json
+from tests.support.delta import DeltaTable
+from tests.support.json_output import run_json
 
 
 class Project:

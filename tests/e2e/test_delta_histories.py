@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.entries import changed
-from fixtures.histories import History
-from fixtures.journeys import PLAN, Journey, newest_version
-from fixtures.selections import random_selection
+from tests.support.entries import changed
+from tests.support.histories import History
+from tests.support.journeys import PLAN, Journey, newest_version
+from tests.support.selections import random_selection
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import row_staging

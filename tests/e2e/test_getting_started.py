@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fixtures.pages import ROOT, snippets
+from tools.pages import ROOT, snippets
 from mirrorfeed.cli import main
 
 PAGE = ROOT / "docs/getting-started.md"

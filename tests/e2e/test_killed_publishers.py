@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.connect import connect_server, walled_server
-from fixtures.journeys import FOLDER, Journey, newest_version
+from tests.support.journeys import FOLDER, Journey, newest_version
 from mirrorfeed.publish.table_log import TableLog
 from tests.e2e.conftest import SEVERAL_FILES
 

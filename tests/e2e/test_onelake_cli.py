@@ -12,8 +12,8 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
-from tests.delta import DeltaTable
-from tests.json_output import JsonResult, run_json
+from tests.support.delta import DeltaTable
+from tests.support.json_output import JsonResult, run_json
 
 ADDRESS = f"onelake://{WORKSPACE}/{DATABASE}"
 

@@ -20,7 +20,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.publish_run import publish_tables, publisher
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.delta import DeltaTable, Zone
+from tests.support.delta import DeltaTable, Zone
 
 Way = Callable[[SparkSession, Config], object]
 

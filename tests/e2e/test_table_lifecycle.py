@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 
 class Project:

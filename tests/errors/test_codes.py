@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import codes
+from tools import codes
 from mirrorfeed.archive.errors import NoSuchColumn
 from mirrorfeed.errors import Terminal, catalogue
 from mirrorfeed.source.errors import VersionExpired

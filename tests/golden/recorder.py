@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
-from fixtures.results_page import commands
+from tools.results_page import commands
 from mirrorfeed.cli import main
 from mirrorfeed.display import progress, rows, terminal
 from tests.golden.normalize import ROOT, normalize_json, normalize_text

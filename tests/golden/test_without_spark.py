@@ -9,10 +9,10 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from fixtures.entries import entry
+from tests.support.entries import entry
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from fixtures.tables import TableFeed
-from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
+from tests.support.tables import TableFeed
+from tests.support.zones import CUSTOMERS, customers, put, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore

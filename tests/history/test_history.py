@@ -36,8 +36,8 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.source.change_feed import DEFAULT_LINE
 from mirrorfeed.source.errors import TargetExists
 from mirrorfeed.source.identifier import Source
-from tests.commits import commit
-from tests.delta import DeltaTable
+from tests.support.commits import commit
+from tests.support.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fixtures.memory import MemoryStore
-from fixtures.zones import parquet
+from tests.support.zones import parquet
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint import duplicate_keys, linter

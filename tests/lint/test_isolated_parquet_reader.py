@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fixtures.damaged_parquet import damaged, whole_files
+from tests.support.damaged_parquet import damaged, whole_files
 from fixtures.memory import MemoryStore
-from fixtures.zones import customers, parquet, write_clean_zone
+from tests.support.zones import customers, parquet, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.file_rules import TRUNCATED, UNSAFE

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fixtures.defects import DEFECTS, Defect
+from tests.support.defects import DEFECTS, Defect
 from fixtures.memory import MemoryStore
-from fixtures.zones import CARTS, LOG_ID, write_clean_zone
+from tests.support.zones import CARTS, LOG_ID, write_clean_zone
 from mirrorfeed.landing.names import data_name, record_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint

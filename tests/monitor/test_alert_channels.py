@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.clock import Time
+from tests.support.clock import Time
 from fixtures.local_server import serving
 from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook

@@ -14,8 +14,8 @@ from mirrorfeed.config import loader
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.monitor.status import read_status
 from mirrorfeed.orchestration import ledger
-from tests.delta import DeltaTable
-from tests.ledgers import read_ledger
+from tests.support.delta import DeltaTable
+from tests.support.ledgers import read_ledger
 from tests.monitor.conftest import Hook
 
 

@@ -21,7 +21,7 @@ from mirrorfeed.monitor.findings import error_finding
 from mirrorfeed.monitor.problem_rules import RULES
 from mirrorfeed.source.errors import FilesArchived, Gap, GapReason
 from mirrorfeed.source.table_info import FILES
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 Break = Callable[["Project", str], None]
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from fixtures.entries import FOLDER
+from tests.support.entries import FOLDER
 from fixtures.faults import Crash
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
@@ -32,8 +32,8 @@ from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest
 from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from tests.commits import write_checksum
-from tests.delta import DeltaTable, Zone
+from tests.support.commits import write_checksum
+from tests.support.delta import DeltaTable, Zone
 
 
 def names(facts: TableFacts) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.entries import entry
+from tests.support.entries import entry
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows

@@ -11,8 +11,8 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from fixtures.entries import entry
-from fixtures.tables import Table, TableFeed
+from tests.support.entries import entry
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.log_report import NO_LEDGER, read_log_report
 from mirrorfeed.publish.table_publisher import publish

@@ -45,7 +45,7 @@ from mirrorfeed.orchestration.ledger import (
     LedgerRow,
 )
 from mirrorfeed.source.identifier import Source
-from tests.ledgers import write_ledger
+from tests.support.ledgers import write_ledger
 from tests.test_bundle import DASHBOARD
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

@@ -29,7 +29,7 @@ from mirrorfeed.monitor.setup_checks import (
 from mirrorfeed.runtime.spark_session import ALL_DAYS
 from mirrorfeed.source.errors import RowsProtected
 from mirrorfeed.storage.errors import NotThere
-from tests.delta import SPARK_4_0, DeltaTable
+from tests.support.delta import SPARK_4_0, DeltaTable
 
 DECIMALS = "column 'price' as OPTIONAL INT32 Decimal (precision 9, scale 2)"
 MADE_ANEW = f": rewritten by the driver, because Spark writes {DECIMALS}" if SPARK_4_0 else ""

@@ -17,7 +17,7 @@ from mirrorfeed.orchestration.next_step import inserts_only
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.snapshot_or_range import Commit
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 
 def test_dry_run_skips_a_paused_table(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:

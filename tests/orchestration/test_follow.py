@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.entries import changed
+from tests.support.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.onelake.authority import SECRET
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
@@ -37,8 +37,8 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.delta import DeltaTable
-from tests.ledgers import read_ledger
+from tests.support.delta import DeltaTable
+from tests.support.ledgers import read_ledger
 from tests.publish.scenarios import plan
 
 NO_SPARK: Any = None

@@ -40,8 +40,8 @@ from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.prices import Prices
-from tests.delta import DeltaTable
-from tests.ledgers import read_ledger
+from tests.support.delta import DeltaTable
+from tests.support.ledgers import read_ledger
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

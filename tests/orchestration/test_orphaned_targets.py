@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fixtures.entries import entry
-from fixtures.tables import TableFeed
+from tests.support.entries import entry
+from tests.support.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
@@ -24,8 +24,8 @@ from mirrorfeed.runtime import spark_session
 from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.fleets import fleet
-from tests.json_output import run_json
+from tests.support.fleets import fleet
+from tests.support.json_output import run_json
 from tests.publish.scenarios import two_orders
 
 Published = Callable[..., tuple[FolderStore, Config]]

@@ -17,7 +17,7 @@ from mirrorfeed.orchestration import publish_run
 from mirrorfeed.orchestration.publish_run import publisher
 from mirrorfeed.publish.errors import ForeignFile
 from mirrorfeed.publish.table_result import TableResult
-from tests.delta import DeltaTable, Zone
+from tests.support.delta import DeltaTable, Zone
 
 
 @pytest.mark.parametrize("returned", [True, False])

@@ -19,8 +19,8 @@ from fixtures.mirror import canonical
 from mirrorfeed.cli import main
 from mirrorfeed.orchestration.errors import TooManyToRepair
 from mirrorfeed.orchestration.verify_and_repair import count_repairable
-from tests.delta import DeltaTable
-from tests.json_output import run_json
+from tests.support.delta import DeltaTable
+from tests.support.json_output import run_json
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from fixtures.entries import FOLDER, entry
+from tests.support.entries import FOLDER, entry
 from fixtures.faults import PAGE, Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fixtures.entries import FOLDER
+from tests.support.entries import FOLDER
 from fixtures.faults import Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical

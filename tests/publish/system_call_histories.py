@@ -25,11 +25,11 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from fixtures.entries import FOLDER, entry
+from tests.support.entries import FOLDER, entry
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.system_call_faults import Fault, Mode, Surroundings, begin, end
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import ClockWentBack, RecordsMissing
 from mirrorfeed.publish.table_publisher import publish

@@ -13,7 +13,7 @@ import pytest
 
 import mirrorfeed
 from fixtures.memory import MemoryStore
-from fixtures.tables import TableFeed
+from tests.support.tables import TableFeed
 from mirrorfeed.orchestration import scheduler, table_task
 from tests.publish.scenarios import two_orders
 

@@ -14,8 +14,8 @@ import yaml
 
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
-from fixtures.pages import ROOT
-from fixtures.tables import Table, TableFeed
+from tools.pages import ROOT
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources
 from mirrorfeed.config.model import Table as ConfigTable

@@ -19,7 +19,7 @@ from fixtures.mirror import Audit, Mirror
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from fixtures.onelake.service_store import Inside
-from fixtures.tables import TableFeed
+from tests.support.tables import TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.request_retries import RetryLimits

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 import pytest
 from databricks.sdk import WorkspaceClient
 
-from fixtures.entries import FOLDER
+from tests.support.entries import FOLDER
 from fixtures.files_api import FilesApi, files_api
 from fixtures.mirror import Mirror, canonical
-from fixtures.tables import Row, Table, TableFeed
+from tests.support.tables import Row, Table, TableFeed
 from fixtures.volume_mount import VOLUME, mounted, needs_fuse
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.publish.files import staging_area

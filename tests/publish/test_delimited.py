@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from fixtures.memory import MemoryStore
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.errors import (
     EmptyLines,

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import canonical
 from mirrorfeed.source import versions as history
 from mirrorfeed.source.change_preview import changes_between, parse_bound, resolve_range
-from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
+from tests.support.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {
     "UPDATE {} SET v = 'once' WHERE id = 1": "1 once x, 2 b x, 3 c y",

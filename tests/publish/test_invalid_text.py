@@ -15,7 +15,7 @@ from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from tests.delta import SparkTable, Zone
+from tests.support.delta import SparkTable, Zone
 
 COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"
 BAD = "CAST(X'61FF62' AS STRING)"

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import UpsertsWithoutKeys

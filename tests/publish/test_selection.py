@@ -20,7 +20,7 @@ from fixtures.mirror import canonical
 from mirrorfeed.cli import main
 from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.selection import Selection
-from tests.delta import DeltaTable, Zone
+from tests.support.delta import DeltaTable, Zone
 
 COLUMNS = "order_id int, region string, note string, price decimal(20,10), ssn string"
 PART = """\

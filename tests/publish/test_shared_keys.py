@@ -14,7 +14,7 @@ from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.source.errors import Gap
-from tests.delta import DeltaTable, SparkTable, Zone
+from tests.support.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {
     "net": {},

@@ -9,7 +9,7 @@ import pytest
 from fixtures.faults import FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.names import published_name
 from mirrorfeed.publish.errors import RowsRefused

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.faults import Crash, Fault, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.orchestration.table_reload import clear

@@ -14,7 +14,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 
 class NoStaging(FolderStore):

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from fixtures.faults import MODES, Fault, Mode
-from fixtures.stepped_process import Process
-from fixtures.tables import Table
+from tests.support.stepped_process import Process
+from tests.support.tables import Table
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders

@@ -32,8 +32,8 @@ from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime import spark_session
-from tests.commits import commit
-from tests.fleets import fleet
+from tests.support.commits import commit
+from tests.support.fleets import fleet
 
 NOW = datetime.now(UTC)
 _TYPES = {

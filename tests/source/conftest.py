@@ -4,7 +4,7 @@ import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 
 @pytest.fixture(scope="module")

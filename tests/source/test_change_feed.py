@@ -28,7 +28,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import read_commits
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 NO_SPARK: Any = None
 ROW_TRACKING = {"delta.enableRowTracking": "true"}

@@ -15,7 +15,7 @@ from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, pa
 from mirrorfeed.source.change_preview_errors import BadBound, BoundsCrossed, OutsideHistory, RangeUnreadable
 from mirrorfeed.source.errors import FeedUnreadable
 from mirrorfeed.source.snapshot_or_range import Commit, Range
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 
 def in_utc(statement: str) -> Any:

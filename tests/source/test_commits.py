@@ -15,7 +15,7 @@ from mirrorfeed.source.change_feed import read_facts
 from mirrorfeed.source.errors import GapReason
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import count_changes, find_metadata_changes
-from tests.delta import FEED
+from tests.support.delta import FEED
 
 COLUMNS = {"id": pa.int32(), "v": pa.string(), "w": pa.int64()}
 

@@ -16,7 +16,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.source.errors import FeedOff, Gap, GapReason, SourceRecreated
-from tests.delta import SPARK_4_0, DeltaTable, Zone
+from tests.support.delta import SPARK_4_0, DeltaTable, Zone
 
 
 @pytest.fixture(scope="module")

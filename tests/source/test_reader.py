@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
 from mirrorfeed.source.reader import read_changes, read_errors, read_snapshot
 from mirrorfeed.source.snapshot_or_range import Range
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 WAYS: dict[str, Callable[[DataFrame], object]] = {

@@ -16,7 +16,7 @@ from mirrorfeed.source.errors import NoIdentity, NoTableAtPath, NotDelta, Source
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info, unknown_features
 from mirrorfeed.source.versions import read_commits
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 MAPPED = "delta.columnMapping.mode"
 

@@ -15,7 +15,7 @@ from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.source.versions import only_adds_columns, pending_commits, read_commits
-from tests.delta import DeltaTable
+from tests.support.delta import DeltaTable
 
 
 def test_commits_are_ascending_with_operation_and_time(spark: SparkSession, table: DeltaTable) -> None:

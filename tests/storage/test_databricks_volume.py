@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from fixtures.files_api import FilesApi, files_api
 from fixtures.mirror import canonical
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish

@@ -17,7 +17,7 @@ from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest
 
 import mirrorfeed
-from fixtures.clock import Time
+from tests.support.clock import Time
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage import request_retries
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options

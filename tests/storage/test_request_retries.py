@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from fixtures.clock import Time
+from tests.support.clock import Time
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable

@@ -14,7 +14,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 
-from fixtures.arrow_rows import rows_with_maps
+from tests.support.arrow_rows import rows_with_maps
 
 _LITERAL = r"(?:-?\d+|'[^'\\]*'|NULL)"
 _TERM = r"(?:\w+(?![\w'(])|'[^'\\]*'|[-+*%<> ])"

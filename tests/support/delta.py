@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
 
-from fixtures.entries import FOLDER, entry
-from fixtures.journeys import newest_version
+from tests.support.entries import FOLDER, entry
+from tests.support.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.commits import commit, plain_rows, with_new_identity, write_checksum
+from tests.support.commits import commit, plain_rows, with_new_identity, write_checksum
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTableBuilder  # Databricks Connect does not include it

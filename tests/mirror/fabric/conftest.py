@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fixtures.clock import Time
+from tests.support.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem

@@ -11,7 +11,7 @@ from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
-from tests.json_output import run_json
+from tests.support.json_output import run_json
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 TABLES = "tables:\n  - {source: ./orders, target: sales.orders, keys: [id]}\n  - {source: ./lines, target: lines}\n"

@@ -18,7 +18,7 @@ from mirrorfeed.mirror.errors import DefinitionUnreadable, NoSqlEndpoint, NotLis
 from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.status_and_settings import find_differences
-from tests.damaged_json import damaged
+from tests.support.damaged_json import damaged
 
 PLACE = FabricItem("w", "d")
 _CONTENT = {"properties": {"source": {"type": "GenericMirror"}, "target": {"typeProperties": {"retentionInDays": 7}}}}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.clock import Time
+from tests.support.clock import Time
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How

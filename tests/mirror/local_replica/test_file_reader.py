@@ -7,7 +7,7 @@ from contextlib import suppress
 import pyarrow
 import pytest
 
-from fixtures.damaged_parquet import damaged, whole_files
+from tests.support.damaged_parquet import damaged, whole_files
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.specification import Settings
 from mirrorfeed.mirror.errors import BrokenFile

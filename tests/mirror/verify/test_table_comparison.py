@@ -34,8 +34,8 @@ from mirrorfeed.mirror.verify import (
 from mirrorfeed.mirror.verify.expected_rows import key_columns
 from mirrorfeed.mirror.verify.row_comparison import RowComparison, compare_rows
 from mirrorfeed.source.identifier import Source
-from tests.commits import commit
-from tests.delta import DeltaTable
+from tests.support.commits import commit
+from tests.support.delta import DeltaTable
 
 SOURCE = """
     SELECT * FROM VALUES

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from fixtures.entries import FOLDER, entry
+from tests.support.entries import FOLDER, entry
 from fixtures.faults import Crash, Fault, Mode
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
-from fixtures.tables import Table as FedTable
-from fixtures.tables import TableFeed, stage_small_batch
+from tests.support.tables import Table as FedTable
+from tests.support.tables import TableFeed, stage_small_batch
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table, hashes_of, zone_of

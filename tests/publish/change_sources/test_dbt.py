@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta import SparkTable, Zone
+from tests.support.delta import SparkTable, Zone
 from tests.publish.change_sources.test_replaced_tables import a_config, published
 
 PROPERTIES = "tblproperties ('delta.enableChangeDataFeed' = 'true')"

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.entries import FOLDER, entry
+from tests.support.entries import FOLDER, entry
 from fixtures.mirror import Mirror, canonical
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.lint.linter import lint
@@ -26,7 +26,7 @@ from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.conftest import ADAPTIVE
-from tests.delta import DeltaTable, SparkTable, Zone
+from tests.support.delta import DeltaTable, SparkTable, Zone
 
 TYPES = {
     "b": ("boolean", "true", pa.bool_(), True),

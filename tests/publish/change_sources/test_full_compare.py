@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from fixtures.entries import FOLDER, changed, entry
+from tests.support.entries import FOLDER, changed, entry
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged

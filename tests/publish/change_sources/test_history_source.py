@@ -14,8 +14,8 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import Gap
-from tests.delta import DeltaTable, Zone
-from tests.json_output import JsonResult, run_json
+from tests.support.delta import DeltaTable, Zone
+from tests.support.json_output import JsonResult, run_json
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> str:

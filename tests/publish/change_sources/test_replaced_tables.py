@@ -28,8 +28,8 @@ from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap, Recreation, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Commit, PublishedVersion, is_published_version
-from tests.commits import write_checksum
-from tests.delta import FEED, DeltaTable, Zone
+from tests.support.commits import write_checksum
+from tests.support.delta import FEED, DeltaTable, Zone
 
 AT = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 

@@ -35,7 +35,7 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.delta import DeltaTable, SparkTable, Zone
+from tests.support.delta import DeltaTable, SparkTable, Zone
 
 
 def field(name: str, type_: str) -> dict[str, Any]:

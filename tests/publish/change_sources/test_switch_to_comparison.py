@@ -21,7 +21,7 @@ from mirrorfeed.publish.change_sources.errors import GONE, NO_KEYS, NOT_DELTA, O
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Recreation, SourceRecreated
-from tests.delta import DeltaTable, Zone
+from tests.support.delta import DeltaTable, Zone
 
 
 def a_config(folder: Path, changes: str = "compare", keys: str = "[id]", more: str = "") -> Config:

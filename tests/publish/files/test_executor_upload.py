@@ -28,7 +28,7 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.request_retries import retry_counter
-from tests.delta import DeltaTable, Zone
+from tests.support.delta import DeltaTable, Zone
 
 EXECUTOR = """
 import sys

@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.faults import Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
-from fixtures.tables import stage_small_batch
+from tests.support.tables import stage_small_batch
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output

@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, Observation, SparkSession
 
-from fixtures.entries import changed
+from tests.support.entries import changed
 from fixtures.faults import Crash
 from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import Transient
@@ -40,7 +40,7 @@ from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, SymbolicLink
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.delta import DeltaTable, Zone
+from tests.support.delta import DeltaTable, Zone
 
 
 @pytest.fixture(autouse=True)

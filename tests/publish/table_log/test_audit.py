@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
-from fixtures.tables import TableFeed
+from tests.support.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import FullRead

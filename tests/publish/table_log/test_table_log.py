@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fixtures.entries import changed, entry
+from tests.support.entries import changed, entry
 from fixtures.faults import Crash, Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
-from fixtures.tables import Table, TableFeed
+from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
