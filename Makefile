@@ -22,7 +22,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # without bytecode files, every process of a test compiles its imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor check-runtime test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow coverage test-floor check-runtime test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-20s%s\n' "$$verb" "$$line"; done
@@ -51,6 +51,11 @@ golden: setup ## regenerate the expected output of all commands
 slow: setup ## run all tests except the long ones, and show time and CPU by cause, file and test
 	@$(RUN) -m pytest $(if $(FOLDER),$(OF_FOLDER),$(SIDE_BY_SIDE)) -p tests.time_report
 
+coverage: setup ## run all tests except the long ones, and list the lines that no test runs
+	@$(RUN) -m coverage run -m pytest $(SIDE_BY_SIDE)
+	@$(RUN) -m coverage combine --quiet
+	@$(RUN) -m coverage report
+
 test-floor: .venv-floor/made ## run all tests except the long ones with the oldest supported Spark
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
@@ -74,6 +79,7 @@ check: setup ## check formatting, lint, types, imports between folders, notebook
 	@.venv/bin/lint-imports --no-logo >.venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	@PYTHONPATH=. $(RUN) -m tools.reference --check || { echo 'The reference is out of date: run make fmt.'; exit 1; }
 	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks contain outputs: run make fmt.'; exit 1; }
+	@echo 'All checks passed.'
 
 prose: setup ## check the English of pages, help texts and messages
 	@PYTHONPATH=. $(RUN) -m tools.prose
@@ -113,7 +119,7 @@ lock: $(UV) ## update uv.lock to match pyproject.toml
 		--no-annotate --custom-compile-command 'make lock' --output-file .ci/build.txt -
 
 clean: ## delete environments, caches and builds
-	@rm -rf .venv .venv-* .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
+	@rm -rf .venv .venv-* .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .coverage* .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) prints one line; a failing recipe prints two

@@ -21,6 +21,7 @@ from tests.test_wheel import uv
 
 ROOT = Path(__file__).parent.parent
 GITHUB = (ROOT / ".github/workflows/bundle.yml").read_text(encoding="utf-8")
+CHECKS = (ROOT / ".github/workflows/checks.yml").read_text(encoding="utf-8")
 THOROUGH = (ROOT / ".github/workflows/thorough.yml").read_text(encoding="utf-8")
 DOCS = (ROOT / ".github/workflows/docs.yml").read_text(encoding="utf-8")
 AZURE = (ROOT / ".azure/pipelines.yml").read_text(encoding="utf-8")
@@ -41,13 +42,22 @@ STEPS = {
 bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("text", [CHECKS, AZURE], ids=["GitHub", "Azure"])
+def test_every_change_is_checked_with_the_script_of_a_person(text: str) -> None:
+    assert ".ci/run" in text
+    assert not re.findall(r"make (?:check|test)\b(?!-)", text)
+
+
+def test_deployment_waits_for_the_checks() -> None:
+    checks = yaml.safe_load(CHECKS)
+    jobs = yaml.safe_load(GITHUB)["jobs"]
+    assert set(checks[True]) == {"pull_request", "workflow_call"}
+    assert (ROOT / jobs["check"]["uses"]).read_text(encoding="utf-8") == CHECKS
+
+
 @BOTH
-def test_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
-    verbs = (
-        "make check",
-        "make test",
-        *(f"databricks bundle {each}" for each in ("validate --strict", "deploy", "run")),
-    )
+def test_pipeline_validates_and_deploys(text: str) -> None:
+    verbs = [f"databricks bundle {each}" for each in ("validate --strict", "deploy", "run")]
     assert [text.index(verb) for verb in verbs] == sorted(text.index(verb) for verb in verbs)
     assert "databricks bundle run check_setup --no-wait" in text
     assert set(re.findall(r"\b(dev|staging|prod)\b", yaml.safe_dump(yaml.safe_load(text)))) == {"staging", "prod"}
@@ -131,13 +141,14 @@ def test_weekly_run_tests_the_oldest_versions_and_the_soak() -> None:
     of_a_push, of_the_schedule = re.findall(r"'(\[.*?\])'", job["strategy"]["matrix"]["verb"])
     assert (json.loads(of_a_push), json.loads(of_the_schedule)) == (
         ["test-floor"],
-        ["test-floor", "test-runtime", "soak"],
+        ["test-floor", "test-runtime", "coverage", "soak"],
     )
-    run, upload = job["steps"][-2:]
+    run, coverage, upload = job["steps"][-3:]
+    assert "coverage report" in coverage["run"]
     assert run["run"] == "make ${{ matrix.verb }}"
     file = "${{ runner.temp }}/${{ matrix.verb }}.xml"
     assert (run["env"]["PYTEST_ADDOPTS"], upload["with"]["path"]) == (f"--junitxml={file}", file)
-    assert {"test-floor", "test-runtime", "soak"} <= verbs()
+    assert {"test-floor", "test-runtime", "coverage", "soak"} <= verbs()
 
 
 def test_site_is_built_for_every_change_and_published_after_the_merge() -> None:
@@ -159,7 +170,7 @@ def test_release_is_tested_built_signed_and_published_without_secrets() -> None:
     text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
     workflow, bundle = yaml.safe_load(text), yaml.safe_load(GITHUB)
     assert workflow[True] == {"push": {"tags": ["v*"]}}
-    assert bundle[True].keys() == {"pull_request", "push", "workflow_call"}
+    assert bundle[True].keys() == {"push", "workflow_call"}
     assert workflow["permissions"] == {"contents": "read"}
     jobs = workflow["jobs"]
     assert (ROOT / jobs["bundle"]["uses"]).read_text(encoding="utf-8") == GITHUB
