@@ -67,7 +67,7 @@ def test_complete_prerequisites_print_the_python_path(machine: Path) -> None:
 
 def test_missing_python_is_reported_in_one_line(machine: Path) -> None:
     (machine / "python3").unlink()
-    assert "Python 3.11 or later is needed: install it" in one_line(prerequisites(machine))
+    assert "Python 3.11 or later is needed. Install it" in one_line(prerequisites(machine))
 
 
 def test_old_python_is_skipped_for_a_newer_one_or_refused(machine: Path) -> None:
@@ -86,17 +86,17 @@ def test_python_without_venv_is_reported_without_uv(machine: Path) -> None:
     script(machine / "python3", 'case "$2" in *ensurepip*) exit 1 ;; *) echo "$0" ;; esac')
     assert prerequisites(machine).returncode == 0
     (machine / "uv").unlink()
-    assert "install its venv package (on Debian and Ubuntu python3-venv), or uv" in one_line(prerequisites(machine))
+    assert "Install its venv package (on Debian and Ubuntu: python3-venv), or install uv" in one_line(prerequisites(machine))
 
 
 def test_missing_java_is_reported_in_one_line(machine: Path) -> None:
     (machine / "java").unlink()
     line = one_line(prerequisites(machine))
-    assert re.search(r"JDK 17 or 21 is needed and there is no java on PATH: install one", line)
+    assert re.search(r"JDK 17 or 21 is needed, but there is no java on PATH. Install one", line)
 
 
 def test_java_home_without_java_is_named(machine: Path) -> None:
-    assert "JAVA_HOME=/nowhere has no bin/java: install" in one_line(prerequisites(machine, JAVA_HOME="/nowhere"))
+    assert "JAVA_HOME=/nowhere has no bin/java. Install" in one_line(prerequisites(machine, JAVA_HOME="/nowhere"))
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "17", "17.0.15", "21.0.1", "21-ea", "25.0.3"])
@@ -115,7 +115,7 @@ def test_package_and_makefile_accept_the_same_java_versions(machine: Path, versi
 
 def test_java_without_a_version_is_refused(machine: Path) -> None:
     script(machine / "java", "exit 1")
-    assert "is Java of an unknown release: install one" in one_line(prerequisites(machine))
+    assert "is Java of an unknown release. Install one" in one_line(prerequisites(machine))
 
 
 _SETTING_UP = (
@@ -137,7 +137,7 @@ def test_nothing_runs_without_the_prerequisites(machine: Path, verb: str) -> Non
     assert answer.returncode == 2
     assert answer.stdout == ""
     (line,) = answer.stderr.splitlines()
-    assert "JDK 17 or 21 is needed and there is no java on PATH: install one" in line
+    assert "JDK 17 or 21 is needed, but there is no java on PATH. Install one" in line
 
 
 def recipe(machine: Path, target: str) -> list[str]:
