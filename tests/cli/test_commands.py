@@ -17,8 +17,9 @@ from click.testing import CliRunner
 from mirrorfeed.api import archive_table
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.feed import Feed
-from mirrorfeed.api.results import Result
+from mirrorfeed.api.results import DataRow, Enabled, Result, Row
 from mirrorfeed.cli import main
+from mirrorfeed.cli.main import show
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import shard_of
@@ -159,3 +160,20 @@ def test_report_that_cannot_be_written_is_an_error(config: Path, monkeypatch: py
     missing = config.parent / "no/such.html"
     shown = output(config, "report", "--html", str(missing), code=1)
     assert shown.startswith(f"Error MF1009: {missing} cannot be written: No such file or directory.")
+
+
+@pytest.mark.parametrize(
+    ("row", "printed"),
+    [
+        (DataRow({"text": "Run `mirrorfeed publish`."}), "Run `mirrorfeed publish`."),
+        (Enabled("t", "Run `mirrorfeed publish`.", None), "Run `mirrorfeed publish --config shop.yml`."),
+    ],
+    ids=["data", "message"],
+)
+def test_only_commands_in_messages_name_the_configuration(
+    row: Row, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with click.Context(main) as context, pytest.raises(SystemExit):
+        context.meta.update({"mirrorfeed.config": "shop.yml", "mirrorfeed.json": True})
+        show(Result((row,)))
+    assert printed in json.loads(capsys.readouterr().out)["rows"][0].values()

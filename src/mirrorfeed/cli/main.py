@@ -23,6 +23,7 @@ from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
 from mirrorfeed.display.progress import clear_progress, progress_shown, waiting
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
+from mirrorfeed.display.rows import DataRow
 from mirrorfeed.display.terminal import console, draw
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
@@ -85,7 +86,7 @@ class _Command(click.Command):
 def show(result: Result[Any]) -> NoReturn:
     """Print a result as tables or as JSON, and exit with 0 if all rows are ok, otherwise with 1."""
     if prints_json():
-        print_json(result.to_dict())
+        print_json(result.to_dict(), has_messages=not any(isinstance(row, DataRow) for row in result.rows))
     else:
         print_result(result)
     sys.exit(0 if result.ok else 1)
@@ -250,10 +251,11 @@ def print_lines(*lines: str, err: bool = False) -> None:
     click.echo("\n".join(printable(with_config(line)) for line in lines), err=err or prints_json())
 
 
-def print_json(value: object) -> None:
+def print_json(value: object, *, has_messages: bool = True) -> None:
+    """Print a JSON value. With `has_messages`, commands in its texts read the same configuration file as this command."""
     encoding: str | None = sys.stdout.encoding
     only_ascii = encoding is not None and encoding.lower() != "utf-8"  # the encoding may lack other characters
-    text = json.dumps(_edit(value), indent=2, ensure_ascii=only_ascii)
+    text = json.dumps(_edit(value) if has_messages else value, indent=2, ensure_ascii=only_ascii)
     click.echo(re.sub(r"[^\n -~]", _escape_control, text))  # control characters occur inside strings only
 
 
