@@ -63,12 +63,16 @@ def disturbances(found: Mapping[str, Any]) -> list[str]:
     """Return the reasons why a run cannot be judged, as sentences. Empty if the machine was quiet."""
     load, cpus = found["machine"]["load"][0], found["machine"]["cpus"]
     loaded = f"The load average was {load:.2f} on {cpus} processors when the run started."
-    unsteady = [
+    return ([loaded] if load > MAX_LOAD * cpus else []) + unsteady(found)
+
+
+def unsteady(found: Mapping[str, Any], case: str | None = None) -> list[str]:
+    """Return each comparison with a bound whose rounds differ too much, as a sentence: of one case, or of all."""
+    return [
         f"{share.case} / {share.peer}: the ratios of single rounds differ too much, {spread(*share.seconds)}."
         for share in shares(found)
-        if share.bound is not None and not share.is_steady
+        if share.bound is not None and not share.is_steady and case in (None, share.case)
     ]
-    return ([loaded] if load > MAX_LOAD * cpus else []) + unsteady
 
 
 def slower(found: Mapping[str, Any]) -> list[str]:
