@@ -9,10 +9,11 @@ from typing import Any
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.monitor.alert_channels import Alert
-from mirrorfeed.monitor.alerts import ledger_rows, notify, state_of
+from mirrorfeed.monitor.alerts import ledger_rows, notify
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.problem_rules import RULES
+from mirrorfeed.monitor.state_folder import open_state
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 NO_SPARK: Any = object
@@ -26,7 +27,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
         + "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
     )
     config = load(tmp_path / "mirrorfeed.yml")
-    store, file = state_of(config)
+    store, file = open_state(config, "alerts.json")
     sent: list[Alert] = []
     gap = Finding(Severity.WRONG, "MF2102", "GAP", "sales.orders", "What.", "mirrorfeed x")
 
@@ -48,7 +49,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
 
 def test_sent_alerts_are_recorded_in_the_landing_zone_by_default(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: b}]\n")
-    store, file = state_of(load(tmp_path / "mirrorfeed.yml"))
+    store, file = open_state(load(tmp_path / "mirrorfeed.yml"), "alerts.json")
     assert store.address(file) == f"{tmp_path}/zone/_mirrorfeed/alerts.json"
 
 
@@ -61,7 +62,7 @@ def test_lasting_problem_is_reported_again_after_the_configured_hours(tmp_path: 
     sent = []
     for _ in range(9):
         check, _ = check_all(NO_SPARK, config)
-        rows = notify(*state_of(config), check, {"output": lambda _: None}, now)
+        rows = notify(*open_state(config, "alerts.json"), check, {"output": lambda _: None}, now)
         sent.append([each.table for each in rows if each.sent_to])
         now += timedelta(minutes=30)
     assert sent[0]

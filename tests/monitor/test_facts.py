@@ -27,7 +27,7 @@ from mirrorfeed.config.printed_commands import name_config
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor import fact_collector
 from mirrorfeed.monitor.alerts import check_alerts
-from mirrorfeed.monitor.doctor import check_of
+from mirrorfeed.monitor.doctor import check_of, diagnose
 from mirrorfeed.monitor.fact_collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_findings
@@ -132,7 +132,7 @@ def test_longest_text_of_a_small_table_is_measured(checked: CheckedTable) -> Non
     assert names(facts) == []
 
 
-def test_alert_checks_read_the_rows_of_a_source_once_for_each_version(
+def test_checks_read_the_rows_of_a_source_once_for_each_version(
     published: CheckedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = Counter[str]()
@@ -150,6 +150,7 @@ def test_alert_checks_read_the_rows_of_a_source_once_for_each_version(
 
     check()
     check()
+    diagnose(lambda: pytest.fail("Spark"), published.config)
     assert read == {"longest_local_text": 1}
     published.table.insert(1)
     check(needs_spark=True)  # for the keys of the unpublished version

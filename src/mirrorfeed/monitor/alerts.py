@@ -22,19 +22,20 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 
 from mirrorfeed.config.connections import OUTPUT
-from mirrorfeed.config.model import Config, zone_of
+from mirrorfeed.config.model import Config
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
 from mirrorfeed.landing.errors import DamagedFile
-from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.alert_channels import Alert, Send, channels_of, text
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
+from mirrorfeed.monitor.measurements import FILE as MEASURED
 from mirrorfeed.monitor.measurements import Measurements
-from mirrorfeed.storage import Store, open_folder
+from mirrorfeed.monitor.state_folder import open_state
+from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.orchestration import ledger
 
-FILE, MEASURED = "alerts.json", "measured.json"
+FILE = "alerts.json"
 _CLOCK_SKEW = timedelta(minutes=10)
 _ATTEMPTS = 5
 
@@ -95,8 +96,8 @@ def check_alerts(
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     progress.info("Checking all tables")
-    store, path = state_of(config)
-    measurements = Measurements(store, path.replace(FILE, MEASURED))
+    store, path = open_state(config, FILE)
+    measurements = Measurements(*open_state(config, MEASURED))
     check, facts = check_all(spark, config, mirror, measurements)
     measurements.save()
     ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
@@ -265,13 +266,6 @@ def summary_of(rows: Sequence[Alert]) -> str:
     lasting = sum(each.error is None for each in rows)
     reported = f" {counted(lasting, 'problem')} reported earlier and not resolved." if lasting else ""
     return f"No new problems.{reported}"
-
-
-def state_of(config: Config) -> tuple[Store, str]:
-    """Return the store that contains the alert file, and the path of the file in this store."""
-    if config.alerts.state_path is not None:
-        return open_folder(config.alerts.state_path), FILE
-    return zone_of(config), f"{LOG}/{FILE}"
 
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.LedgerRow]:

@@ -14,8 +14,10 @@ from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding, with_config
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
+from mirrorfeed.monitor.measurements import FILE as MEASURED
 from mirrorfeed.monitor.measurements import Measurements
 from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
+from mirrorfeed.monitor.state_folder import open_state
 from mirrorfeed.orchestration.errors import LedgerUnreadable, OrphanedTables
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
 from mirrorfeed.publish.table_log import TableLog
@@ -40,7 +42,8 @@ def diagnose(
     progress.info("Checking tables, landing zone and Fabric")
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
-    collector = Collector(config, spark, deep=True, states=database.states)
+    measurements = Measurements(*open_state(config, MEASURED))
+    collector = Collector(config, spark, deep=True, states=database.states, measurements=measurements)
     findings = [*database_findings(database), *_ledger_findings(spark, config)]
     if not names:
         findings += _orphan_findings(config) or []

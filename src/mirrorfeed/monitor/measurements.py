@@ -1,6 +1,6 @@
-"""Results of queries over all rows of sources, so that `check-alerts` does not read unchanged sources in every run.
+"""Results of queries over all rows of sources, so that checks do not read unchanged sources again.
 
-A small file next to the alert file keeps the results. Everybody who can write to its folder can change it, so at most a
+`check-alerts` keeps the results in a small file next to the alert file, and `doctor` uses them. Everybody who can write to its folder can change it, so at most a
 problem of a source is found late.
 """
 
@@ -18,6 +18,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.strict_json import CONFIG, Count, parse_json, validate
 from mirrorfeed.storage import Store
 
+FILE = "measured.json"
 LongestText = tuple[str, int] | None
 """Name of the column with the longest text, and the length of the text in bytes. None if there is no text."""
 
