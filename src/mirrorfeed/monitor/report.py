@@ -18,6 +18,7 @@ from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SEC
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
 from mirrorfeed.runtime.spark_session import setting
+from mirrorfeed.source.table_info import read_table_info
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,8 @@ Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Result rows of each query, by name of the query."""
 Series = Mapping[str, Mapping[date, float]]
 """Values of a chart, by name of the series (such as a table) and then by time."""
+_SMALL_BYTES = 2**26
+"""Largest ledger that one task reads. Its queries then need no shuffles, which take longer than reading."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +108,9 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
         sections.append(f"(SELECT collect_list(struct(*)) FROM ({numbered})) AS {name}")
     try:
         with setting(spark, "spark.sql.session.timeZone", "UTC"):
-            query = f"WITH ledger AS ({all_rows_query(spark, ledger)}) SELECT {', '.join(sections)}"
+            is_small = read_table_info(spark, ledger, counted=True).bytes <= _SMALL_BYTES
+            rows = all_rows_query(spark, ledger, in_one_task=is_small)
+            query = f"WITH ledger AS ({rows}) SELECT {', '.join(sections)}"
             (results,) = spark.sql(query).toArrow().to_pylist()
     except Exception as error:
         raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error

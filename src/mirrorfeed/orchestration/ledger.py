@@ -240,13 +240,17 @@ def append(spark: SparkSession, ledger: Source | None, new: Sequence[LedgerRow])
     return None
 
 
-def all_rows_query(spark: SparkSession, ledger: Source) -> str:
-    """Return a SQL query for all rows of the ledger. Columns that an older ledger does not have are NULL."""
+def all_rows_query(spark: SparkSession, ledger: Source, *, in_one_task: bool) -> str:
+    """Return a SQL query for all rows of the ledger. Columns that an older ledger does not have are NULL.
+
+    With `in_one_task`, one task reads the ledger, so that queries on it shuffle nothing.
+    """
     existing = spark.read.table(ledger.sql).columns
     columns = (
         quote(name) if name in existing else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
     )
-    return f"SELECT {', '.join(columns)} FROM {ledger.sql}"
+    hint = "/*+ COALESCE(1) */ " if in_one_task else ""
+    return f"SELECT {hint}{', '.join(columns)} FROM {ledger.sql}"
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
