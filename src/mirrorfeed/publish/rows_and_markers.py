@@ -235,7 +235,7 @@ def row_hash(columns: Sequence[Column], keys: Sequence[str]) -> str:
 
 
 def feed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the changes of a feed, partitioned by key: key, values, `_commit_version`, `__live__` and `__hash__`.
+    """Return the changes of a feed: key, values, `_commit_version`, `__live__` and `__hash__`.
     `__live__` is true for an added row and false for a removed row. The values of a removed row are NULL."""
     key = key_positions(columns, keys)
     events = with_positions(feed, columns, "_commit_version", F.expr(f"{_LIVE} AS __live__"))
@@ -247,7 +247,7 @@ def feed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str])
         f"{row_hash(columns, keys)} AS __hash__",
         # Shuffle only the hash of a removed row.
         *(f"IF(__live__, {name}, NULL) AS {name}" for name in values),
-    ).repartition(*map(F.col, key))
+    )
 
 
 # The added rows of a key minus its removed rows are its net change. If this difference has at most one added and one

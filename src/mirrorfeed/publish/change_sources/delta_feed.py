@@ -113,11 +113,11 @@ class DeltaFeed:
         return row_staging.stage(rows, job, area, self.upload_from, **facts)
 
     def _stage_range(self, range_: Range, facts: Facts, job: StagingJob, rows: DataFrame, **functions: Any) -> Staged:
-        changed, has_interval = facts.rows_in(range_), archive.has_interval(facts.properties)
+        has_interval = archive.has_interval(facts.properties)
         return self._stage(
             rows,
             job,
-            expect_small=changed is not None and changed <= row_staging.SMALL_BATCH_ROWS,
+            expect_small=_is_small(range_, facts),
             rows_per_file=lambda: self._rows_per_file(facts, job),
             # With an archive interval, the search could need archived files.
             find_invalid_text=None if has_interval else partial(self._find_invalid_text, facts, job),
@@ -189,6 +189,8 @@ class DeltaFeed:
         """Return the rows to publish for a range, and a function that returns the rows to publish instead of those with
         NULL as row marker. The function is None if there are no such rows."""
         feed = self._feed(range_, job.columns, facts)
+        if _is_small(range_, facts):
+            feed = feed.coalesce(1)  # then Spark needs no shuffle, which takes longer than reading a few rows
         if not job.keys:
             return rows_and_markers.inserts(feed, job.columns), None
         if table.changes == "full":
@@ -289,6 +291,12 @@ class DeltaFeed:
             version = str(range_.to_version_inclusive)
             raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
         return feed
+
+
+def _is_small(range_: Range, facts: Facts) -> bool:
+    """Return whether a range has few changed rows. False if their number is unknown."""
+    changed = facts.rows_in(range_)
+    return changed is not None and changed <= row_staging.SMALL_BATCH_ROWS
 
 
 def _net_of_other_keys(feed: DataFrame, job: StagingJob) -> DataFrame:
