@@ -18,12 +18,12 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from tests.support.click_testing import separate_streams
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
 from mirrorfeed.runtime.spark_session import ConnectNotConfigured, get_session
+from tests.support.click_testing import separate_streams
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)

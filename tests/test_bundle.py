@@ -22,6 +22,8 @@ from databricks.bundles.schemas import Schema
 from databricks.bundles.secret_scopes import SecretScope
 from databricks.bundles.volumes import Volume
 
+from fixtures.workspace import PRINCIPAL, Workspace
+from mirrorfeed.cli import main
 from tests.support.bundle import (
     SHARED,
     TARGETS,
@@ -35,8 +37,6 @@ from tests.support.bundle import (
     of_the_page,
     rendered,
 )
-from fixtures.workspace import PRINCIPAL, Workspace
-from mirrorfeed.cli import main
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(ROOT.glob("resources/*.yml"))

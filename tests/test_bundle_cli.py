@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fixtures.workspace import PERSON, PRINCIPAL, Workspace, workspace
 from tests.support.bundle import (
     DEV,
     SHARED,
@@ -28,7 +29,6 @@ from tests.support.bundle import (
     rendered,
 )
 from tests.support.deployed import layout
-from fixtures.workspace import PERSON, PRINCIPAL, Workspace, workspace
 from tests.test_pipelines import STEPS
 from tests.test_wheel import uv
 

@@ -33,10 +33,10 @@ from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
 from tests.archive.test_restore_plan import make_plan, priced
 from tests.archive.test_restore_plan_costs import PRICES
-from tests.support.damaged_json import damaged
 from tests.history.test_history_record import BOTH
 from tests.landing.test_log_record import RECORD, SELECTION
 from tests.monitor.test_alert_state import NOW
+from tests.support.damaged_json import damaged
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
-from tools.reference import FOLDER, stale
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
@@ -39,6 +37,8 @@ from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
+from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
+from tools.reference import FOLDER, stale
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ELSEWHERE = {"az", "export", "gh", "pip", "pre-commit"}

@@ -86,7 +86,9 @@ def test_python_without_venv_is_reported_without_uv(machine: Path) -> None:
     script(machine / "python3", 'case "$2" in *ensurepip*) exit 1 ;; *) echo "$0" ;; esac')
     assert prerequisites(machine).returncode == 0
     (machine / "uv").unlink()
-    assert "Install its venv package (on Debian and Ubuntu: python3-venv), or install uv" in one_line(prerequisites(machine))
+    assert "Install its venv package (on Debian and Ubuntu: python3-venv), or install uv" in one_line(
+        prerequisites(machine)
+    )
 
 
 def test_missing_java_is_reported_in_one_line(machine: Path) -> None:

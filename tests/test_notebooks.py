@@ -15,9 +15,9 @@ import yaml
 from nbmake.nb_run import NotebookRun
 from pyspark.sql import SparkSession
 
-from tests.support.deployed import NOTEBOOKS, ROOT, build, deploy, layout
-from fixtures.shared_session import offered
 from fixtures.demo.shop import Shop
+from fixtures.shared_session import offered
+from tests.support.deployed import NOTEBOOKS, ROOT, build, deploy, layout
 from tests.test_wheel import uv
 
 CHANGES = {"archive": "restore", "recovery": "publish", "feed": "enable_cdf", "verify": "repair"}

@@ -8,8 +8,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from tools.sbom import complete
 from tests.test_wheel import ROOT, run, uv
+from tools.sbom import complete
 
 
 def test_bill_of_materials_lists_wheel_and_dependencies_with_hashes(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import mirrorfeed
+from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 from tools import codes
 from tools.sample_values import sample_error
-from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = codes.errors()

@@ -27,7 +27,12 @@ CAUSES = {
     "a session's start": ("mirrorfeed/runtime/spark_session.py", "mirrorfeed/runtime/local_spark.py"),
     "walls and servers": ("fixtures/sandbox.py", "fixtures/connect.py"),
     "commands and other processes": ("/subprocess.py",),
-    "making source tables": ("tests/support/delta.py", "tests/support/tables.py", "fixtures/demo/shop.py", "tests/support/journeys.py"),
+    "making source tables": (
+        "tests/support/delta.py",
+        "tests/support/tables.py",
+        "fixtures/demo/shop.py",
+        "tests/support/journeys.py",
+    ),
     "publishing": ("mirrorfeed/publish/", "mirrorfeed/orchestration/"),
     "reading the feed": ("mirrorfeed/source/",),
     "archive": ("mirrorfeed/archive/",),

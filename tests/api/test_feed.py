@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import mirrorfeed
-from tools.public_api import FUNCTIONS, members, signatures, values
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult
@@ -19,6 +18,7 @@ from mirrorfeed.mirror import local_replica
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage.errors import StoreUnavailable
+from tools.public_api import FUNCTIONS, members, signatures, values
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.api.feed import Feed
 from mirrorfeed.archive import archive_interval, guard, restore, restore_planner
@@ -32,6 +31,7 @@ from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.support.commits import commit
 from tests.support.delta import SPARK_4_0, Zone
+from tests.support.entries import changed
 
 EARLIER = NOW - timedelta(days=50)
 """No file counts as archived at this time."""

@@ -21,8 +21,8 @@ from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import commit_name, read_table_info
-from tests.support import commits
 from tests.archive.archived_table import Orders, days
+from tests.support import commits
 from tests.support.delta import SPARK_4_0
 
 

@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from tests.support.entries import entry
 from fixtures.mirror import canonical
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.landing.names import data_name, record_number
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.publish.files.staging_job import arrow_schema
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import entry
+from tests.support.tables import Table, TableFeed
 
 FOLDER, KEYS, PUBLICATIONS = "s.schema/t", ("id",), 4
 HAPPENS = ("undisturbed", "killed once", "a second run meanwhile")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.entries import entry
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import reader
@@ -15,6 +14,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
+from tests.support.entries import entry
 
 
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:

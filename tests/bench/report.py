@@ -10,10 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tools import performance_page
 from tests.bench.__main__ import CASES, FOUND
 from tests.bench.bounds import Share, disturbances, shares
 from tests.bench.race import Spread
+from tools import performance_page
 
 PAGE = Path(".bench/report.html")
 _WIDTH = 420

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.support.entries import entry
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
+from tests.support.entries import entry
 
 
 class Apart(FolderStore):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.entries import entry
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
@@ -16,6 +15,7 @@ from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish as publish_table
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import entry
 
 MERGES = 5
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tools import performance_page
 from tests.bench.__main__ import CASES
 from tests.bench.bounds import BOUNDS, EXCEEDED, NOT_JUDGED, judge, shares
 from tests.bench.report import figures, page
+from tools import performance_page
 
 STEADY = [1.0] * 3
 

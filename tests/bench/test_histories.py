@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.tables import Table
 from tests.bench.histories import HAPPENS, KEYS, differences, ways
+from tests.support.tables import Table
 
 
 def row(key: int, value: str) -> dict[str, Any]:

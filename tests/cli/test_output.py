@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from fixtures.memory import MemoryStore
-from tests.support.tables import TableFeed
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli import output
 from mirrorfeed.cli.main import print_result
@@ -27,6 +26,7 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage.errors import NotThere
 from tests.publish.scenarios import orders, plan
+from tests.support.tables import TableFeed
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from mirrorfeed.cli import main
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from tests.archive.archived_table import Orders
-from tests.support.delta import DeltaTable
 from tests.e2e.test_cli import run_command
+from tests.support.delta import DeltaTable
 from tests.support.json_output import run_json
 from tests.support.ledgers import read_ledger
 

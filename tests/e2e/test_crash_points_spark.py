@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
 from fixtures.faults import Crash, Fault, Mode, faults_at
-from tests.support.journeys import FOLDER, PLAN, Journey, newest_version
 from fixtures.mirror import canonical
 from fixtures.shared_faults import NoRenames, SharedFaultyStore
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.files import row_staging
 from tests.support.delta import DeltaTable
+from tests.support.entries import changed
+from tests.support.journeys import FOLDER, PLAN, Journey, newest_version
 
 SMALL = changed(PLAN, target_file_size=1)
 LATE = (1, 6, None)

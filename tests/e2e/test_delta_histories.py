@@ -17,10 +17,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
-from tests.support.histories import History
-from tests.support.journeys import PLAN, Journey, newest_version
-from tests.support.selections import random_selection
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import row_staging
@@ -28,6 +24,10 @@ from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import changed
+from tests.support.histories import History
+from tests.support.journeys import PLAN, Journey, newest_version
+from tests.support.selections import random_selection
 
 SHARED = 1000
 """Histories from this seed on append rows with existing keys, and later remove one row of each pair."""

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from tests.support.file_formats import COLUMNS, play
 from mirrorfeed.cli import main
 from mirrorfeed.publish.files import row_staging
 from tests.support.delta import DeltaTable
+from tests.support.file_formats import COLUMNS, play
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.journeys import FOLDER, Journey, newest_version
 from mirrorfeed.publish.table_log import TableLog
 from tests.support.delta import DeltaTable
+from tests.support.journeys import FOLDER, Journey, newest_version
 
 MINUTES = float(os.environ.get("MIRRORFEED_SOAK_MINUTES", "30"))
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))

@@ -20,8 +20,8 @@ from mirrorfeed.landing.names import data_name, staged_name
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.staging_area import IN_ZONE
 from mirrorfeed.storage import local_folder
-from tests.support.delta import DeltaTable
 from tests.e2e.test_cli import Project
+from tests.support.delta import DeltaTable
 
 LINKED = {
     "folder": "",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tools.pages import ROOT, snippets
 from mirrorfeed.cli import main
+from tools.pages import ROOT, snippets
 
 PAGE = ROOT / "docs/getting-started.md"
 SHOWN = [

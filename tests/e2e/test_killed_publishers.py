@@ -20,9 +20,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.connect import connect_server, walled_server
-from tests.support.journeys import FOLDER, Journey, newest_version
 from mirrorfeed.publish.table_log import TableLog
 from tests.e2e.conftest import SEVERAL_FILES
+from tests.support.journeys import FOLDER, Journey, newest_version
 
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
 IN_SHORT, IN_SOAK = 2, 60

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.support.defects import DEFECTS
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from tests.support.zones import CUSTOMERS, put, write_clean_zone
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.defects import DEFECTS
+from tests.support.zones import CUSTOMERS, put, write_clean_zone
 
 pytestmark = pytest.mark.process
 

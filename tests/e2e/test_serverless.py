@@ -20,14 +20,14 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support import file_formats, values
 from fixtures.connect import Driver, walled_server
 from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.verify import compare, mirror_of
 from mirrorfeed.source.identifier import Source
-from tests.support.delta import DeltaTable
 from tests.e2e.test_connect import pass_over_connect
+from tests.support import file_formats, values
+from tests.support.delta import DeltaTable
 
 TARGET = Target.parse("s.t")
 pytestmark = pytest.mark.skipif(

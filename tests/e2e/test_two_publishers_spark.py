@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
-from tests.support.journeys import FOLDER, PLAN, Journey, newest_version
 from mirrorfeed.errors import Transient
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.delta import DeltaTable
+from tests.support.entries import changed
+from tests.support.journeys import FOLDER, PLAN, Journey, newest_version
 
 pytestmark = pytest.mark.usefixtures("several_files")
 

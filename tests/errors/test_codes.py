@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tools import codes
 from mirrorfeed.archive.errors import NoSuchColumn
 from mirrorfeed.errors import Terminal, catalogue
 from mirrorfeed.source.errors import VersionExpired
+from tools import codes
 
 _ROOT = Path(__file__).parents[2]
 

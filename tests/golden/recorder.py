@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
-from tools.results_page import commands
 from mirrorfeed.cli import main
 from mirrorfeed.display import progress, rows, terminal
 from tests.golden.normalize import ROOT, normalize_json, normalize_text
+from tools.results_page import commands
 
 PIPED, WIDTHS = "piped", {"120 columns": 120, "80 columns": 80}
 

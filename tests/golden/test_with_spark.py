@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import entry
-from tests.support.tables import TableFeed
 from mirrorfeed.monitor import report
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import (
@@ -34,10 +32,12 @@ from mirrorfeed.orchestration.ledger import (
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.support.delta import DeltaTable
 from tests.golden.expected_output import check
 from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.publish.scenarios import two_orders
+from tests.support.delta import DeltaTable
+from tests.support.entries import entry
+from tests.support.tables import TableFeed
 
 OWN = ("changes", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report")
 COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "check-alerts")]

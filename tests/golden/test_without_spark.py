@@ -9,10 +9,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from tests.support.entries import entry
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from tests.support.tables import TableFeed
-from tests.support.zones import CUSTOMERS, customers, put, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
@@ -21,6 +18,9 @@ from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.golden.test_archive import ARCHIVE_COMMANDS
 from tests.golden.test_with_spark import COMMANDS_WITH_SPARK
 from tests.publish.scenarios import two_orders
+from tests.support.entries import entry
+from tests.support.tables import TableFeed
+from tests.support.zones import CUSTOMERS, customers, put, write_clean_zone
 
 COMMANDS_WITHOUT_SPARK = sorted({*COMMANDS} - {*COMMANDS_WITH_SPARK, *ARCHIVE_COMMANDS})
 TABLES = """tables:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from fixtures.memory import MemoryStore
-from tests.support.zones import parquet
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint import duplicate_keys, linter
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
 from mirrorfeed.lint.linter import lint
+from tests.support.zones import parquet
 
 _ID, _MARK = pa.field("id", pa.int64()), pa.field(MARKER, pa.int32())
 _PARTNER = b'{"partnerName": "x", "sourceInfo": {"sourceType": "Delta", "sourceVersion": "4"}}'

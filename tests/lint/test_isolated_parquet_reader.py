@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.damaged_parquet import damaged, whole_files
 from fixtures.memory import MemoryStore
-from tests.support.zones import customers, parquet, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.file_rules import TRUNCATED, UNSAFE
@@ -22,6 +20,8 @@ from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader, Reade
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.storage.errors import StoreUnavailable
+from tests.support.damaged_parquet import damaged, whole_files
+from tests.support.zones import customers, parquet, write_clean_zone
 
 pytestmark = pytest.mark.process
 

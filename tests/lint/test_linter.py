@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.defects import DEFECTS, Defect
 from fixtures.memory import MemoryStore
-from tests.support.zones import CARTS, LOG_ID, write_clean_zone
 from mirrorfeed.landing.names import data_name, record_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.storage.errors import NotThere
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.defects import DEFECTS, Defect
+from tests.support.zones import CARTS, LOG_ID, write_clean_zone
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import Time
 from fixtures.local_server import serving
 from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
@@ -37,6 +36,7 @@ from mirrorfeed.monitor.alert_channels import (
 from mirrorfeed.runtime.errors import BadProxy
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
+from tests.support.clock import Time
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 FIX = "mirrorfeed rebuild sales.all_orders"

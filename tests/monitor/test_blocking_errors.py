@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mirrorfeed
-from tools.blocking_states import STATES
 from mirrorfeed.api.feed import Feed
 from mirrorfeed.api.results import Result
 from mirrorfeed.errors import catalogue
 from tests.support.commits import write_checksum
 from tests.support.delta import FEED, DeltaTable
+from tools.blocking_states import STATES
 
 
 @dataclass

@@ -14,9 +14,9 @@ from mirrorfeed.config import loader
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.monitor.status import read_status
 from mirrorfeed.orchestration import ledger
+from tests.monitor.conftest import Hook
 from tests.support.delta import DeltaTable
 from tests.support.ledgers import read_ledger
-from tests.monitor.conftest import Hook
 
 
 class Project:

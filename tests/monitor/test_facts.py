@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from tests.support.entries import FOLDER
 from fixtures.faults import Crash
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
@@ -34,6 +33,7 @@ from mirrorfeed.monitor.problem_rules import NOTHING, database_findings, table_f
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from tests.support.commits import write_checksum
 from tests.support.delta import DeltaTable, Zone
+from tests.support.entries import FOLDER
 
 
 def names(facts: TableFacts) -> list[str]:

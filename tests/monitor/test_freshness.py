@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.entries import entry
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows
@@ -28,6 +27,7 @@ from mirrorfeed.monitor.freshness import (
 )
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.source.identifier import Source
+from tests.support.entries import entry
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 

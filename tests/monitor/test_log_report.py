@@ -11,13 +11,13 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from tests.support.entries import entry
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.log_report import NO_LEDGER, read_log_report
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import entry
+from tests.support.tables import Table, TableFeed
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import FeedOff, SourceRecreated
 from mirrorfeed.storage.errors import NotThere
-from tests.support.delta import DeltaTable
 from tests.publish.conftest import everything, never
+from tests.support.delta import DeltaTable
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 

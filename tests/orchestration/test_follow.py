@@ -14,11 +14,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.onelake.authority import SECRET
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
@@ -37,9 +35,11 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.support.delta import DeltaTable
-from tests.support.ledgers import read_ledger
 from tests.publish.scenarios import plan
+from tests.support.delta import DeltaTable
+from tests.support.entries import changed
+from tests.support.ledgers import read_ledger
+from tests.support.tables import Table, TableFeed
 
 NO_SPARK: Any = None
 

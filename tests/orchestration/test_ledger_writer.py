@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
 from fixtures.memory import MemoryStore
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
@@ -29,9 +27,11 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
-from tests.support.delta import DeltaTable
-from tests.support.ledgers import read_ledger
 from tests.publish.scenarios import plan
+from tests.support.delta import DeltaTable
+from tests.support.entries import changed
+from tests.support.ledgers import read_ledger
+from tests.support.tables import Table, TableFeed
 
 NO_SPARK: Any = None
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

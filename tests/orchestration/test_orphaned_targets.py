@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.support.entries import entry
-from tests.support.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
@@ -24,9 +22,11 @@ from mirrorfeed.runtime import spark_session
 from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.publish.scenarios import two_orders
+from tests.support.entries import entry
 from tests.support.fleets import fleet
 from tests.support.json_output import run_json
-from tests.publish.scenarios import two_orders
+from tests.support.tables import TableFeed
 
 Published = Callable[..., tuple[FolderStore, Config]]
 

@@ -24,8 +24,8 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.support.delta import FEED, DeltaTable
 from tests.publish.conftest import everything, never
+from tests.support.delta import FEED, DeltaTable
 
 OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
 

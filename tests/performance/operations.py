@@ -16,7 +16,6 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.support.entries import entry
 from fixtures.onelake import DATABASE, OneLake
 from mirrorfeed.api.feed import Feed, load
 from mirrorfeed.api.results import Result
@@ -27,9 +26,10 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import Kind
 from mirrorfeed.source import table_info
 from mirrorfeed.source.identifier import Source
-from tests.support.commits import commit, write_checksum
-from tests.support.fleets import fleet
 from tests.performance.meter import Counters, Meter
+from tests.support.commits import commit, write_checksum
+from tests.support.entries import entry
+from tests.support.fleets import fleet
 
 _ROWS = 4_000
 _CHANGED = 2_000

@@ -7,16 +7,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.entries import FOLDER, entry
 from fixtures.faults import PAGE, Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
+from tests.support.entries import FOLDER, entry
+from tests.support.tables import Table, TableFeed
 
 
 def plan(**other: Any) -> ConfigTable:

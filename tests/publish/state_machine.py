@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.support.entries import FOLDER
 from fixtures.faults import Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
@@ -17,6 +16,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.table_publisher import publish
+from tests.support.entries import FOLDER
 
 
 class Published(RuleBasedStateMachine):

@@ -25,16 +25,16 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.support.entries import FOLDER, entry
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.system_call_faults import Fault, Mode, Surroundings, begin, end
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import ClockWentBack, RecordsMissing
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import Facts, PublishedVersion
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import FOLDER, entry
+from tests.support.tables import Table, TableFeed
 
 _REFUSED_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _ERRORS = (errno.EIO, errno.ENOSPC, errno.ESTALE, errno.ETIMEDOUT)

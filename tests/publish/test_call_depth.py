@@ -13,9 +13,9 @@ import pytest
 
 import mirrorfeed
 from fixtures.memory import MemoryStore
-from tests.support.tables import TableFeed
 from mirrorfeed.orchestration import scheduler, table_task
 from tests.publish.scenarios import two_orders
+from tests.support.tables import TableFeed
 
 PACKAGE = str(Path(mirrorfeed.__file__).parent)
 

@@ -14,8 +14,6 @@ import yaml
 
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
-from tools.pages import ROOT
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources
 from mirrorfeed.config.model import Table as ConfigTable
@@ -28,6 +26,8 @@ from mirrorfeed.publish.change_sources.errors import RowHashesLost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import PublishedVersion
+from tests.support.tables import Table, TableFeed
+from tools.pages import ROOT
 
 BASE = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"]}
 TEXT = {"format": "delimited"}

@@ -19,11 +19,11 @@ from fixtures.mirror import Audit, Mirror
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from fixtures.onelake.service_store import Inside
-from tests.support.tables import TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Take
+from tests.support.tables import TableFeed
 
 pytestmark = pytest.mark.proof
 

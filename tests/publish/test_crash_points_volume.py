@@ -23,10 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 from databricks.sdk import WorkspaceClient
 
-from tests.support.entries import FOLDER
 from fixtures.files_api import FilesApi, files_api
 from fixtures.mirror import Mirror, canonical
-from tests.support.tables import Row, Table, TableFeed
 from fixtures.volume_mount import VOLUME, mounted, needs_fuse
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.publish.files import staging_area
@@ -36,6 +34,8 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob, arrow_schem
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.databricks_volume import VolumeStore
 from tests.publish.scenarios import orders, plan
+from tests.support.entries import FOLDER
+from tests.support.tables import Row, Table, TableFeed
 
 pytestmark = pytest.mark.proof
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from fixtures.memory import MemoryStore
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.errors import (
     EmptyLines,
@@ -40,6 +39,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, ar
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, orders, plan, three_commits, two_orders
+from tests.support.tables import Table, TableFeed
 
 TEXTS = ["plain", None, "", " ", "a,b;c|d\te", 'say "hi"', "it's", "back\\slash/slash", "one\ntwo\rthree\r\nfour"]
 TEXTS += ["\\", '"', "''", "N/A", "null", "\r\n", ",", "\\,", '"quoted"', "'x'", "end\\", "Łódź 東京 🦊", "﻿mark"]

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from tests.support.entries import entry
 from fixtures.faults import Fault, Mode
 from fixtures.mirror import canonical
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.table_publisher import publish
 from tests.publish.state_machine import Published
+from tests.support.entries import entry
+from tests.support.tables import Table, TableFeed
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(0, 4),

@@ -11,11 +11,9 @@ import deltalake
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.support.entries import entry
 from fixtures.faults import FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import Table as ConfigTable
@@ -32,9 +30,11 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.support.commits import commit
-from tests.support.fleets import fleet
 from tests.publish.scenarios import FOLDER, plan, two_orders
+from tests.support.commits import commit
+from tests.support.entries import entry
+from tests.support.fleets import fleet
+from tests.support.tables import Table, TableFeed
 
 PLAN = plan(target_file_size=10_000)
 

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import UpsertsWithoutKeys
@@ -30,6 +29,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
 from mirrorfeed.storage import Entry
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, three_commits, two_orders
+from tests.support.tables import Table, TableFeed
 
 
 class Ticking(MemoryStore):

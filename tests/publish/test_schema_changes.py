@@ -14,8 +14,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.support.entries import changed
-from tests.support.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.names import Target
@@ -25,9 +23,11 @@ from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Facts
+from tests.publish.conftest import everything
 from tests.support.commits import commit
 from tests.support.delta import SPARK_4_0
-from tests.publish.conftest import everything
+from tests.support.entries import changed
+from tests.support.journeys import Journey, newest_version, rows_of
 
 INT, STRING = pa.int32(), pa.string()
 PLAIN = "id int, v string, w int NOT NULL"

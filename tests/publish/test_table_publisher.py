@@ -9,7 +9,6 @@ import pytest
 from fixtures.faults import FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.names import published_name
 from mirrorfeed.publish.errors import RowsRefused
@@ -19,6 +18,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
+from tests.support.tables import Table, TableFeed
 
 
 @dataclass

@@ -11,7 +11,6 @@ import pytest
 
 from fixtures.faults import Crash, Fault, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.orchestration.table_reload import clear
@@ -23,6 +22,7 @@ from mirrorfeed.source.snapshot_or_range import PublishedVersion
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
+from tests.support.tables import Table, TableFeed
 
 REBUILT = ("first snapshot", "one file", "several files", "inserts only", "folder deleted between")
 LATE = (1, 3, 8, None)

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from fixtures.faults import MODES, Fault, Mode
-from tests.support.stepped_process import Process
-from tests.support.tables import Table
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
 from tests.publish.scenarios import Scenario as _Scenario
+from tests.support.stepped_process import Process
+from tests.support.tables import Table
 
 pytestmark = pytest.mark.proof
 

@@ -11,9 +11,7 @@ from deltalake import DeltaTable as AnyDeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support.journeys import Journey, newest_version
 from fixtures.mirror import canonical
-from tests.support.values import ROWS, any_type, create, insert
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.mirror.verify import compare, mirror_of
@@ -22,6 +20,8 @@ from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.rows_and_markers import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source
 from tests.support.delta import SPARK_4_0, DeltaTable
+from tests.support.journeys import Journey, newest_version
+from tests.support.values import ROWS, any_type, create, insert
 
 
 @pytest.mark.parametrize("what", ["snapshot", pytest.param("range", marks=pytest.mark.slow)])

@@ -29,8 +29,8 @@ from mirrorfeed.runtime.spark_session import (
 from mirrorfeed.source.change_preview import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from tests.support.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 from tests.history.test_history import configured
+from tests.support.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 DAYS = ["1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15"]
 GONE = "1582-10-10"

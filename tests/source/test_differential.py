@@ -14,8 +14,8 @@ from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.source.reader import read_changes
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.versions import read_schema
-from tests.support.delta import SparkTable
 from tests.publish.test_rows_and_markers import net
+from tests.support.delta import SparkTable
 
 DELETE, UPSERT = 2, 4
 STATEMENTS = (

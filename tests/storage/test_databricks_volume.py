@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from fixtures.files_api import FilesApi, files_api
 from fixtures.mirror import canonical
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
@@ -25,6 +24,7 @@ from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, VolumeUnusable
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import plan, three_commits, two_orders
+from tests.support.tables import Table, TableFeed
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest
 
 import mirrorfeed
-from tests.support.clock import Time
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage import request_retries
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
 from mirrorfeed.storage.onelake_errors import retry_after_seconds
 from mirrorfeed.storage.request_retries import RetryLimits, retry_counter
+from tests.support.clock import Time
 
 
 @dataclass

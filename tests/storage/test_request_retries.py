@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from tests.support.clock import Time
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import NewFile, RetryLimits, retry_counter
+from tests.support.clock import Time
 
 RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)
 LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")

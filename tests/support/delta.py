@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.support.entries import FOLDER, entry
-from tests.support.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
@@ -24,6 +22,8 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.commits import commit, plain_rows, with_new_identity, write_checksum
+from tests.support.entries import FOLDER, entry
+from tests.support.journeys import newest_version
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTableBuilder  # Databricks Connect does not include it

@@ -9,11 +9,11 @@ import deltalake
 import pyarrow as pa
 import yaml
 
-from tests.support.entries import entry
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.commits import commit
+from tests.support.entries import entry
+from tests.support.tables import Table, TableFeed
 
 CHANGED = 10
 """Rows that are changed in each table with unpublished changes."""

@@ -1,6 +1,6 @@
 """The checks of the first live day: run those that need no person, and ask a person about the others.
 
-The titles are those of the page "Go-live checklist". A result names no table, place, person or secret, so that the page
+The page "Go-live checklist" has the same titles. A result names no table, place, person or secret, so that the page
 with the results can be sent to others.
 """
 

@@ -251,7 +251,7 @@ def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
 def _fix_files(spark: SparkSession, plan: Any) -> Any:
     """Return an optimized plan that reads only the files that Delta selected for it.
 
-    In a plan of its own, Delta selects files again when the plan runs, if the filters are not the same then. It selects
+    In a separate plan, Delta selects files again when the plan runs, if the filters are not the same then. It selects
     more files for a LIMIT with deletion vectors, for a Python UDF on a partition column, and if the session does not
     use statistics. The files of the plan are enough, because the plan still contains all filters and the LIMIT.
     """

@@ -252,7 +252,7 @@ def print_lines(*lines: str, err: bool = False) -> None:
 
 
 def print_json(value: object, *, has_messages: bool = True) -> None:
-    """Print a JSON value. With `has_messages`, commands in its texts read the same configuration file as this command."""
+    """Print a JSON value. With `has_messages`, commands in its texts read the configuration file of this command."""
     encoding: str | None = sys.stdout.encoding
     only_ascii = encoding is not None and encoding.lower() != "utf-8"  # the encoding may lack other characters
     text = json.dumps(_edit(value) if has_messages else value, indent=2, ensure_ascii=only_ascii)

@@ -108,7 +108,7 @@ class Config(Options):
     partner: Partner | None = None
     """Description of the publisher in `_partnerEvents.json`. None means that the file is not written."""
     history: CommonHistory = None
-    """Schema or folder for the histories of all tables without a `history` of their own. None means no histories."""
+    """Schema or folder for the histories of all tables that do not set `history`. None means no histories."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files: prices. None means no prices."""
     alerts: Alerts = Alerts()

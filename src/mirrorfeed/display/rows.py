@@ -40,7 +40,7 @@ def shown(
     """Return a dataclass field that has its own column when rows are displayed. `heading` is the column's heading.
 
     `form` converts a value to the displayed text, and is not called for None. `right` aligns the column right. Other
-    parameters are those of `dataclasses.field`.
+    parameters have the meaning of `dataclasses.field`.
     """
     metadata = {"heading": heading, "form": form, "right": right}
     return field(default=default, default_factory=default_factory, init=init, metadata=metadata)

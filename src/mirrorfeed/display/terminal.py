@@ -104,7 +104,7 @@ def fold_name(name: str, width: int) -> str:
 
 
 def pack(pieces: Iterable[str], width: int) -> list[str]:
-    """Join pieces of text into lines of at most `width` characters. A longer piece is a line of its own."""
+    """Join pieces of text into lines of at most `width` characters. A longer piece becomes a separate line."""
     from rich.cells import cell_len
 
     lines = [""]

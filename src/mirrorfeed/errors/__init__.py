@@ -19,10 +19,14 @@ A field of a template can have a format specification of Python, or one of these
 - `more` writes a space and the text, or nothing if the text is empty.
 - `duration` writes seconds with a suitable unit, `count file` writes "1 file" or "2 files".
 
-A code never changes and is never reused. The first digit of a code with four digits is the topic: 1 is for command and
-environment, 2 for source and change feed, 3 for publication, 4 for storage, Fabric and credentials, 5 for archive, 6
-for permanent history, 7 for mirror, and 8 for ledger and alerts. A code with three digits is for a finding. If
-the first digit is 8, the finding is from `mirrorfeed doctor`, otherwise from `mirrorfeed lint`.
+A code never changes and is never reused. The first digit of a code with four digits is the topic:
+
+- 1: command and environment, 2: source and change feed, 3: publication,
+- 4: storage, Fabric and credentials, 5: archive, 6: permanent history,
+- 7: mirror, 8: ledger and alerts.
+
+A code with three digits is for a finding. If the first digit is 8, the finding is from `mirrorfeed doctor`, otherwise
+from `mirrorfeed lint`.
 """
 
 from __future__ import annotations

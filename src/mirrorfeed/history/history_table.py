@@ -43,7 +43,7 @@ _OWN_COLUMNS = {
     "_record": "string",
 }
 """Columns of a history in addition to those of its source. Rows with changes have values in the first four columns,
-records in the last three. Records have no `_commit_date`, so they are in a partition of their own.
+records in the last three. Records have no `_commit_date`, so they are in a separate partition.
 """
 _RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"

@@ -31,7 +31,7 @@ class Contents:
     codecs: frozenset[str] = frozenset()
     """Compressions of a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows for each row marker. Markers are texts, and `NULL` stands for NULL. Empty if the file has no row
+    """Number of rows for each row marker. Markers are texts, and `NULL` means NULL. Empty if the file has no row
     marker column."""
     first_unknown_marker: int = 0
     """Row number, from 1, of the first row marker that is not valid. 0 if there is none."""

@@ -275,7 +275,7 @@ class _Reader:
         """Return the value of a property, or `default` if the property is missing or its value is not in `values`.
 
         Some publishers write a text instead of a value, such as "true" instead of true. This text counts as the value
-        that it stands for. Adds a finding for the text, and for any other value that is not in `values`.
+        that it means. Adds a finding for the text, and for any other value that is not in `values`.
         """
         texts = [json.dumps(value) for value in values]
         meanings = {text: value for text, value in _MEANINGS.items() if value in values}

@@ -1,7 +1,7 @@
 """Results of queries over all rows of sources, so that checks do not read unchanged sources again.
 
-`check-alerts` keeps the results in a small file next to the alert file, and `doctor` uses them. Everybody who can write to its folder can change it, so at most a
-problem of a source is found late.
+`check-alerts` keeps the results in a small file next to the alert file, and `doctor` uses them. Everybody who can write
+to its folder can change it, so at most a problem of a source is found late.
 """
 
 from __future__ import annotations

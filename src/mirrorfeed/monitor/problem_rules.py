@@ -41,7 +41,7 @@ Microsoft documents only "throttled".
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
     """Return a function for `Rule.test` that returns None if Fabric does not report the problem `name` for a table.
 
-    `name` is a key of `_ERROR_WORDS`. An empty `name` stands for errors that match no expression in `_ERROR_WORDS`.
+    `name` is a key of `_ERROR_WORDS`. An empty `name` means errors that match no expression in `_ERROR_WORDS`.
     """
 
     def test(facts: TableFacts) -> Values | None:

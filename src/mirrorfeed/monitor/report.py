@@ -189,7 +189,7 @@ def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, s
     """Return the series of a chart. Each series has, for each time, the sum of the values in one column of `rows`.
 
     `time` names the column with the time. `values` maps the name of each series to the column with its values. An
-    empty name in `values` stands for one series for each value of the column `table`.
+    empty name in `values` means one series for each value of the column `table`.
     """
     series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:

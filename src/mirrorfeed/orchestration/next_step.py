@@ -1,6 +1,6 @@
 """Find the next step of a run for a table, and the error that would stop the run, without changing anything.
 
-`publish --dry-run`, `status`, `doctor` and `check-alerts` use the result. The decisions and checks are those of a run.
+`publish --dry-run`, `status`, `doctor` and `check-alerts` use the result. A run makes the same decisions and checks.
 """
 
 from __future__ import annotations

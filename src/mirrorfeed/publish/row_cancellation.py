@@ -43,9 +43,9 @@ def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
     """Return a row for each key and each version that changed the key's row. Within a version, deletes come first.
 
-    The rows are in the order of the versions. The row markers are "upsert" and "delete". If a version of the source had
-    several rows with the same key, or the changes of a key contradict each other, the result has only the net change of
-    this key over all versions in `feed`: one upsert or one delete.
+    The rows are in the order of the versions. The row markers are "upsert" and "delete". A key has only its
+    net change over all versions in `feed`, one upsert or one delete, in two cases: a version of the source had several
+    rows with the key, or the changes of the key contradict each other.
 
     If `exact` is True, the row markers are "insert", "update" and "delete". A row that replaces another row in
     the same version is an update. A net upsert becomes a delete and an insert.

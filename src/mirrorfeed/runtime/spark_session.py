@@ -220,7 +220,7 @@ _holds: dict[str, list[_Hold]] = {}
 def _hold(name: str, value: str | None) -> Iterator[_Hold]:
     """Context manager that reserves a value of a setting, and restores the original value after the last use.
 
-    The value None stands for the original value, which can be that of an outer context of this thread. Waits while
+    The value None means the original value, which can be that of an outer context of this thread. Waits while
     other threads need another value.
     """
     thread = get_ident()

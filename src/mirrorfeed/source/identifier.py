@@ -168,7 +168,7 @@ def parts_by_name(source: Source) -> dict[str, str]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether `name` matches `pattern`, in which `*` stands for any characters. Case-sensitive."""
+    """Return whether `name` matches `pattern`, in which `*` matches any characters. Case-sensitive."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 

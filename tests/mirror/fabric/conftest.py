@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.request_retries import RetryLimits
+from tests.support.clock import Time
 
 
 @pytest.fixture

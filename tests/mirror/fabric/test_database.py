@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.clock import Time
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
@@ -35,6 +34,7 @@ from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.onelake_errors import CapacityPaused
 from mirrorfeed.storage.request_retries import RetryLimits
+from tests.support.clock import Time
 
 Requests = Callable[[], list[str]]
 OTHER = "99999999-9999-4999-8999-999999999999"

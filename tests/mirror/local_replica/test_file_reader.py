@@ -7,11 +7,11 @@ from contextlib import suppress
 import pyarrow
 import pytest
 
-from tests.support.damaged_parquet import damaged, whole_files
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.specification import Settings
 from mirrorfeed.mirror.errors import BrokenFile
 from mirrorfeed.mirror.local_replica.file_reader import read_rows
+from tests.support.damaged_parquet import damaged, whole_files
 
 SETTINGS = Settings(keys=("id",))
 CRASHES = (699, 834, 1997)

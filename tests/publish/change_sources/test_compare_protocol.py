@@ -15,12 +15,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from tests.support.entries import FOLDER, entry
 from fixtures.faults import Crash, Fault, Mode
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
-from tests.support.tables import Table as FedTable
-from tests.support.tables import TableFeed, stage_small_batch
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table, hashes_of, zone_of
@@ -53,6 +50,9 @@ from mirrorfeed.source.snapshot_or_range import (
 )
 from mirrorfeed.source.table_info import TableInfo
 from tests.publish.state_machine import Published
+from tests.support.entries import FOLDER, entry
+from tests.support.tables import Table as FedTable
+from tests.support.tables import TableFeed, stage_small_batch
 
 
 def a_table(**options: Any) -> Table:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.delta import SparkTable, Zone
 from tests.publish.change_sources.test_replaced_tables import a_config, published
+from tests.support.delta import SparkTable, Zone
 
 PROPERTIES = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
 

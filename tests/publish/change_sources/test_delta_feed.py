@@ -13,9 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.entries import FOLDER, entry
 from fixtures.mirror import Mirror, canonical
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.lint.linter import lint
@@ -27,6 +25,8 @@ from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.conftest import ADAPTIVE
 from tests.support.delta import DeltaTable, SparkTable, Zone
+from tests.support.entries import FOLDER, entry
+from tests.support.tables import Table, TableFeed
 
 TYPES = {
     "b": ("boolean", "true", pa.bool_(), True),

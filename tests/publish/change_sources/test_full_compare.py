@@ -16,7 +16,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.support.entries import FOLDER, changed, entry
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
@@ -33,6 +32,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import FOLDER, changed, entry
 
 UNNEEDED = "part-unneeded.parquet"
 

@@ -14,7 +14,6 @@ import pytest
 
 from fixtures.faults import Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
-from tests.support.tables import stage_small_batch
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
@@ -24,6 +23,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import StoreUnavailable
+from tests.support.tables import stage_small_batch
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))
 

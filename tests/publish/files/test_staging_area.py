@@ -17,7 +17,6 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, Observation, SparkSession
 
-from tests.support.entries import changed
 from fixtures.faults import Crash
 from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import Transient
@@ -41,6 +40,7 @@ from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, SymbolicLink
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.delta import DeltaTable, Zone
+from tests.support.entries import changed
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
-from tests.support.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.log_record import FullRead
@@ -19,6 +18,7 @@ from mirrorfeed.publish.table_log.audit import describe_publication, mirror_posi
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders
+from tests.support.tables import TableFeed
 
 PLAN = plan(target_file_size=10_000)
 

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.entries import changed, entry
 from fixtures.faults import Crash, Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
-from tests.support.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
@@ -45,6 +43,8 @@ from mirrorfeed.storage.errors import PlaceUnusable, StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.onelake import OneLakeStore
 from mirrorfeed.storage.request_retries import RetryLimits
+from tests.support.entries import changed, entry
+from tests.support.tables import Table, TableFeed
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"

@@ -160,8 +160,9 @@ def compare(
     differences of at most `shown` keys or rows.
 
     Raises `VersionGone` if the version can no longer be read, `ArchivedFilesNeeded` if reading it needs archived
-    files that are not restored, `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read,
-    `MirrorColumns` if its columns do not match, and `BadCondition` if Spark cannot apply the condition in `selection`.
+    files that are not restored, and `BadCondition` if Spark cannot apply the condition in `selection`. Raises
+    `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read, and `MirrorColumns` if its
+    columns do not match.
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):

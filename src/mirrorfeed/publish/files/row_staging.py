@@ -174,7 +174,7 @@ def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
 
 @dataclass(frozen=True)
 class _Part:
-    """Part of a publication: rows that passed the checks, and are staged in files of their own."""
+    """Part of a publication: rows that passed the checks, and are staged in separate files."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
     """Function that returns the keys that the rows delete, or None if there are none."""

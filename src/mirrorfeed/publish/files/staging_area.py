@@ -2,7 +2,7 @@
 
 The folder is in the landing zone if Spark and this process can both open the landing zone under a file system path.
 Otherwise it is at `staging_path`, or in a temporary folder for local Spark. Each publication has a subfolder, whose
-name contains a hash of the table's address. A publisher deletes only the subfolders of its own tables, so several
+name contains a hash of the table's address. A publisher deletes only the subfolders of its tables, so several
 publishers can share a staging area.
 """
 
