@@ -110,7 +110,7 @@ def test_package_and_makefile_accept_the_same_java_versions(machine: Path, versi
         assert answer.returncode == 0
         check_java(str(machine / "java"))
     else:
-        assert f"/java is Java {release}: install one" in one_line(answer)
+        assert f"/java is Java {release}. Install one" in one_line(answer)
         with pytest.raises(JavaUnusable):
             check_java(str(machine / "java"))
 
