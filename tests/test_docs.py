@@ -37,8 +37,10 @@ from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
+from tests.config.test_schema import schema_errors
+from tools.config_schema import fields_on_page
 from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
-from tools.reference import FOLDER, stale
+from tools.reference import stale
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ELSEWHERE = {"az", "export", "gh", "pip", "pre-commit"}
@@ -164,6 +166,7 @@ def test_every_configuration_is_valid(snippet: Snippet, tmp_path: Path) -> None:
     spreads = any("landing_zone" in entry for entry in configuration["tables"] if isinstance(entry, dict))
     loaded = load(tmp_path / "mirrorfeed.yml", landing_zone=configuration["landing_zone"] if spreads else None)
     assert loaded.tables or loaded.patterns
+    assert schema_errors(configuration) == []
 
 
 @pytest.mark.parametrize("snippet", snippets("json"), ids=str)
@@ -312,15 +315,6 @@ def kinds(annotation: Any) -> Iterator[Any]:
         yield from kinds(each)
 
 
-@cache
-def rows() -> Mapping[str, list[str]]:
-    """Fields on the page, each with its default and description."""
-    text = (FOLDER / "configuration.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| `([\w.\[\]]+)` \| [^|]+ \| ((?:`[^`]+`)|\w+) \| (.*) \|$", text, re.MULTILINE)
-    assert len({name for name, *_ in found}) == len(found)
-    return {name: rest for name, *rest in found}
-
-
 def in_the_file() -> dict[str, FieldInfo | None]:
     own = Table.model_fields.keys() - Options.model_fields.keys()
     of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name.partition(".")[0] in own}
@@ -335,7 +329,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
 
 
 def test_configuration_page_lists_exactly_all_fields() -> None:
-    assert sorted(rows()) == sorted(in_the_file())
+    assert sorted(fields_on_page()) == sorted(in_the_file())
 
 
 _WRITTEN = {"target_file_size": 128 * 2**20}
@@ -344,7 +338,7 @@ _WRITTEN = {"target_file_size": 128 * 2**20}
 
 @pytest.mark.parametrize("name", [name for name, field in in_the_file().items() if field is not None])
 def test_field_is_documented_with_its_default_and_values(name: str) -> None:
-    cell, words = rows()[name]
+    cell, words = fields_on_page()[name]
     field = in_the_file()[name]
     assert field
     default = field.get_default(call_default_factory=True)

@@ -58,6 +58,8 @@ def _configurations(recorder: Recorder) -> None:
     recorder.case("The file exists", "init")
     recorder.case("The folder is missing", "init", "no/such/folder.yml")
 
+    recorder.case("An unknown option", "schema", "--sorted")
+
     recorder.case("An error", "explain", "MF3405")
     recorder.case("A rule of lint", "explain", "MF204")
     recorder.case("A name of two codes", "explain", "Unreadable")

@@ -56,7 +56,7 @@ _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
 _SECTIONS = {
-    "Set up": ("init", "enable-cdf", "tables"),
+    "Set up": ("init", "schema", "enable-cdf", "tables"),
     "Publish": ("publish", "rebuild", "repair", "drop"),
     "Check": ("status", "verify", "doctor", "explain", "check-alerts", "go-live", "report", "changes", "log", "lint"),
     "Operate": ("fabric", "history", "partner", "replicate"),

@@ -1,6 +1,7 @@
 """The commands that set up, publish, compare and repair tables.
 
-`init`, `tables`, `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`, `drop`, `deployment`.
+`init`, `schema`, `tables`, `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`, `drop`,
+`deployment`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +26,7 @@ from mirrorfeed.cli.main import (
     feed_or_empty,
     main,
     mirror_option,
+    print_json,
     print_lines,
     prints_json,
     stoppable,
@@ -34,7 +37,7 @@ from mirrorfeed.cli.main import (
     yes_option,
 )
 from mirrorfeed.cli.output import FollowLog, show_steps
-from mirrorfeed.config import FILE
+from mirrorfeed.config import FILE, SCHEMA
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.display.terminal import console
 
@@ -48,15 +51,19 @@ _LONGEST_INPUTS = 10_000
 
 @row
 class Example(Row):
-    """Result of `init`: the example configuration that was written."""
+    """Result of `init`: the example configuration and its JSON Schema, which were written."""
 
     file: str
+    schema: str
 
     def remarks(self) -> Sequence[str]:
         from mirrorfeed.config.printed_commands import name_config
 
         steps = "Edit this file, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`."
-        return (f"{self.file} was written. {name_config(steps, self.file)}",)
+        return (
+            f"{self.file} was written. {name_config(steps, self.file)}",
+            f"Editors complete and check the file with {self.schema}, which was also written.",
+        )
 
 
 @row
@@ -69,17 +76,29 @@ class TaskInput(Row):
 @main.command(reads_config=False)
 @click.argument("file", default=FILE)
 def init(file: str) -> Example:
-    """Write an example mirrorfeed.yml with comments."""
+    """Write an example mirrorfeed.yml with comments, and the JSON Schema with which editors complete and check it."""
     from mirrorfeed.config.loader import EXAMPLE
 
+    schema = Path(file).with_name(SCHEMA)
     try:
         with Path(file).open("x", encoding="utf-8") as target:
             target.write(EXAMPLE)
+        schema.write_text(_read_schema(), encoding="utf-8")
     except FileExistsError as error:
         raise FileExists(path=file) from error
     except OSError as error:
         raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
-    return Example(file)
+    return Example(file, str(schema))
+
+
+@main.command(reads_config=False)
+def schema() -> None:
+    """Print the JSON Schema of mirrorfeed.yml, with which editors complete and check the file."""
+    print_json(json.loads(_read_schema()), has_messages=False)
+
+
+def _read_schema() -> str:
+    return files("mirrorfeed.config").joinpath(SCHEMA).read_text(encoding="utf-8")
 
 
 @main.command()

@@ -2,3 +2,5 @@
 
 FILE = "mirrorfeed.yml"
 """Default configuration file. Defined here, so that the help of commands does not import pydantic."""
+SCHEMA = "mirrorfeed.schema.json"
+"""File with the JSON Schema of the configuration, in this folder and next to a new configuration file."""

@@ -24,6 +24,14 @@ class _WithPrincipal(validators.ConfigModel):
     service_principal: ServicePrincipal
 
 
+class _WithServiceCredential(validators.ConfigModel):
+    service_credential: Annotated[str, Field(pattern=r"\S")]
+
+
+CredentialInput = Literal["default"] | _WithServiceCredential | _WithPrincipal
+"""Type of the field `credential` in the file."""
+
+
 def parse_credential(value: object, info: ValidationInfo) -> Credential:
     """Return the credential in the field `credential`. Errors do not repeat the value, because it may be a secret."""
     match value:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from mirrorfeed.config import FILE, validators
-from mirrorfeed.config.connections import Alerts, FabricOptions, parse_credential
+from mirrorfeed.config.connections import Alerts, CredentialInput, FabricOptions, parse_credential
 from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
 from mirrorfeed.config.options import (
     CommonHistory,
@@ -43,8 +43,8 @@ from mirrorfeed.storage.prices import Prices
 
 
 class Table(EntryOptions):
-    source: Annotated[Source, PlainValidator(validators.parse_source)]
-    target: Annotated[Target, PlainValidator(validators.parse_target)]
+    source: Annotated[Source, PlainValidator(validators.parse_source, json_schema_input_type=str)]
+    target: Annotated[Target, PlainValidator(validators.parse_target, json_schema_input_type=str)]
     history: TableHistory = None
     paused: Pause | None = None
     """Configured pause, which may be over. None means no pause."""
@@ -62,8 +62,10 @@ class Table(EntryOptions):
 class Sources(EntryOptions):
     """Entry with a pattern for sources. `expand_patterns` adds a `Table` to the configuration for each match."""
 
-    sources: Annotated[Pattern, PlainValidator(validators.parse_pattern)]
-    exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(validators.parse_exclude)] = ()
+    sources: Annotated[Pattern, PlainValidator(validators.parse_pattern, json_schema_input_type=str)]
+    exclude: Annotated[
+        tuple[tuple[str, ...], ...], PlainValidator(validators.parse_exclude, json_schema_input_type=list[str])
+    ] = ()
     target: Annotated[str, AfterValidator(validators.check_target_template)] = "{schema}.{table}"
     history: CommonHistory = None
     """Schema or folder for the histories of the matching tables. None means no histories."""
@@ -89,16 +91,20 @@ class Config(Options):
     """Endpoint of Fabric's REST API. None means the public one or, with `private_link`, that of the workspace."""
     private_link: bool = False
     """True if the workspace has its own private link. Then the names of the endpoints contain the workspace id."""
-    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(validators.parse_hosts)] = ()
+    trusted_hosts: Annotated[
+        tuple[str, ...], PlainValidator(validators.parse_hosts, json_schema_input_type=list[str])
+    ] = ()
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(validators.resolve_folder)] | None = None
     """File with the CA certificates to trust. None means the certificates of the system."""
-    credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
+    credential: Annotated[Credential, PlainValidator(parse_credential, json_schema_input_type=CredentialInput)] = (
+        Default()
+    )
     upload_from: Literal["driver", "executors"] = "driver"
     """Process that uploads the files that Spark writes: the driver or Spark's executors."""
     staging_path: validators.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None means a local temporary folder."""
-    ledger: Annotated[Source | None, PlainValidator(validators.parse_source)] = None
+    ledger: Annotated[Source | None, PlainValidator(validators.parse_source, json_schema_input_type=str)] = None
     """Delta table that records every publication. None means that nothing is recorded."""
     shared_landing_zone: bool = False
     """True if other configurations publish to the same landing zone. Then a table without an entry is reported as

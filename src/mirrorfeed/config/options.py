@@ -56,7 +56,7 @@ def _parse_time(value: object) -> datetime:
 
 class Pause(validators.ConfigModel):
     reason: Annotated[str, AfterValidator(partial(validators.check_not_empty, hint=": write a reason"))]
-    until: Annotated[datetime, PlainValidator(_parse_time)]
+    until: Annotated[datetime, PlainValidator(_parse_time, json_schema_input_type=str)]
 
     def __str__(self) -> str:
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
@@ -123,6 +123,9 @@ class Options(validators.ConfigModel):
         )
 
 
+_SomeNames = Annotated[list[str], Field(min_length=1)]
+
+
 def _parse_columns(value: object) -> tuple[str, ...] | None:
     columns = validators.parse_column_names(value)
     if columns == ():
@@ -165,13 +168,19 @@ def _parse_casts(value: object) -> dict[str, str]:
 class EntryOptions(Options):
     """Options of a table or pattern. Except for the new names in `rename`, all column names are names in the source."""
 
-    columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
+    columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns, json_schema_input_type=_SomeNames)] = None
     """Columns to publish. None means all columns."""
-    exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
+    exclude_columns: Annotated[
+        tuple[str, ...] | None, PlainValidator(_parse_columns, json_schema_input_type=_SomeNames)
+    ] = None
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
-    rename: Annotated[dict[str, str] | None, PlainValidator(_parse_renames)] = None
-    cast: Annotated[dict[str, str] | None, PlainValidator(_parse_casts)] = None
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(validators.parse_column_names)] = None
+    rename: Annotated[dict[str, str] | None, PlainValidator(_parse_renames, json_schema_input_type=dict[str, str])] = (
+        None
+    )
+    cast: Annotated[dict[str, str] | None, PlainValidator(_parse_casts, json_schema_input_type=dict[str, str])] = None
+    keys: Annotated[
+        tuple[str, ...] | None, PlainValidator(validators.parse_column_names, json_schema_input_type=list[str])
+    ] = None
     """Key columns. None means the primary key in Unity Catalog. An empty tuple means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
@@ -239,8 +248,12 @@ def _parse_days(value: object) -> int:
 class HistoryLocation(validators.ConfigModel):
     """Location of a history, or the schema or folder of several histories."""
 
-    table: Annotated[Source, PlainValidator(validators.parse_source)] = Field(alias="location")
-    archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(default=None, alias="archive")
+    table: Annotated[Source, PlainValidator(validators.parse_source, json_schema_input_type=str)] = Field(
+        alias="location"
+    )
+    archive_days: Annotated[int | None, PlainValidator(_parse_days, json_schema_input_type=str)] = Field(
+        default=None, alias="archive"
+    )
     """Age in days from which files count as archived. None means never."""
 
 
@@ -265,7 +278,7 @@ def _history_of(expected: str, *, is_table: bool = False) -> WrapValidator:
             raise ValueError(f"'{history.table}' is a table: name a schema or a folder for the histories of all tables")
         return history
 
-    return WrapValidator(check)
+    return WrapValidator(check, json_schema_input_type=str | Literal[False] | HistoryLocation)
 
 
 CommonHistory = Annotated[HistoryLocation | None, _history_of("a schema or a folder, such as main.history")]

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from mirrorfeed.config.errors import BadAddress
@@ -227,7 +227,8 @@ def _number_validator(unit: str, lowest: int, highest: int, never: float | None 
             raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {shorten(value)}")
         return float(value)
 
-    return PlainValidator(check)
+    number = Annotated[float, Field(ge=lowest, le=highest)]
+    return PlainValidator(check, json_schema_input_type=number | Literal["never"])
 
 
 def check_text(value: object) -> str:
@@ -279,7 +280,10 @@ def resolve_path(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
 
 
-Size = Annotated[int, PlainValidator(_parse_size)]
+_SizeInput = (
+    Annotated[int, Field(ge=_SMALLEST, le=_LARGEST)] | Annotated[str, Field(pattern="^[0-9]+ *[KMGkmg][Ii][Bb]$")]
+)
+Size = Annotated[int, PlainValidator(_parse_size, json_schema_input_type=_SizeInput)]
 """Size in bytes."""
 Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]
 Minutes = Annotated[float | None, _number_validator("minutes", 1, 525_600)]

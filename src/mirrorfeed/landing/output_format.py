@@ -6,12 +6,12 @@ import codecs
 import json
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, Strict, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, Strict, TypeAdapter, WithJsonSchema
 
 from mirrorfeed.landing.errors import (
     DamagedFile,
@@ -51,18 +51,21 @@ _DECLARED = {
 """Value of `DataType` in `_metadata.json` for each column type. Decimals have no `DataType`."""
 
 
-def _one_of(*allowed: str) -> Callable[[object], str]:
+def _one_of(*allowed: str) -> PlainValidator:
     def check(value: object) -> str:
         if value not in allowed:
             listed = ", ".join(json.dumps(each) for each in allowed)
             raise ValueError(f"must be one of {listed}, not {json.dumps(value, default=repr, ensure_ascii=False)}")
         return str(value)
 
-    return check
+    return PlainValidator(check, json_schema_input_type=Annotated[str, WithJsonSchema({"enum": allowed})])
+
+
+_EXTENSION = "^[0-9a-z]{1,16}$"
 
 
 def _extension(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch("[0-9a-z]{1,16}", value) or value == PARQUET:
+    if not isinstance(value, str) or not re.fullmatch(_EXTENSION, value) or value == PARQUET:
         raise ValueError(f"must be lower-case letters and digits without a dot, such as tsv, not {value!r}")
     return value
 
@@ -84,14 +87,16 @@ class Delimited:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    extension: Annotated[str, PlainValidator(_extension)] = "csv"
-    row_separator: Annotated[str, PlainValidator(_one_of("\r\n", "\n", "\r"))] = "\r\n"
-    column_separator: Annotated[str, PlainValidator(_one_of(",", ";", "|", "\t"))] = ","
-    quote: Annotated[str, PlainValidator(_one_of('"', "'", ""))] = '"'
-    escape: Annotated[str, PlainValidator(_one_of("\\", "/", '"', ""))] = "\\"
+    extension: Annotated[str, PlainValidator(_extension), WithJsonSchema({"type": "string", "pattern": _EXTENSION})] = (
+        "csv"
+    )
+    row_separator: Annotated[str, _one_of("\r\n", "\n", "\r")] = "\r\n"
+    column_separator: Annotated[str, _one_of(",", ";", "|", "\t")] = ","
+    quote: Annotated[str, _one_of('"', "'", "")] = '"'
+    escape: Annotated[str, _one_of("\\", "/", '"', "")] = "\\"
     null: Annotated[str, Strict()] = ""
     """Text that represents NULL."""
-    encoding: Annotated[str, PlainValidator(_encoding)] = "UTF-8"
+    encoding: Annotated[str, PlainValidator(_encoding, json_schema_input_type=str)] = "UTF-8"
     schema_definition: Annotated[bool, Strict()] = True
     """True if `_metadata.json` declares the columns and their types. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"

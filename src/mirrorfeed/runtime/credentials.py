@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.request import getproxies
 
-from pydantic import ConfigDict, PlainValidator, ValidationInfo
+from pydantic import ConfigDict, PlainValidator, ValidationInfo, WithJsonSchema
 
 from mirrorfeed.display.redact import remember
 from mirrorfeed.runtime.errors import BadProxy
@@ -117,8 +117,15 @@ def _parse_authority(value: object) -> str:
         raise ValueError("is not an https address, such as https://login.microsoftonline.us") from None
 
 
-SecretLocation = Annotated[Secret, PlainValidator(_parse_secret)]
-_Id = Annotated[str, PlainValidator(_parse_id)]
+_SECRET_SCHEMA = {
+    "type": "object",
+    "properties": {name: {"type": "string", "pattern": f"^{form.pattern}$"} for name, form in SECRET_FIELDS.items()},
+    "additionalProperties": False,
+    "minProperties": 1,
+    "dependencies": {"scope": ["key"]},
+}
+SecretLocation = Annotated[Secret, PlainValidator(_parse_secret), WithJsonSchema(_SECRET_SCHEMA)]
+_Id = Annotated[str, PlainValidator(_parse_id, json_schema_input_type=str)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,7 @@ class ServicePrincipal:
     tenant_id: _Id
     client_id: _Id
     secret: SecretLocation
-    authority: Annotated[str | None, PlainValidator(_parse_authority)] = None
+    authority: Annotated[str | None, PlainValidator(_parse_authority, json_schema_input_type=str)] = None
     """HTTPS address of the login service of a separate cloud. None means the default of azure-identity."""
 
     def __str__(self) -> str:
