@@ -9,12 +9,13 @@ import importlib
 import inspect
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
@@ -25,6 +26,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from databricks.bundles.jobs import Job
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -43,8 +45,10 @@ from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
 from tools.reference import stale
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
-ELSEWHERE = {"az", "export", "gh", "pip", "pre-commit"}
+ELSEWHERE = {"az", "dbt", "export", "gh", "pip", "pre-commit"}
 """Programs that are not installed when tests run. Their lines are only split into words."""
+_IN_BUNDLES, _OF_CI = {"variables", "resources"}, {"jobs", "steps"}
+"""Top-level keys of snippets that are no configuration."""
 OURS = {"mirrorfeed", "make", "databricks"}
 
 
@@ -62,10 +66,16 @@ def test_every_snippet_has_a_checked_language() -> None:
 COMMANDS = [*snippets("sh"), *inline("mirrorfeed", "make", "databricks")]
 
 
-@pytest.mark.parametrize("snippet", COMMANDS, ids=str)
-def test_every_command_and_its_arguments_exist(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def parses_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands parse their arguments and do nothing."""
     monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: value)  # files need not exist
     monkeypatch.setattr(click.Command, "invoke", lambda *_: None)
+
+
+@pytest.mark.usefixtures("parses_only")
+@pytest.mark.parametrize("snippet", COMMANDS, ids=str)
+def test_every_command_and_its_arguments_exist(snippet: Snippet) -> None:
     for program, *arguments in snippet.commands:
         assert program in OURS | ELSEWHERE, f"{program} is not known here: say how it is checked"
         if program == "mirrorfeed":
@@ -108,6 +118,33 @@ def check_databricks(arguments: list[str]) -> None:
             assert f"name: {name}" in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("parses_only")
+@pytest.mark.parametrize(
+    "snippet", [each for each in snippets("yaml") if "resources" in yaml.safe_load(each.text)], ids=str
+)
+def test_jobs_on_the_pages_are_valid_and_run_existing_commands(snippet: Snippet) -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    for job in yaml.safe_load(snippet.text)["resources"].get("jobs", {}).values():
+        Job.from_dict(job)
+        for task in (each["python_wheel_task"] for each in job["tasks"] if "python_wheel_task" in each):
+            assert task["entry_point"] in scripts
+            check_mirrorfeed(task["parameters"])
+
+
+@pytest.mark.usefixtures("parses_only")
+@pytest.mark.parametrize(
+    "snippet", [each for each in snippets("yaml") if _OF_CI & yaml.safe_load(each.text).keys()], ids=str
+)
+def test_ci_jobs_on_the_pages_run_existing_commands(snippet: Snippet) -> None:
+    found = yaml.safe_load(snippet.text)
+    steps = [step for job in found.get("jobs", {"": found}).values() for step in job["steps"]]
+    commands = [shlex.split(command) for step in steps if (command := step.get("run") or step.get("script"))]
+    ours = [words[1:] for words in commands if words[0] == "mirrorfeed"]
+    assert ours
+    for arguments in ours:
+        check_mirrorfeed(arguments[: arguments.index(">")] if ">" in arguments else arguments)
+
+
 CLI = shutil.which("databricks")
 
 
@@ -132,11 +169,10 @@ def test_readme_matches_the_getting_started_page() -> None:
     ]
 
 
-_IN_BUNDLES = {"variables", "resources"}
 _FILLED_IN = {"<workspace id>": ID, "<mirrored database id>": ID, "{…}": "{}"}
 _AT_THE_TOP = re.compile(rf"({'|'.join(field.alias or name for name, field in Config.model_fields.items())}): (?!…)\S")
 CONFIGURATIONS = [
-    *(each for each in snippets("yaml") if not _IN_BUNDLES & yaml.safe_load(each.text).keys()),
+    *(each for each in snippets("yaml") if not (_IN_BUNDLES | _OF_CI) & yaml.safe_load(each.text).keys()),
     *(each for each in within_sentences() if _AT_THE_TOP.match(each.text)),
 ]
 

@@ -121,6 +121,11 @@ def _landing_zones(recorder: Recorder) -> None:
     recorder.case("No landing zone is given", "lint")
     put(FolderStore(str(recorder.folder / "clean")), f"{CUSTOMERS}/{data_name(4)}", customers((None, "x", None)))
     recorder.case("Two errors in a file", "lint", "clean")
+    recorder.text("Two errors in a file", "lint", "clean", "--format", "github")
+    recorder.text("Two errors in a file", "lint", "clean", "--format", "junit")
+    recorder.text("No such landing zone", "lint", "nowhere", "--format", "github")
+    recorder.text("No such landing zone", "lint", "nowhere", "--format", "junit")
+    recorder.text("Two formats", "lint", "clean", "--format", "junit", "--json")
 
     recorder.case("Nobody is configured", "partner")
     _write(

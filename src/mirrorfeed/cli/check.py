@@ -16,6 +16,7 @@ from mirrorfeed.api import results
 from mirrorfeed.api.errors import FileNotWritten, NoLandingZone
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
+    ci_format_option,
     confirmation,
     feed,
     feed_of,
@@ -80,6 +81,7 @@ def check_alerts(mirror: str | None) -> Result[results.Alert]:
     is_flag=True,
     help="With --setup, test only how storage, Spark and network behave. The output names no table.",
 )
+@ci_format_option
 def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
@@ -177,6 +179,7 @@ def log(table: str) -> Result[results.LogRecord]:
 @main.command()
 @click.argument("landing_zone")
 @click.option("--check-keys", is_flag=True, help="Also check tables with more than 64 MiB of files for duplicate keys.")
+@ci_format_option
 def lint(landing_zone: str, check_keys: bool) -> Result[results.LintFinding]:
     """Check the LANDING_ZONE of any publisher against Fabric's specification. Exits with 1 on errors and warnings.
 

@@ -23,7 +23,7 @@ from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
 from mirrorfeed.display.progress import clear_progress, progress_shown, waiting
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
-from mirrorfeed.display.rows import DataRow
+from mirrorfeed.display.rows import Annotation, DataRow
 from mirrorfeed.display.terminal import console, draw
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
@@ -45,13 +45,29 @@ mirror_option = click.option(
 )
 
 
+def _set_ci_format(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value and prints_json():
+        raise click.UsageError("--format and --json cannot be combined.")
+    context.meta[_CI] = value and (value, context.command_path)
+
+
+ci_format_option = click.option(
+    "--format",
+    type=click.Choice(["github", "junit"]),
+    expose_value=False,
+    callback=_set_ci_format,
+    help="Print the result for a CI system: as annotations of GitHub Actions, or as JUnit XML.",
+)
+
+
 def wait_option(until: str) -> Callable[[Any], Any]:
     """Return the option --wait of a command that waits until the condition `until`."""
     text = f"Maximum time to wait until {until}."
     return click.option("--wait", "minutes", default=10.0, metavar="MINUTES", help=text)
 
 
-_CONFIG, _JSON, _SPARK, _STOP = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.spark", "mirrorfeed.stop"
+_CONFIG, _JSON, _CI = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.ci_format"
+_SPARK, _STOP = "mirrorfeed.spark", "mirrorfeed.stop"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
@@ -84,9 +100,11 @@ class _Command(click.Command):
 
 
 def show(result: Result[Any]) -> NoReturn:
-    """Print a result as tables or as JSON, and exit with 0 if all rows are ok, otherwise with 1."""
+    """Print a result as tables, as JSON or for a CI system. Exit with 0 if all rows are ok, otherwise with 1."""
     if prints_json():
         print_json(result.to_dict(), has_messages=not any(isinstance(row, DataRow) for row in result.rows))
+    elif _ci_format():
+        _print_for_ci([row.annotation() for row in result.rows], result.notes, result.summary)
     else:
         print_result(result)
     sys.exit(0 if result.ok else 1)
@@ -171,7 +189,7 @@ class _Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if prints_json() or has_spark_ended(error):
+            if prints_json() or _ci_format() or has_spark_ended(error):
                 fail(wrap_error(f"mirrorfeed {ctx.invoked_subcommand}", error))
             click.echo(printable_block(redact(format_exc())), err=True)
             sys.exit(1)
@@ -246,6 +264,24 @@ def prints_json() -> bool:
     return context is not None and bool(context.meta.get(_JSON))
 
 
+def _ci_format() -> tuple[str, str] | None:
+    """Return the value of --format and the name of the command. None without this option."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_CI) if context else None
+
+
+def _print_for_ci(annotations: Sequence[Annotation], notes: Sequence[str] = (), summary: str = "") -> None:
+    from mirrorfeed.display import ci_formats
+
+    form, command = _ci_format() or ("", "")
+    found = [each._replace(message=with_config(each.message)) for each in annotations]
+    lines = [with_config(each) for each in (summary, *notes) if each]
+    if form == "junit":
+        click.echo(ci_formats.to_junit(found, lines, command))
+    else:
+        click.echo(ci_formats.to_github(found, lines, click.get_current_context().meta.get(_CONFIG, FILE)))
+
+
 def print_lines(*lines: str, err: bool = False) -> None:
     """Print lines to standard output. With `err` or --json, use standard error. Control characters are escaped."""
     click.echo("\n".join(printable(with_config(line)) for line in lines), err=err or prints_json())
@@ -275,6 +311,8 @@ def _escape_control(match: re.Match[str]) -> str:
 def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if prints_json():
         print_json({"error": error.to_dict()})
+    elif _ci_format():
+        _print_for_ci([Annotation("error", error.code, str(error))])
     else:
         click.echo(with_config(f"Error {error.code}: {error}"), err=True)
     sys.exit(status)

@@ -21,6 +21,7 @@ from mirrorfeed.api import results
 from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
+    ci_format_option,
     confirmation,
     feed,
     feed_or_empty,
@@ -238,6 +239,7 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
 @main.command()
 @tables_argument
 @mirror_option
+@ci_format_option
 def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 

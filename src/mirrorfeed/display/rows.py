@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 from mirrorfeed.display.redact import printable
 
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 
 MARKERS = ("insert", "update", "upsert", "delete")
 Kind = TypeVar("Kind", bound=type[Any])
+
+
+Level = Literal["error", "warning", "notice", ""]
+
+
+class Annotation(NamedTuple):
+    """A row as a CI system shows it."""
+
+    level: Level
+    """Empty if the row needs no attention."""
+    title: str
+    message: str
+    file: str = ""
+    """File with the problem. Empty for the configuration file."""
 
 
 def shown(
@@ -97,6 +111,11 @@ class Row:
             return ()
         parts = (getattr(self, "table", None), getattr(error, "code", None), str(error))
         return (": ".join(filter(None, parts)),)
+
+    def annotation(self) -> Annotation:
+        """Return the row for a CI system. By default, the title is the first cell."""
+        title, *values = [str(cell.value) for cell in self.cells().values() if cell.value not in (None, "")]
+        return Annotation("" if self.ok else "error", title, "\n".join([*values, *self.remarks()]))
 
     def __str__(self) -> str:
         from mirrorfeed.display.terminal import text_of

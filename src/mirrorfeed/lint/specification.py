@@ -8,12 +8,13 @@ publisher. A rule keeps its code, such as MF203. The first digit is the subject:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Annotation, Level, Row, row, shown
 from mirrorfeed.errors import fill
 
 METADATA = "_metadata.json"
@@ -123,6 +124,13 @@ class LintSeverity(StrEnum):
     """Something that the specification allows, but that is not recommended."""
 
 
+_LEVELS: Mapping[LintSeverity, Level] = {
+    LintSeverity.ERROR: "error",
+    LintSeverity.WARNING: "warning",
+    LintSeverity.ADVICE: "notice",
+}
+
+
 @row
 class LintFinding(Row):
     """A violation of a lint rule by a file or folder in the landing zone."""
@@ -138,6 +146,11 @@ class LintFinding(Row):
     @property
     def ok(self) -> bool:
         return self.severity is LintSeverity.ADVICE
+
+    def annotation(self) -> Annotation:
+        return Annotation(
+            _LEVELS[self.severity], f"{self.code} {self.file}".rstrip(), f"{self.what} {self.next}", self.file
+        )
 
 
 @dataclass(frozen=True, slots=True)

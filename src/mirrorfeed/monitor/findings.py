@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mirrorfeed.config.printed_commands import name_config, name_config_in_command
 from mirrorfeed.display.redact import redact, shell_argument
-from mirrorfeed.display.rows import Row, row
+from mirrorfeed.display.rows import Annotation, Level, Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, field_names, fill
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.orchestration.last_failure import LastFailure
@@ -130,6 +130,15 @@ class Severity(Enum):
     OK = "ok"
 
 
+_LEVELS: Mapping[Severity, Level] = {
+    Severity.WRONG: "error",
+    Severity.SOON: "warning",
+    Severity.NOTE: "notice",
+    Severity.UNKNOWN: "notice",
+    Severity.OK: "",
+}
+
+
 @row
 class Finding(Row):
     """Problem of a table or of the mirrored database, or the result of one setup check."""
@@ -166,6 +175,11 @@ class Finding(Row):
         fix = [f"        Fix: {self.fix}"] if self.fix else []
         run = [f"        Run: {self.command}"] if self.command not in ("", self.fix) else []
         return (about.rstrip(": "), *fix, *run)
+
+    def annotation(self) -> Annotation:
+        title = f"{self.code} {self.name}".strip() + (f": {self.table}" if self.table else "")
+        fix = f"\nFix: {self.fix}" if self.fix else ""
+        return Annotation(_LEVELS[self.severity], title, self.what + fix)
 
 
 Values = Mapping[str, Any]
