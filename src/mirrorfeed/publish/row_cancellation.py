@@ -57,8 +57,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
         f"lag(__count__) OVER ({in_order}) = -__count__"
         f" AND (__count__ = 1 OR lag(__hash__) OVER ({in_order}) = __hash__)"
     )
-    events = feed_events(feed, columns, keys).repartition(*map(F.col, key))  # enough for all windows
-    rows = _counted(events, [*key, "_commit_version"]).selectExpr(
+    rows = _counted(feed_events(feed, columns, keys), [*key, "_commit_version"]).selectExpr(
         "*",
         f"sum(__count__) OVER ({of_row}) AS __total__",
         f"abs(__count__) = 1 AND coalesce({follows}, true) AND {key_problem(key)} IS NULL AS __follows__",

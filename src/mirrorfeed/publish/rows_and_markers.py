@@ -188,8 +188,9 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
 
-def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False) -> DataFrame:
     """Return the net change of each key in `feed`. Omits a key if its row is the same before and after the changes.
+    With `in_one_task`, Spark shuffles nothing, which is faster for few rows.
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
     or a delete with only the key. If a key is NULL, or its net change is more than the exchange of its first removed
@@ -197,7 +198,7 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
     rare, `row_cancellation.net_of_other_keys` returns the net changes.
     """
     key = key_positions(columns, keys)
-    rows = summed_events(feed, columns, keys).where(f"__is_last__ AND NOT ({UNCHANGED})")
+    rows = summed_events(feed, columns, keys, in_one_task=in_one_task).where(f"__is_last__ AND NOT ({UNCHANGED})")
     marker = f"IF(__gain__ < 0, {Marker.DELETE.value}, {Marker.UPSERT.value})"
     rows = rows.selectExpr("*", f"IF({is_decided(key)}, {marker}, NULL) AS __marker__", "0 AS __gained__")
     # Sort by key, because similar rows next to each other compress better.
@@ -234,13 +235,16 @@ def row_hash(columns: Sequence[Column], keys: Sequence[str]) -> str:
     return f"xxhash64({', '.join([*numbers, *map(position_name, values)])})"
 
 
-def feed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the changes of a feed: key, values, `_commit_version`, `__live__` and `__hash__`.
+def feed_events(
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False
+) -> DataFrame:
+    """Return the changes of a feed, partitioned by key: key, values, `_commit_version`, `__live__` and `__hash__`.
+
     `__live__` is true for an added row and false for a removed row. The values of a removed row are NULL."""
     key = key_positions(columns, keys)
     events = with_positions(feed, columns, "_commit_version", F.expr(f"{_LIVE} AS __live__"))
     values = [name for name in map(position_name, range(len(columns))) if name not in key]
-    return events.selectExpr(
+    events = events.selectExpr(
         *key,
         "_commit_version",
         "__live__",
@@ -248,6 +252,7 @@ def feed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str])
         # Shuffle only the hash of a removed row.
         *(f"IF(__live__, {name}, NULL) AS {name}" for name in values),
     )
+    return events.coalesce(1) if in_one_task else events.repartition(*map(F.col, key))
 
 
 # The added rows of a key minus its removed rows are its net change. If this difference has at most one added and one
@@ -271,13 +276,15 @@ def is_decided(key: Sequence[str]) -> str:
     return " AND ".join([_EXCHANGED, *(f"{name} IS NOT NULL" for name in key)])
 
 
-def summed_events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def summed_events(
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False
+) -> DataFrame:
     """Return the events of a feed, with sums over all events of the key, and the hashes of its first and last event.
     Removed rows come before added rows. The order is complete, so that all queries of a feed return the same sums."""
     order = f"PARTITION BY {', '.join(key_positions(columns, keys))} ORDER BY __live__, _commit_version, __hash__"
     of_key = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
     halves = ((name, half.format("__hash__")) for name, half in _SUMS.items())
-    return feed_events(feed, columns, keys).selectExpr(
+    return feed_events(feed, columns, keys, in_one_task=in_one_task).selectExpr(
         "*",
         f"lead(__live__) OVER ({order}) IS NULL AS __is_last__",
         f"sum(IF(__live__, 1, -1)) {of_key} AS __gain__",

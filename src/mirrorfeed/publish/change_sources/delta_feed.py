@@ -189,15 +189,14 @@ class DeltaFeed:
         """Return the rows to publish for a range, and a function that returns the rows to publish instead of those with
         NULL as row marker. The function is None if there are no such rows."""
         feed = self._feed(range_, job.columns, facts)
-        if _is_small(range_, facts):
-            feed = feed.coalesce(1)  # then Spark needs no shuffle, which takes longer than reading a few rows
         if not job.keys:
             return rows_and_markers.inserts(feed, job.columns), None
         if table.changes == "full":
             from mirrorfeed.publish import row_cancellation  # imported late: few tables publish all changes
 
             return row_cancellation.full(feed, job.columns, job.keys, exact=table.row_markers == "exact"), None
-        return rows_and_markers.net(feed, job.columns, job.keys), partial(_net_of_other_keys, feed, job)
+        rows = rows_and_markers.net(feed, job.columns, job.keys, in_one_task=_is_small(range_, facts))
+        return rows, partial(_net_of_other_keys, feed, job)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
