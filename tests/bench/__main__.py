@@ -1,8 +1,9 @@
 """`make bench`: compare the product with the alternatives of its users, each case in a process of its own.
 
 `python -m tests.bench --rows 200000 net_range` measures one case at another size. Seconds are shown, but the result is
-a ratio within one run. All results are stored in `.bench/found.json`. `bounds.py` has the greatest allowed ratios. The
-exit code is 1 if a ratio exceeds its bound, and 3 if the machine was not quiet, so that nothing can be judged."""
+a ratio within one run. All results are stored in `.bench/found.json`; a run of some cases replaces their results.
+`bounds.py` has the greatest allowed ratios. The exit code is 1 if a ratio exceeds its bound, and 3 if the machine was
+not quiet, so that nothing can be judged."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def main() -> None:
         print(json.dumps(measured(given.one, given.rows or CASES[given.one][1], given.rounds)))
         return
     found: dict[str, Any] = {"time": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine(), "versions": versions()}
-    found["cases"] = {}
+    before = json.loads(FOUND.read_text(encoding="utf-8")) if given.cases and FOUND.is_file() else {"cases": {}}
+    found["cases"] = before["cases"]
     for name in given.cases or CASES:
         for _ in range(MAX_ATTEMPTS):
             # Peak memory is a figure of the whole life of a process.

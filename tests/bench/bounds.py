@@ -15,13 +15,14 @@ BOUNDS: Mapping[tuple[str, str], float] = {
     ("net_range_half_million", "the notebook that is public"): 0.40,
     ("small_change", "count(*) on table_changes"): 2.0,
     ("small_change", "the notebook that is public"): 0.15,
+    ("first_loads", "plain Spark"): 1.0,
 }
 """Greatest allowed median of the ratios of seconds, by case and peer. Lower a bound when the product becomes faster. A
 bound is never raised to accept a slower product."""
 MAX_LOAD = 0.25
 """Greatest load average per processor at the start of a run."""
 MAX_SPREAD = 1.5
-"""Greatest ratio of a comparison, as a multiple of the least. Above, the machine was not quiet."""
+"""Greatest ratio of a comparison without its extremes, as a multiple of the least. Above, the machine was not quiet."""
 EXCEEDED, NOT_JUDGED = 1, 3
 """Exit codes of a run that is slower than a bound, and of a run on a machine that is not quiet."""
 
@@ -34,12 +35,14 @@ class Share:
     peer: str
     seconds: Spread
     cpu_seconds: Spread
+    inner: Spread
+    """`seconds` without the least and the greatest ratio, because one disturbed round does not change the median."""
     bound: float | None
     """None if there is no bound, or if the case ran at another size."""
 
     @property
     def is_steady(self) -> bool:
-        _, least, greatest = self.seconds
+        _, least, greatest = self.inner
         return greatest <= MAX_SPREAD * least
 
     @property
@@ -56,7 +59,9 @@ def shares(found: Mapping[str, Any]) -> Iterator[Share]:
         (_, product), *peers = measured["sides"].items()
         for peer, times in peers:
             each = (ratios(product[kind], times[kind]) for kind in ("seconds", "cpu_seconds"))
-            yield Share(case, peer, *each, BOUNDS.get((case, peer)) if measured["is_full_size"] else None)
+            inner = ratios(product["seconds"], times["seconds"], without_extremes=True)
+            bound = BOUNDS.get((case, peer)) if measured["is_full_size"] else None
+            yield Share(case, peer, *each, inner, bound)
 
 
 def disturbances(found: Mapping[str, Any]) -> list[str]:

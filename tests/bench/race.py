@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import psutil
 
-WARM_UPS = 2
+WARM_UPS = 4
+"""Rounds before the measured ones. After fewer, the JVM still compiles the code of a publication."""
 Spread = tuple[float, float, float]
 """The median, the least and the greatest."""
 
@@ -53,9 +54,11 @@ def turns(names: Sequence[str], round_: int) -> Sequence[str]:
     return names if round_ % 2 else names[::-1]
 
 
-def ratios(product: Sequence[float], other: Sequence[float]) -> Spread:
+def ratios(product: Sequence[float], other: Sequence[float], *, without_extremes: bool = False) -> Spread:
     """The median, the least and the greatest of the ratios of single rounds."""
-    each = [ours / theirs if theirs else float("inf") for ours, theirs in zip(product, other, strict=True)]
+    each = sorted(ours / theirs if theirs else float("inf") for ours, theirs in zip(product, other, strict=True))
+    if without_extremes and len(each) > 3:
+        each = each[1:-1]
     return statistics.median(each), min(each), max(each)
 
 

@@ -1,6 +1,6 @@
 """`make bench-report`: draw the results of `make bench` as an HTML page, and write the figures of the documentation.
 
-The figures are written only if the run had all cases and can be judged."""
+The figures are written only if the run had all cases of the documentation, at their sizes, and can be judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tests.bench.__main__ import CASES, FOUND
+from tests.bench.__main__ import FOUND
 from tests.bench.bounds import Share, disturbances, shares
 from tests.bench.race import Spread
 from tools import performance_page
@@ -35,7 +35,7 @@ def main() -> None:
     found = json.loads(FOUND.read_text(encoding="utf-8"))
     PAGE.write_text(page(found), encoding="utf-8")
     print(PAGE)
-    missing = [name for name in CASES if not found["cases"].get(name, {}).get("is_full_size")]
+    missing = [name for name in performance_page.CASES if not found["cases"].get(name, {}).get("is_full_size")]
     if reasons := [*disturbances(found), *(f"{name} was not measured at its size." for name in missing)]:
         raise SystemExit("\n".join(["The figures of the documentation stay as they are.", *reasons]))
     performance_page.FIGURES.write_text(json.dumps(figures(found), indent=1) + "\n", encoding="utf-8")

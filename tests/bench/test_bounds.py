@@ -15,10 +15,11 @@ STEADY = [1.0] * 3
 
 
 def measured(product: list[float], *, load: float = 0.1, is_full_size: bool = True) -> dict[str, Any]:
+    steady = [1.0] * len(product)
     sides = {
         "publish": {"seconds": product, "cpu_seconds": product},
-        "a usual notebook": {"seconds": STEADY, "cpu_seconds": STEADY},
-        "plain <b>": {"seconds": STEADY, "cpu_seconds": STEADY},
+        "a usual notebook": {"seconds": steady, "cpu_seconds": steady},
+        "plain <b>": {"seconds": steady, "cpu_seconds": steady},
     }
     case = {"title": "This beside that.", "facts": {"table_rows": 10}, "sides": sides, "driver_mib": 1.0}
     machine = {"cpus": 2, "load": [load, 0.0, 0.0], "memory_gib": 8.0, "system": "Linux"}
@@ -38,6 +39,8 @@ def measured(product: list[float], *, load: float = 0.1, is_full_size: bool = Tr
         (measured([0.9, 0.91, 1.0], is_full_size=False), 0, "All bounds are kept."),
         (measured([2.0, 2.0, 2.0], load=0.6), NOT_JUDGED, "The load average was 0.60 on 2 processors"),
         (measured([0.5, 0.6, 0.8]), NOT_JUDGED, "differ too much, 0.60 (0.50 to 0.80)."),
+        (measured([0.5, 0.8, 0.8, 0.8, 1.9]), 0, "All bounds are kept."),
+        (measured([0.7, 0.5, 0.6, 1.0, 1.0]), NOT_JUDGED, "differ too much, 0.70 (0.50 to 1.00)."),
     ],
 )
 def test_run_is_judged_only_on_a_quiet_machine(found: dict[str, Any], code: int, reason: str) -> None:
