@@ -50,9 +50,9 @@ def test_init_writes_the_schema_to_which_the_example_points(tmp_path: Path, monk
     assert json.loads(CliRunner().invoke(main, ["schema"]).output) == SCHEMA
 
 
-_OF_TYPES = re.compile(r"must be|is missing|is not a known field|has no value|belongs |is empty: name a column")
+_OF_TYPES = re.compile(r"must be|is missing|is not a known field|has no value|belongs ")
 _OF_VALUES = re.compile(
-    r"must be a date|must be text:|not nan|not 'parquet'$|is a whole number of more|must be (?:at most|a number).*9999"
+    r"must be (?:a date|lower-case|text:|at most .*9999|a number.*9999)|not nan|is a whole number of more"
 )
 """Reasons that need more than types: a schema cannot check them, or YAML 1.2 reads the value in another way."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from junitparser import Error, Failure, JUnitXml
 
-from mirrorfeed.display.ci_formats import to_github, to_junit
-from mirrorfeed.display.rows import Annotation
+from mirrorfeed.display.ci_formats import Annotation, to_github, to_junit
 from mirrorfeed.errors import with_code
 from mirrorfeed.lint.specification import LintFinding, LintSeverity
 from mirrorfeed.mirror.verify.row_comparison import Difference

@@ -23,7 +23,7 @@ from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
 from mirrorfeed.display.progress import clear_progress, progress_shown, waiting
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
-from mirrorfeed.display.rows import Annotation, DataRow
+from mirrorfeed.display.rows import DataRow
 from mirrorfeed.display.terminal import console, draw
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.config.model import Config
+    from mirrorfeed.display.ci_formats import Annotation
     from mirrorfeed.source.identifier import Source
 
 tables_argument = click.argument("tables", nargs=-1)
@@ -312,6 +313,8 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if prints_json():
         print_json({"error": error.to_dict()})
     elif _ci_format():
+        from mirrorfeed.display.ci_formats import Annotation
+
         _print_for_ci([Annotation("error", error.code, str(error))])
     else:
         click.echo(with_config(f"Error {error.code}: {error}"), err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Strict, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationInfo, model_validator
 
 from mirrorfeed.config import validators
 from mirrorfeed.landing.errors import BadTarget
@@ -28,10 +28,6 @@ class _WithServiceCredential(validators.ConfigModel):
     service_credential: Annotated[str, Field(pattern=r"\S")]
 
 
-CredentialInput = Literal["default"] | _WithServiceCredential | _WithPrincipal
-"""Type of the field `credential` in the file."""
-
-
 def parse_credential(value: object, info: ValidationInfo) -> Credential:
     """Return the credential in the field `credential`. Errors do not repeat the value, because it may be a secret."""
     match value:
@@ -48,6 +44,8 @@ def parse_credential(value: object, info: ValidationInfo) -> Credential:
     )
 
 
+_CredentialInput = Literal["default"] | _WithServiceCredential | _WithPrincipal
+CredentialField = Annotated[Credential, PlainValidator(parse_credential, json_schema_input_type=_CredentialInput)]
 DEFAULT_SCHEMA = "dbo"
 """Schema in Fabric of targets without a schema, unless the mirrored database has another default schema."""
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     Field,
-    PlainValidator,
     PrivateAttr,
     ValidationInfo,
     field_validator,
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from mirrorfeed.config import FILE, validators
-from mirrorfeed.config.connections import Alerts, CredentialInput, FabricOptions, parse_credential
+from mirrorfeed.config.connections import Alerts, CredentialField, FabricOptions
 from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
 from mirrorfeed.config.options import (
     CommonHistory,
@@ -35,7 +34,7 @@ from mirrorfeed.config.options import (
 from mirrorfeed.config.validators import ONELAKE, resolve_source
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, data_number
-from mirrorfeed.runtime.credentials import Credential, Default
+from mirrorfeed.runtime.credentials import Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
 from mirrorfeed.storage import Store, open_folder
@@ -43,8 +42,8 @@ from mirrorfeed.storage.prices import Prices
 
 
 class Table(EntryOptions):
-    source: Annotated[Source, PlainValidator(validators.parse_source, json_schema_input_type=str)]
-    target: Annotated[Target, PlainValidator(validators.parse_target, json_schema_input_type=str)]
+    source: Annotated[Source, validators.TextValidator(validators.parse_source)]
+    target: Annotated[Target, validators.TextValidator(validators.parse_target)]
     history: TableHistory = None
     paused: Pause | None = None
     """Configured pause, which may be over. None means no pause."""
@@ -62,10 +61,8 @@ class Table(EntryOptions):
 class Sources(EntryOptions):
     """Entry with a pattern for sources. `expand_patterns` adds a `Table` to the configuration for each match."""
 
-    sources: Annotated[Pattern, PlainValidator(validators.parse_pattern, json_schema_input_type=str)]
-    exclude: Annotated[
-        tuple[tuple[str, ...], ...], PlainValidator(validators.parse_exclude, json_schema_input_type=list[str])
-    ] = ()
+    sources: Annotated[Pattern, validators.TextValidator(validators.parse_pattern)]
+    exclude: Annotated[tuple[tuple[str, ...], ...], validators.ListValidator(validators.parse_exclude)] = ()
     target: Annotated[str, AfterValidator(validators.check_target_template)] = "{schema}.{table}"
     history: CommonHistory = None
     """Schema or folder for the histories of the matching tables. None means no histories."""
@@ -91,20 +88,16 @@ class Config(Options):
     """Endpoint of Fabric's REST API. None means the public one or, with `private_link`, that of the workspace."""
     private_link: bool = False
     """True if the workspace has its own private link. Then the names of the endpoints contain the workspace id."""
-    trusted_hosts: Annotated[
-        tuple[str, ...], PlainValidator(validators.parse_hosts, json_schema_input_type=list[str])
-    ] = ()
+    trusted_hosts: Annotated[tuple[str, ...], validators.ListValidator(validators.parse_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(validators.resolve_folder)] | None = None
     """File with the CA certificates to trust. None means the certificates of the system."""
-    credential: Annotated[Credential, PlainValidator(parse_credential, json_schema_input_type=CredentialInput)] = (
-        Default()
-    )
+    credential: CredentialField = Default()
     upload_from: Literal["driver", "executors"] = "driver"
     """Process that uploads the files that Spark writes: the driver or Spark's executors."""
     staging_path: validators.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None means a local temporary folder."""
-    ledger: Annotated[Source | None, PlainValidator(validators.parse_source, json_schema_input_type=str)] = None
+    ledger: Annotated[Source | None, validators.TextValidator(validators.parse_source)] = None
     """Delta table that records every publication. None means that nothing is recorded."""
     shared_landing_zone: bool = False
     """True if other configurations publish to the same landing zone. Then a table without an entry is reported as

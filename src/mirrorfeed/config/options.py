@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, WrapValidator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator, model_validator
 
 from mirrorfeed.config import validators
 from mirrorfeed.landing.names import Target, fold
@@ -56,7 +56,7 @@ def _parse_time(value: object) -> datetime:
 
 class Pause(validators.ConfigModel):
     reason: Annotated[str, AfterValidator(partial(validators.check_not_empty, hint=": write a reason"))]
-    until: Annotated[datetime, PlainValidator(_parse_time, json_schema_input_type=str)]
+    until: Annotated[datetime, validators.TextValidator(_parse_time)]
 
     def __str__(self) -> str:
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
@@ -123,9 +123,6 @@ class Options(validators.ConfigModel):
         )
 
 
-_SomeNames = Annotated[list[str], Field(min_length=1)]
-
-
 def _parse_columns(value: object) -> tuple[str, ...] | None:
     columns = validators.parse_column_names(value)
     if columns == ():
@@ -168,19 +165,13 @@ def _parse_casts(value: object) -> dict[str, str]:
 class EntryOptions(Options):
     """Options of a table or pattern. Except for the new names in `rename`, all column names are names in the source."""
 
-    columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns, json_schema_input_type=_SomeNames)] = None
+    columns: Annotated[tuple[str, ...] | None, validators.ListValidator(_parse_columns)] = None
     """Columns to publish. None means all columns."""
-    exclude_columns: Annotated[
-        tuple[str, ...] | None, PlainValidator(_parse_columns, json_schema_input_type=_SomeNames)
-    ] = None
+    exclude_columns: Annotated[tuple[str, ...] | None, validators.ListValidator(_parse_columns)] = None
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
-    rename: Annotated[dict[str, str] | None, PlainValidator(_parse_renames, json_schema_input_type=dict[str, str])] = (
-        None
-    )
-    cast: Annotated[dict[str, str] | None, PlainValidator(_parse_casts, json_schema_input_type=dict[str, str])] = None
-    keys: Annotated[
-        tuple[str, ...] | None, PlainValidator(validators.parse_column_names, json_schema_input_type=list[str])
-    ] = None
+    rename: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_renames)] = None
+    cast: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_casts)] = None
+    keys: Annotated[tuple[str, ...] | None, validators.ListValidator(validators.parse_column_names)] = None
     """Key columns. None means the primary key in Unity Catalog. An empty tuple means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
@@ -248,12 +239,8 @@ def _parse_days(value: object) -> int:
 class HistoryLocation(validators.ConfigModel):
     """Location of a history, or the schema or folder of several histories."""
 
-    table: Annotated[Source, PlainValidator(validators.parse_source, json_schema_input_type=str)] = Field(
-        alias="location"
-    )
-    archive_days: Annotated[int | None, PlainValidator(_parse_days, json_schema_input_type=str)] = Field(
-        default=None, alias="archive"
-    )
+    table: Annotated[Source, validators.TextValidator(validators.parse_source)] = Field(alias="location")
+    archive_days: Annotated[int | None, validators.TextValidator(_parse_days)] = Field(default=None, alias="archive")
     """Age in days from which files count as archived. None means never."""
 
 

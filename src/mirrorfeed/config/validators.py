@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
@@ -227,8 +228,9 @@ def _number_validator(unit: str, lowest: int, highest: int, never: float | None 
             raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {shorten(value)}")
         return float(value)
 
-    number = Annotated[float, Field(ge=lowest, le=highest)]
-    return PlainValidator(check, json_schema_input_type=number | Literal["never"])
+    return PlainValidator(
+        check, json_schema_input_type=Annotated[float, Field(ge=lowest, le=highest)] | Literal["never"]
+    )
 
 
 def check_text(value: object) -> str:
@@ -280,9 +282,12 @@ def resolve_path(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
 
 
-_SizeInput = (
-    Annotated[int, Field(ge=_SMALLEST, le=_LARGEST)] | Annotated[str, Field(pattern="^[0-9]+ *[KMGkmg][Ii][Bb]$")]
-)
+TextValidator = partial(PlainValidator, json_schema_input_type=str)
+"""Validator of a text in the file. The type is only for the JSON Schema, also in the next two."""
+ListValidator = partial(PlainValidator, json_schema_input_type=list[str])
+PairsValidator = partial(PlainValidator, json_schema_input_type=dict[str, str])
+_SizeText = Annotated[str, Field(pattern="^[0-9]+ *[KMGkmg][Ii][Bb]$")]
+_SizeInput = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST)] | _SizeText
 Size = Annotated[int, PlainValidator(_parse_size, json_schema_input_type=_SizeInput)]
 """Size in bytes."""
 Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]

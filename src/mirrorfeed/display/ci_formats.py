@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 from xml.etree import ElementTree as ET
 
 from mirrorfeed.display.redact import printable
-from mirrorfeed.display.rows import Annotation
+
+Level = Literal["error", "warning", "notice", ""]
+
+
+class Annotation(NamedTuple):
+    """A row as a CI system shows it."""
+
+    level: Level
+    """Empty if the row needs no attention."""
+    title: str
+    message: str
+    file: str = ""
+    """File with the problem. Empty for the configuration file."""
+
 
 _NOT_IN_XML = re.compile("[\ufffe\uffff]")
 """Characters that XML does not allow, even escaped. `printable` escapes the others."""

@@ -17,29 +17,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from mirrorfeed.display.redact import printable
 
 if TYPE_CHECKING:
+    from mirrorfeed.display.ci_formats import Annotation
     from mirrorfeed.display.grid import Cell
 
 MARKERS = ("insert", "update", "upsert", "delete")
 Kind = TypeVar("Kind", bound=type[Any])
-
-
-Level = Literal["error", "warning", "notice", ""]
-
-
-class Annotation(NamedTuple):
-    """A row as a CI system shows it."""
-
-    level: Level
-    """Empty if the row needs no attention."""
-    title: str
-    message: str
-    file: str = ""
-    """File with the problem. Empty for the configuration file."""
 
 
 def shown(
@@ -114,6 +101,8 @@ class Row:
 
     def annotation(self) -> Annotation:
         """Return the row for a CI system. By default, the title is the first cell."""
+        from mirrorfeed.display.ci_formats import Annotation  # imported late: only CI needs it
+
         title, *values = [str(cell.value) for cell in self.cells().values() if cell.value not in (None, "")]
         return Annotation("" if self.ok else "error", title, "\n".join([*values, *self.remarks()]))
 

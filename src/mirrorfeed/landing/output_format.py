@@ -61,11 +61,8 @@ def _one_of(*allowed: str) -> PlainValidator:
     return PlainValidator(check, json_schema_input_type=Annotated[str, WithJsonSchema({"enum": allowed})])
 
 
-_EXTENSION = "^[0-9a-z]{1,16}$"
-
-
 def _extension(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_EXTENSION, value) or value == PARQUET:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-z]{1,16}", value) or value == PARQUET:
         raise ValueError(f"must be lower-case letters and digits without a dot, such as tsv, not {value!r}")
     return value
 
@@ -87,9 +84,7 @@ class Delimited:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    extension: Annotated[str, PlainValidator(_extension), WithJsonSchema({"type": "string", "pattern": _EXTENSION})] = (
-        "csv"
-    )
+    extension: Annotated[str, PlainValidator(_extension, json_schema_input_type=str)] = "csv"
     row_separator: Annotated[str, _one_of("\r\n", "\n", "\r")] = "\r\n"
     column_separator: Annotated[str, _one_of(",", ";", "|", "\t")] = ","
     quote: Annotated[str, _one_of('"', "'", "")] = '"'

@@ -14,7 +14,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from mirrorfeed.display.rows import Annotation, Level, Row, row, shown
+from mirrorfeed.display.ci_formats import Annotation, Level
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import fill
 
 METADATA = "_metadata.json"

@@ -14,8 +14,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mirrorfeed.config.printed_commands import name_config, name_config_in_command
+from mirrorfeed.display.ci_formats import Annotation, Level
 from mirrorfeed.display.redact import redact, shell_argument
-from mirrorfeed.display.rows import Annotation, Level, Row, row
+from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, field_names, fill
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.orchestration.last_failure import LastFailure
