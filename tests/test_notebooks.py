@@ -153,7 +153,7 @@ def test_notebook_changes_nothing_unless_its_field_says_yes(
     for each in code[2:]:  # after the installation
         exec(each, names)
     assert widgets.values[method] == (answer or "no")
-    called_object = feed.archive.return_value if name == "archive" else feed
+    called_object = feed.archive.table.return_value if name == "archive" else feed
     calls = {call[0] for call in called_object.method_calls if "." not in call[0]}
     assert calls == READS[name] | ({method} if answer == "yes" else set())
     if name == "recovery":  # one of the results fails the cell

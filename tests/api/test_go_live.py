@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.public_api import GROUPS
 from mirrorfeed.api.go_live import CHECKS, PAGE, GoLiveCheck, go_live, page_of
 from mirrorfeed.api.results import Result
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
@@ -32,12 +33,16 @@ class FixedFeed:
 
     landing_zone = "onelake://workspace/database"
 
-    def __init__(self, **answers: Any) -> None:
-        self._answers = answers
+    def __init__(self, group: str = "", **answers: Any) -> None:
+        self._group, self._answers = group, answers
 
     def __getattr__(self, name: str) -> Any:
+        if name in GROUPS:
+            return FixedFeed(f"{name}.", **self._answers)
+
         def method(**_: Any) -> Any:
-            answer = self._answers[name].pop(0) if isinstance(self._answers[name], list) else self._answers[name]
+            answer = self._answers[f"{self._group}{name}"]
+            answer = answer.pop(0) if isinstance(answer, list) else answer
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -71,10 +76,10 @@ def test_checks_are_those_of_the_page() -> None:
         (3, {"publish": [[published()], [published(0)]]}, ("ok", "1 table published, then 0 (nothing new)")),
         (3, {"publish": [[published(0, ERROR)], [published(0)]]},
             ("wrong", "0 tables published, then 0; 1 MF2201 (RowsProtected)")),
-        (10, {"fabric_status": [[TableState(SECRET, "Replicating", 1)]]},
+        (10, {"fabric.status": [[TableState(SECRET, "Replicating", 1)]]},
             ("ok", "1 Replicating; 0 tables without rows")),
-        (10, {"fabric_status": [[TableState(SECRET, "Failed")]]}, ("wrong", "1 Failed; 1 table without rows")),
-        (10, {"fabric_status": [[]]}, ("wrong", "no tables; 0 tables without rows")),
+        (10, {"fabric.status": [[TableState(SECRET, "Failed")]]}, ("wrong", "1 Failed; 1 table without rows")),
+        (10, {"fabric.status": [[]]}, ("wrong", "no tables; 0 tables without rows")),
         (12, {"verify": [[SimpleNamespace(ok=True, error=None)]]}, ("ok", "1 table, 0 with differences")),
         (12, {"verify": [[SimpleNamespace(ok=False, error=None)]]}, ("wrong", "1 table, 1 with differences")),
         (12, {"verify": [[SimpleNamespace(ok=False, error=NotThere(address=SECRET))]]},

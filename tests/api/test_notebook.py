@@ -71,7 +71,7 @@ def test_widget_values_override_the_deployment(files: Path) -> None:
         "/mirror",
         "c",
     )
-    assert (found.tables, found.archive().name) == (("c",), "c")
+    assert (found.tables, found.archive.table().name) == (("c",), "c")
 
 
 def test_configuration_file_is_used_without_a_deployment(files: Path) -> None:
@@ -95,7 +95,7 @@ def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> 
 
 def test_first_archive_table_of_the_deployment_is_used_or_required(files: Path) -> None:
     with pytest.raises(NoArchiveNamed):
-        mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive()
+        mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive.table()
     facts = json.loads((files / "notebooks" / DEPLOYED).read_text()) | {"archive_tables": ["main.a.b", "c"]}
     (files / "notebooks" / DEPLOYED).write_text(json.dumps(facts))
-    assert mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive().name == "main.a.b"
+    assert mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive.table().name == "main.a.b"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mirrorfeed.api.archive import Archive
 from mirrorfeed.api.archive_table import ArchiveAwareTable
-from mirrorfeed.api.feed import Feed
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli import main
 
@@ -26,9 +26,9 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "query sales.orders --columns a,b --rows 3": ("first", (3, None, ["a", "b"]), {}),
     "plan sales.orders --where a --to p": ("plan", ("a",), {"feed_from": None, "feed_to": None, **PLANNED}),
     "plan sales.orders --feed-from 1 --feed-to 2 --to p": ("plan", (None,), {"feed_from": 1, "feed_to": 2, **PLANNED}),
-    "plan --sql a --priority high --to p": ("archive_plan", ("a",), {**PLANNED, "priority": "high"}),
+    "plan --sql a --priority high --to p": ("archive.plan", ("a",), {**PLANNED, "priority": "high"}),
     "restore p --once --tier cool --keep 3 --into t": (
-        "archive_restore",
+        "archive.restore",
         ("p",),
         {
             "wait": False,
@@ -66,8 +66,8 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
         ("60 days",),
         {"where": ("a", "b"), "predicates": None, "prices": None},
     ),
-    "report sales.orders": ("archive_report", ("sales.orders",), {"prices": None}),
-    "report": ("archive_report", (), {"prices": None}),
+    "report sales.orders": ("archive.report", ("sales.orders",), {"prices": None}),
+    "report": ("archive.report", (), {"prices": None}),
 }
 
 
@@ -80,12 +80,12 @@ def test_command_calls_one_method_with_its_options(
     name, arguments, options = CASES[command]
     called = []
 
-    def method(owner: Feed | ArchiveAwareTable, *given: Any, on_step: object = None, **keywords: Any) -> Result[Any]:
+    def method(owner: Archive | ArchiveAwareTable, *given: Any, on_step: object = None, **keywords: Any) -> Result[Any]:
         called.append((owner, given, keywords))
         return Result(())
 
-    owner = Feed if name.startswith("archive_") else ArchiveAwareTable
-    monkeypatch.setattr(owner, name, method)
+    owner = Archive if name.startswith("archive.") else ArchiveAwareTable
+    monkeypatch.setattr(owner, name.removeprefix("archive."), method)
     ended = CliRunner().invoke(main, f"archive {command}")
     assert ended.exit_code == 0, ended.output
     ((called_on, given, keywords),) = called

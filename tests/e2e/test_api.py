@@ -97,16 +97,16 @@ def test_unknown_table_name_is_refused(feed: mirrorfeed.Feed) -> None:
         with pytest.raises(UnknownTable if ask != feed.repair else (UnknownTable, MirrorNotNamed)):
             ask("sales.nothing")
     with pytest.raises(NoHistory):
-        feed.history()
+        feed.history.status()
     with pytest.raises(NoArchiveNamed):
-        feed.archive()
+        feed.archive.table()
 
 
 @pytest.mark.slow  # `tests/history` and `tests/golden` cover it
-def test_append_history_and_history_return_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_histories_are_appended_and_read(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "orders").insert(1, 2)
     line = "  - {source: ./orders, target: orders, keys: [id], history: ./kept}\n"
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\ntables:\n{line}")
     feed = mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark)
-    assert [(row.newest_version, row.rows, row.ok) for row in feed.append_history()] == [(1, 2, True)]
-    assert [(row.versions, row.lag_versions, row.error) for row in feed.history()] == [(((1, 1),), 0, None)]
+    assert [(row.newest_version, row.rows, row.ok) for row in feed.history.append()] == [(1, 2, True)]
+    assert [(row.versions, row.lag_versions, row.error) for row in feed.history.status()] == [(((1, 1),), 0, None)]

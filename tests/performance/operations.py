@@ -74,7 +74,7 @@ class _Operations:
         source = self._create("lines", 100)
         feed, mirror = self._load("lines", history="./history"), str(self._folder / "mirror")
         _check(feed.publish())
-        _check(feed.append_history())
+        _check(feed.history.append())
         _commit(source, "UPDATE {} SET v = 'new' WHERE id < 10")
         with self.meter.measure("dry run", source):
             _check(feed.dry_run())
@@ -85,7 +85,7 @@ class _Operations:
         with self.meter.measure("idle", source):
             _check(feed.publish())
         with self.meter.measure("history append", source, published_rows=10):
-            _check(feed.append_history())
+            _check(feed.history.append())
         _check(feed.replicate(mirror))
         with self.meter.measure("verify", source):
             _check(feed.verify(mirror=mirror))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mirrorfeed.api.errors import ConditionMissing, NoArchiveNamed, NothingToMirror, ReplicaMissing
+from mirrorfeed.api.errors import ConditionMissing, ReplicaMissing
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE, loader
-from mirrorfeed.config.errors import UnknownTable
-from mirrorfeed.config.model import Config, Table, without_files, zone_of
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
@@ -20,16 +18,16 @@ from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARTNER_EVENTS
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.prices import Prices, load_prices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorfeed.api import results
-    from mirrorfeed.api.archive_table import ArchiveAwareTable
+    from mirrorfeed.api.archive import Archive
+    from mirrorfeed.api.fabric import Fabric
     from mirrorfeed.api.go_live import Answer
+    from mirrorfeed.api.history import Histories
     from mirrorfeed.display.html import Chart
-    from mirrorfeed.mirror.fabric import MirroredDatabase
     from mirrorfeed.source.snapshot_or_range import Range
     from mirrorfeed.source.table_info import TableInfo
     from mirrorfeed.storage import Store
@@ -76,7 +74,7 @@ class Feed:
     _mirror: str | None = None
     """Folder of the mirrored tables. Only `mirrorfeed.api.notebook.deployed` sets this field."""
     _archived_table: str | None = None
-    """Default table of `archive`. Only `mirrorfeed.api.notebook.deployed` sets this field."""
+    """Default table of `archive.table`. Only `mirrorfeed.api.notebook.deployed` sets this field."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -87,6 +85,27 @@ class Feed:
     def landing_zone(self) -> str:
         """Folder or OneLake address where the tables are published."""
         return self._config.landing_zone
+
+    @property
+    def fabric(self) -> Fabric:
+        """Operations on the mirrored database in Fabric."""
+        from mirrorfeed.api.fabric import Fabric
+
+        return Fabric(self._config, self._spark)
+
+    @property
+    def history(self) -> Histories:
+        """Operations on the permanent histories of the configured tables."""
+        from mirrorfeed.api.history import Histories
+
+        return Histories(self._config, self._spark)
+
+    @property
+    def archive(self) -> Archive:
+        """Operations on tables whose old files are in an archive tier."""
+        from mirrorfeed.api.archive import Archive
+
+        return Archive(self._config, self._spark, self._archived_table)
 
     def sources(self) -> Result[results.Listed]:
         """Return a row for each table that has an entry in the configuration or matches a pattern.
@@ -397,7 +416,7 @@ class Feed:
         from mirrorfeed.source.change_feed import first_version_with_feed
         from mirrorfeed.source.change_preview import changes_between
 
-        source = self._source(table)
+        source = self._current_config.source_of(table)
         spark = self._spark(source)
         progress.info("Reading the feed of %s", source)
         start = first_version_with_feed(spark, source) if start is None else start
@@ -408,45 +427,6 @@ class Feed:
         range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end, check)
         first, last = range_.from_version_exclusive, range_.to_version_inclusive
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
-
-    def append_history(self, *tables: str, reseed: bool = False) -> Result[results.Append]:
-        """Append new versions to the permanent histories of the tables. Return the appended versions of each table.
-
-        If the source no longer has the versions that the history needs next, the result for this table has an `error`.
-        With `reseed`, or with `on_gap: reseed` in the configuration, the history continues with a snapshot of the
-        source instead. Then the history does not contain the lost versions. Raises `MirrorfeedError` if no table has a
-        history, or if one of `tables` has no history.
-        """
-        from mirrorfeed.orchestration.histories import append_histories
-
-        return Result(tuple(append_histories(self._spark, self._current_config, tables, reseed=reseed)))
-
-    def history(self, *tables: str) -> Result[results.History]:
-        """Return the versions that the permanent history of each table contains. Changes nothing.
-
-        A result also has the number of source versions that the history does not contain yet. Raises `MirrorfeedError`
-        if no table has a history, or if one of `tables` has no history.
-        """
-        from mirrorfeed.orchestration.histories import read_histories
-
-        return Result(tuple(read_histories(self._spark, self._current_config, tables)))
-
-    def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
-        """Create the table `into` from the permanent history of `table`, with the rows of one version.
-
-        `at` is a version, or a time in the session's time zone. Returns the version, and whether `into` was created: if
-        an earlier call created `into` for the same version, nothing is written. Raises `MirrorfeedError` if the table
-        has no history, if the history does not contain the version, or if another table has the name `into`.
-        """
-        from mirrorfeed.history.replay import replay
-        from mirrorfeed.orchestration.histories import select_tables
-
-        (configured,) = select_tables(self._current_config, [table])
-        assert configured.history is not None
-        copy = Source.parse_argument(into)
-        spark = self._spark()
-        progress.info("Rebuilding %s from %s", configured.target, configured.history.table)
-        return Result((replay(spark, configured.history.table, copy, at),))
 
     def partner(self, force: bool = False) -> Result[PartnerFile]:
         """Write the setting `partner`, which describes the publisher, to `_partnerEvents.json` in the landing zone.
@@ -493,187 +473,6 @@ class Feed:
 
         return publication_chart(self._spark, self._config.ledger)
 
-    def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
-        """Create the open mirrored database `name` in the workspace of the configured landing zone, unless it exists.
-
-        Returns the address of the landing zone of this database, and whether the database was created. Needs no Spark.
-        Raises `MirrorfeedError` if the configured landing zone is not in OneLake.
-        """
-        from mirrorfeed.mirror.fabric import client_of, create
-
-        return Result((create(client_of(self._config), name, self._config.fabric),))
-
-    def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring, and wait up to `minutes` until it is running. Return the status of the mirrored database.
-
-        Raises `MirrorfeedError` if mirroring is not running in time or, without `force`, if a table has no file in the
-        landing zone yet.
-        """
-        database = self._database  # report an error in the address first
-        if not force and (tables := without_files(self._current_config)):
-            raise NothingToMirror(tables=tables)
-        return Result((database.start(minutes * 60),))
-
-    def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Stop mirroring, and wait up to `minutes` until it has stopped. Return the status of the mirrored database.
-
-        After the next start, Fabric replicates every table from the beginning. Raises `MirrorfeedError` if mirroring
-        has not stopped in time.
-        """
-        return Result((self._database.stop(minutes * 60),))
-
-    def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring again after its capacity was paused. Return the status of the mirrored database.
-
-        Waits until mirroring is running. Raises `MirrorfeedError` if mirroring is not running after `minutes`. Also
-        raises `MirrorfeedError` if the status before the start is not Paused, Starting or Running.
-        """
-        return Result((self._database.resume(minutes * 60),))
-
-    def fabric_status(self) -> Result[results.TableState]:
-        """Return the status of each table in Fabric, with the status of the database as a note. Needs no Spark."""
-        database = self._database
-        status, rows = database.status(), tuple(database.tables())
-        note, summary = f"The mirrored database is {status}.", "" if rows else "The mirrored database has no tables."
-        return Result(rows, (note,), summary)
-
-    def fabric_log(self, hours: float = 24.0) -> Result[results.TableExecution]:
-        """Return rows, bytes, latency and error of the last batch of each table that Fabric replicated.
-
-        Reads the log of workspace monitoring, from the last `hours`. Raises `MonitoringOff` if monitoring is off. Needs
-        no Spark.
-        """
-        from mirrorfeed.mirror.fabric.execution_log import read_executions
-
-        rows = tuple(read_executions(self._config, hours))
-        return Result(rows, (), "" if rows else f"The log has no entry of the last {hours:g} hours.")
-
-    def fabric_plan(self) -> Result[results.Setting]:
-        """Return settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
-        rows, values = self._database.plan(self._config.fabric)
-        summary = "" if rows else "The settings in Fabric match the configuration."
-        return Result(tuple(rows), (f"In Fabric: {values}.",), summary)
-
-    def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
-        """Change the settings of the mirrored database that differ from `fabric` in the configuration.
-
-        Returns the changed settings. The notes of the result contain the settings that cannot be changed now. Before
-        the first change, a single call of `confirm` receives all settings that differ. Each argument is a line with the
-        name, the current value and the new value of a setting. To prevent all changes, `confirm` can raise an error.
-        """
-        settings = self._database.apply(self._config.fabric, confirm)
-        rows = tuple(each for each in settings if each.changes)
-        left = tuple(each.in_words for each in settings if not each.changes)
-        return Result(rows, left, "Fabric now has these settings." if rows else "No setting had to change.")
-
-    def fabric_refresh(self) -> Result[results.TableSync]:
-        """Refresh the SQL endpoint of the mirrored database, and return the result for each table.
-
-        A refresh consumes computing time of the Fabric capacity.
-        """
-        progress.info("Refreshing the SQL endpoint")
-        rows = tuple(self._database.refresh())
-        return Result(rows, summary="" if rows else "The SQL endpoint has no tables.")
-
-    def archive(self, table: str | None = None) -> ArchiveAwareTable:
-        """Return the operations on a table whose old files are in an archive tier.
-
-        `table` is a configured target or source, or the name or path of any Delta table. The default in a notebook
-        is the value of the widget `table`, or else the first table in the bundle variable `archive_tables`. Raises
-        `MirrorfeedError` if no table is set.
-        """
-        from mirrorfeed.api.archive_table import ArchiveAwareTable
-
-        name = table or self._archived_table
-        if name is None:
-            raise NoArchiveNamed()
-        return ArchiveAwareTable(self._spark, self._source(name), prices=self._prices(None), ledger=self._config.ledger)
-
-    def archive_plan(
-        self,
-        query: str,
-        *,
-        priority: Literal["standard", "high"] = "standard",
-        prices: str | Prices | None = None,
-        save_as: str | None = None,
-    ) -> results.RestorePlan:
-        """Return a plan to restore the archived files that a SQL query on any number of tables needs.
-
-        The query reads Delta tables by name or path. The plan has the full name of each table and its newest version,
-        so later changes do not change the result. Priority `high` is faster and more expensive. `prices` is `Prices` or
-        a JSON file. The default is the prices in the configuration. `save_as` is a new file for the plan. This method
-        reads and requests no data file. To request the files, pass the plan to `archive_restore`.
-
-        Raises `MirrorfeedError` if `save_as` exists, or if the query reads a view, cannot be planned or needs no
-        archived files. On Databricks, always raises `MirrorfeedError`: use `ArchiveAwareTable.plan` there.
-        """
-        from mirrorfeed.archive.restore import plan_restore
-        from mirrorfeed.archive.restore_planner import plan_statement
-
-        plan = partial(plan_statement, sql=query)
-        return plan_restore(self._spark, plan, priority, self._prices(prices), save_as)
-
-    def archive_restore(
-        self,
-        plan: results.RestorePlan | str,
-        *,
-        wait: bool = True,
-        poll_seconds: float = 300.0,
-        tier: Literal["hot", "cool", "cold"] = "hot",
-        keep_days: int | None = None,
-        into: str | None = None,
-        rows: int | None = None,
-        prices: str | Prices | None = None,
-        on_step: Callable[[str], None] | None = None,
-    ) -> results.Restoring:
-        """Request the archived files of a restore plan, wait until all are restored, and return the progress.
-
-        `plan` is a plan or the path of its file. The method checks the files every `poll_seconds` or, with
-        `wait=False`, does not wait. When all files are restored, the query of the plan runs if `into` or `rows` is set.
-        `into` is a new table that receives all rows of the query. Without `into`, the result also has the first `rows`
-        rows of the query. You can stop the method and call it again: pending files are not requested twice.
-
-        `tier` is the tier to restore to (S3 supports only `hot`), and `keep_days` is the number of days that restored
-        copies stay (only S3). `on_step` is called with text: the costs, if there are prices, and the progress after
-        each check. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
-
-        Raises `MirrorfeedError` and requests no file if a table was replaced after the plan was made, or if the rows
-        cannot be copied into `into`. Also raises it if files are missing, or if the storage has no access tiers or
-        rejects a request.
-        """
-        from mirrorfeed.archive.restore import restore
-        from mirrorfeed.archive.restore_plan import Terms
-        from mirrorfeed.storage.tier_store import Tier
-
-        terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)
-        poll, problems = poll_seconds if wait else None, list[MirrorfeedError]()
-        show_step = guard_callback("on_step", on_step, problems.append, None)
-        state = restore(self._spark, plan, terms, rates, poll, into, rows, show_step)
-        return replace(state, notes=(*state.notes, *map(with_code, problems)))
-
-    def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
-        """Return archived files, archived bytes and monthly costs of each table, and write these numbers to the ledger.
-
-        `tables` can be configured tables, or names or paths of any Delta tables. The default is all configured tables
-        with an archive interval. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
-        Without prices, costs are None.
-        """
-        from mirrorfeed.api.archive_table import report_shares
-
-        rates, sources = self._prices(prices), [self._source(table) for table in tables]
-        sources = sources or [table.source for table in self._current_config.tables]
-        return report_shares(self._spark(), sources, rates, self._config.ledger, with_archive_only=not tables)
-
-    def _source(self, table: str) -> Source:
-        """Return the source of the configured table `table`, or else the source with this name or path."""
-        try:
-            return self._current_config.select([table])[0].source
-        except UnknownTable:
-            return Source.parse_argument(table)
-
-    def _prices(self, prices: str | Prices | None) -> Prices | None:
-        return load_prices(prices, self._config.archive.prices if self._config.archive else None)
-
     @property
     def _current_config(self) -> Config:
         """Configuration with the tables that match its patterns now. Every access lists the catalog or folder again."""
@@ -682,12 +481,6 @@ class Feed:
     @property
     def _zone(self) -> Store:
         return zone_of(self._config)
-
-    @property
-    def _database(self) -> MirroredDatabase:
-        from mirrorfeed.mirror.fabric import database_of
-
-        return database_of(self._config)
 
     def _spark(self, *sources: Source) -> SparkSession:
         """Return the session that `load` got, the active session, or a new one.

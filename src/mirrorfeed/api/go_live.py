@@ -125,7 +125,7 @@ def _publish_twice(feed: Feed) -> Answer:
 def _check_consumed(feed: Feed) -> Answer:
     if not feed.landing_zone.startswith("onelake://"):
         return "not done", "the landing zone is not in OneLake"
-    tables = feed.fabric_status()
+    tables = feed.fabric.status()
     states = Counter(each.status for each in tables)
     text = ", ".join(f"{count} {state}" for state, count in states.most_common()) or "no tables"
     empty = sum(not each.rows for each in tables)

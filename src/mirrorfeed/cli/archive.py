@@ -42,7 +42,7 @@ def archive() -> None:
 @click.option("--tiers", is_flag=True, help="Also show the access tier of each file, read from the storage.")
 def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile]:
     """List the archived files of TABLE that a query needs. Reads no data file."""
-    return feed_or_empty().archive(table).files(where, tiers=tiers)
+    return feed_or_empty().archive.table(table).files(where, tiers=tiers)
 
 
 @archive.command()
@@ -52,7 +52,7 @@ def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile
 @click.option("--rows", default=20, help="Maximum number of rows to show.")
 def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[results.DataRow]:
     """Show rows of TABLE. If the query needs archived files, list these files and exit with 1."""
-    return feed_or_empty().archive(table).first(rows, where, columns.split(",") if columns else None)
+    return feed_or_empty().archive.table(table).first(rows, where, columns.split(",") if columns else None)
 
 
 @archive.command()
@@ -90,8 +90,8 @@ def plan(
     if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
         raise click.UsageError("Use either TABLE, optionally with --where or --feed-from, or only --sql.")
     if sql is not None:
-        return feed_or_empty().archive_plan(sql, **options)
-    return feed_or_empty().archive(table).plan(where, feed_from=feed_from, feed_to=feed_to, **options)
+        return feed_or_empty().archive.plan(sql, **options)
+    return feed_or_empty().archive.table(table).plan(where, feed_from=feed_from, feed_to=feed_to, **options)
 
 
 @archive.command()
@@ -125,7 +125,7 @@ def restore(plan: str, once: bool, **options: Any) -> results.Restoring:
 
     You can stop this command at any time and run it again: pending files are not requested twice.
     """
-    return feed_or_empty().archive_restore(plan, wait=not once, on_step=print_lines, **options)
+    return feed_or_empty().archive.restore(plan, wait=not once, on_step=print_lines, **options)
 
 
 @archive.command()
@@ -137,14 +137,14 @@ def restore(plan: str, once: bool, **options: Any) -> results.Restoring:
 @click.option("--vacuum", is_flag=True, help="Run VACUUM: delete files that no retained version needs.")
 def maintain(table: str, zorder: str | None, **options: bool) -> results.Maintained:
     """Run OPTIMIZE and other maintenance on the files of TABLE that are not archived."""
-    return feed_or_empty().archive(table).maintain(zorder=zorder.split(",") if zorder else (), **options)
+    return feed_or_empty().archive.table(table).maintain(zorder=zorder.split(",") if zorder else (), **options)
 
 
 @archive.command()
 @table_argument
 def check(table: str) -> results.FileCheck:
     """Check that all files of TABLE that are not archived exist. Exits with 1 if files are missing."""
-    return feed_or_empty().archive(table).check()
+    return feed_or_empty().archive.table(table).check()
 
 
 @archive.command("set")
@@ -152,14 +152,14 @@ def check(table: str) -> results.FileCheck:
 @click.argument("interval")
 def set_(table: str, interval: str) -> results.Interval:
     """Set or shorten the archive INTERVAL of TABLE, such as '60 days'. Older files count as archived."""
-    return feed_or_empty().archive(table).set_interval(interval)
+    return feed_or_empty().archive.table(table).set_interval(interval)
 
 
 @archive.command("show")
 @table_argument
 def show_interval(table: str) -> results.Interval:
     """Show the archive interval of TABLE, and the number of days that its lifecycle rule must have."""
-    return feed_or_empty().archive(table).interval()
+    return feed_or_empty().archive.table(table).interval()
 
 
 @archive.command()
@@ -169,7 +169,7 @@ def show_interval(table: str) -> results.Interval:
 )
 def unset(table: str, nothing_archived: bool) -> results.Interval:
     """Remove the archive interval of TABLE. Then no file counts as archived."""
-    return feed_or_empty().archive(table).unset_interval(nothing_archived=nothing_archived)
+    return feed_or_empty().archive.table(table).unset_interval(nothing_archived=nothing_archived)
 
 
 @archive.command("change-interval")
@@ -186,14 +186,14 @@ def unset(table: str, nothing_archived: bool) -> results.Interval:
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule already has this interval.")
 def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> results.Interval:
     """Shorten TABLE's archive interval, or start an increase. For an increase, run `mirrorfeed archive step` daily."""
-    return feed_or_empty().archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
+    return feed_or_empty().archive.table(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
 @archive.command()
 @table_argument
 def step(table: str) -> Result[results.Interval]:
     """Continue an increase of TABLE's archive interval. Run daily. Also writes the archived bytes to the ledger."""
-    return feed_or_empty().archive(table).step()
+    return feed_or_empty().archive.table(table).step()
 
 
 @archive.command()
@@ -220,7 +220,7 @@ def rule(
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
-    lifecycle = feed_or_empty().archive(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
+    lifecycle = feed_or_empty().archive.table(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
     if prints_json():
         return lifecycle
     print_json(lifecycle.policy)
@@ -235,7 +235,7 @@ def rule(
 @click.option("--table", required=True, help="Table whose interval is compared with the rules.")
 def lifecycle_check(file: str, table: str) -> results.Lifecycle:
     """Compare an exported lifecycle policy, FILE, with the archive interval of a table. Exits with 1 if they differ."""
-    return feed_or_empty().archive(table).check_lifecycle(file)
+    return feed_or_empty().archive.table(table).check_lifecycle(file)
 
 
 @archive.command()
@@ -248,7 +248,7 @@ def lifecycle_check(file: str, table: str) -> results.Lifecycle:
 @prices_option
 def simulate(table: str, intervals: tuple[str, ...], **options: Any) -> Result[results.Simulation]:
     """Show the effect of INTERVALS, such as '60 days', on TABLE: archived bytes, costs, and queries that would fail."""
-    return feed_or_empty().archive(table).simulate(*intervals, **options)
+    return feed_or_empty().archive.table(table).simulate(*intervals, **options)
 
 
 @archive.command()
@@ -260,4 +260,4 @@ def report(tables: tuple[str, ...], prices: str | None) -> Result[results.Share]
     Default for TABLES: all configured tables with an archive. Exits with 1 if a table fails.
     """
     configured = feed_or_empty() if tables else feed()
-    return configured.archive_report(*tables, prices=prices)
+    return configured.archive.report(*tables, prices=prices)

@@ -248,7 +248,7 @@ def fabric() -> None:
 @click.argument("name")
 def create(name: str) -> Result[results.CreatedDatabase]:
     """Create the open mirrored database NAME in the configured workspace, if it does not exist."""
-    return feed().fabric_create(name)
+    return feed().fabric.create(name)
 
 
 @fabric.command()
@@ -256,14 +256,14 @@ def create(name: str) -> Result[results.CreatedDatabase]:
 @wait_option("mirroring runs")
 def start(force: bool, minutes: float) -> Result[results.DatabaseStatus]:
     """Start mirroring, and wait until it runs. Requires a published file for every configured table, unless --force."""
-    return feed().fabric_start(force=force, minutes=minutes)
+    return feed().fabric.start(force=force, minutes=minutes)
 
 
 @fabric.command()
 @wait_option("mirroring has stopped")
 def stop(minutes: float) -> Result[results.DatabaseStatus]:
     """Stop mirroring. After the next start, Fabric replicates every table from the beginning."""
-    return feed().fabric_stop(minutes)
+    return feed().fabric.stop(minutes)
 
 
 @fabric.command()
@@ -273,20 +273,20 @@ def resume(minutes: float) -> Result[results.DatabaseStatus]:
 
     Resume the capacity first. Fabric does not document whether mirroring continues where it stopped.
     """
-    return feed().fabric_resume(minutes)
+    return feed().fabric.resume(minutes)
 
 
 @fabric.command()
 def plan() -> Result[results.Setting]:
     """Show the settings of the mirrored database whose values differ from `fabric` in the configuration."""
-    return feed().fabric_plan()
+    return feed().fabric.plan()
 
 
 @fabric.command()
 @yes_option
 def apply(yes: bool) -> Result[results.Setting]:
     """Change the settings of the mirrored database to the values of `fabric` in the configuration."""
-    return feed().fabric_apply(confirm=confirmation(yes))
+    return feed().fabric.apply(confirm=confirmation(yes))
 
 
 @fabric.command()
@@ -295,7 +295,7 @@ def refresh() -> Result[results.TableSync]:
 
     Refreshing uses capacity. Run this after a rebuild, or when a column is missing. Exits with 1 if a table fails.
     """
-    return feed().fabric_refresh()
+    return feed().fabric.refresh()
 
 
 @fabric.command("log")
@@ -305,10 +305,10 @@ def fabric_log(hours: float) -> Result[results.TableExecution]:
 
     Requires workspace monitoring in Fabric. Exits with 1 if a table has an error.
     """
-    return feed().fabric_log(hours)
+    return feed().fabric.log(hours)
 
 
 @fabric.command("status")
 def fabric_status() -> Result[results.TableState]:
     """Show the status of the mirrored database and of each table. Exits with 1 if a table has an error."""
-    return feed().fabric_status()
+    return feed().fabric.status()

@@ -209,14 +209,14 @@ def history() -> None:
 )
 def run(tables: tuple[str, ...], reseed: bool) -> Result[results.Append]:
     """Append new versions of all configured tables that have a history, or only of TABLES."""
-    return feed().append_history(*tables, reseed=reseed)
+    return feed().history.append(*tables, reseed=reseed)
 
 
 @history.command()
 @tables_argument
 def status(tables: tuple[str, ...]) -> Result[results.History]:
     """Show which versions the history of each table contains, and its lag."""
-    return feed().history(*tables)
+    return feed().history.status(*tables)
 
 
 @history.command()
@@ -233,7 +233,7 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
     version_or_time = as_of if to_version is None else to_version
     if version_or_time is None or (as_of is not None and to_version is not None):
         raise click.UsageError("Use either --to-version or --as-of.")
-    return feed().replay_history(table, into, version_or_time)
+    return feed().history.replay(table, into, version_or_time)
 
 
 @main.command()

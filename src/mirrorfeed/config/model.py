@@ -189,6 +189,13 @@ class Config(Options):
         targets = {table.target for tables in matches.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in targets)
 
+    def source_of(self, table: str) -> Source:
+        """Return the source of the configured table `table`, or else the source with this name or path."""
+        try:
+            return self.select([table])[0].source
+        except UnknownTable:
+            return Source.parse_argument(table)
+
     def _tables_of(self, name: str) -> list[Table]:
         if shard := parse_shard(name):
             number, count = shard

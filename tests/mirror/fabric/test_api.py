@@ -1,4 +1,4 @@
-"""The Fabric operations as methods of `Feed`."""
+"""The operations of `feed.fabric`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def feed(tmp_path: Path, onelake: OneLake) -> Feed:
 
 
 def test_definition_is_compared_and_changed_if_it_differs(feed: Feed, onelake: OneLake) -> None:
-    (planned,) = feed.fabric_plan()
+    (planned,) = feed.fabric.plan()
     assert (planned.field, planned.current, planned.wanted, planned.changes) == ("retention_days", None, 30, True)
     assert "retentionInDays" not in onelake.fabric.databases[DATABASE].target
-    assert feed.fabric_apply().rows == (planned,)
+    assert feed.fabric.apply().rows == (planned,)
     assert onelake.fabric.databases[DATABASE].target["retentionInDays"] == 30
-    assert repr(feed.fabric_plan()).startswith(
+    assert repr(feed.fabric.plan()).startswith(
         "The settings in Fabric match the configuration.\nIn Fabric: retention_days: 30"
     )
-    assert repr(feed.fabric_apply()) == "No setting had to change."
+    assert repr(feed.fabric.apply()) == "No setting had to change."
 
 
 def test_fabric_status_has_a_row_per_table(feed: Feed, onelake: OneLake) -> None:
@@ -38,7 +38,7 @@ def test_fabric_status_has_a_row_per_table(feed: Feed, onelake: OneLake) -> None
         ("sales", "lines"): {"status": "Failed"},
         ("dbo", "all"): {"status": "Replicating", "metrics": {"processedRows": 7}},
     }
-    found = feed.fabric_status()
+    found = feed.fabric.status()
     assert found.notes == ("The mirrored database is Initialized.",)
     assert {row.table: (row.status, row.rows, row.error, row.ok) for row in found} == {
         "sales.orders": ("Failed", None, "broken", False),
@@ -49,6 +49,6 @@ def test_fabric_status_has_a_row_per_table(feed: Feed, onelake: OneLake) -> None
 
 def test_fabric_refresh_returns_the_sync_of_each_table(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.syncs = SYNCS
-    found = feed.fabric_refresh()
+    found = feed.fabric.refresh()
     assert [(row.table, row.synced, row.error) for row in found] == [(e.table, e.synced, e.error) for e in READ]
     assert [row.ok for row in found] == [True, True, False]

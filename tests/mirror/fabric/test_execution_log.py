@@ -27,7 +27,7 @@ def entry(
 def test_newest_batch_of_each_table_is_read_with_its_latency_and_error(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.monitoring_address = f"https://{onelake.address}"
     onelake.fabric.executions = [entry("orders"), entry("all", None, "broken", schema=None)]
-    found = feed.fabric_log(2)
+    found = feed.fabric.log(2)
     time = datetime(2026, 11, 28, 10, tzinfo=UTC)
     assert [(row.table, row.operation, row.time, row.rows, row.bytes) for row in found] == [
         ("dbo.all", "Replicating", time, 7, 2048),
@@ -44,22 +44,22 @@ def test_newest_batch_of_each_table_is_read_with_its_latency_and_error(feed: Fee
 
 def test_empty_log_is_reported(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.monitoring_address = f"https://{onelake.address}"
-    assert repr(feed.fabric_log()) == "The log has no entry of the last 24 hours."
+    assert repr(feed.fabric.log()) == "The log has no entry of the last 24 hours."
 
 
 def test_missing_monitoring_is_reported(feed: Feed) -> None:
     with pytest.raises(MonitoringOff):
-        feed.fabric_log()
+        feed.fabric.log()
 
 
 def test_token_is_not_sent_to_an_unknown_host(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.monitoring_address = "https://kusto.example.org"
     with pytest.raises(MonitoringElsewhere, match=r"kusto\.example\.org"):
-        feed.fabric_log()
+        feed.fabric.log()
 
 
 def test_log_with_unexpected_types_is_one_error(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.monitoring_address = f"https://{onelake.address}"
     onelake.fabric.executions = [entry("orders") | {"ProcessedRows": "seven"}]
     with pytest.raises(ResponseInvalid):
-        feed.fabric_log()
+        feed.fabric.log()
