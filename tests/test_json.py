@@ -74,7 +74,7 @@ def test_usage_errors_are_printed_as_json(arguments: list[str]) -> None:
             ["check-alerts"],
             ["verify"],
         ),
-        *(["fabric", "status"], ["history", "run"], ["archive", "report"], ["archive", "plan", "t", "--to", "x"]),
+        *(["fabric", "status"], ["history", "append"], ["archive", "report"], ["archive", "plan", "t", "--to", "x"]),
     ],
     ids=" ".join,
 )

@@ -180,11 +180,11 @@ def _mirrors(recorder: Recorder, orders: DeltaTable) -> None:
 
 def _histories(recorder: Recorder) -> None:
     recorder.text("Nothing is kept", "history", "status")
-    recorder.text("A table is kept", "history", "run")
-    recorder.json("Nothing is new", "history", "run")
+    recorder.text("A table is kept", "history", "append")
+    recorder.json("Nothing is new", "history", "append")
     recorder.case("All is kept", "history", "status")
     recorder.case("A table without a history", "history", "status", "sales.customers")
-    recorder.case("A table without a history", "history", "run", "sales.customers")
+    recorder.case("A table without a history", "history", "append", "sales.customers")
     replay = ("history", "replay", "sales.orders", "--into", "./then")
     recorder.text("A version is rebuilt", *replay, "--to-version", "5")
     recorder.json("It was rebuilt before", *replay, "--to-version", "5")

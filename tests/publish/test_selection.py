@@ -270,10 +270,10 @@ def test_selection_is_read_from_history_if_the_feed_is_gone(spark: SparkSession,
     shop.configure("    where: v <> 'out'\n    rename: {order_id: order}\n", "history: ./histories\n")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'out')")
     shop.run("publish")
-    shop.run("history", "run")
+    shop.run("history", "append")
     table.sql("UPDATE {} SET v = 'out' WHERE order_id = 1")
     table.sql("UPDATE {} SET v = 'in' WHERE order_id = 3")
-    shop.run("history", "run")
+    shop.run("history", "append")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     assert "mirrorfeed read these changes from the history" in shop.run("publish")
     assert shop.record["to_version_inclusive"] == 3

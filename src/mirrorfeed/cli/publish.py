@@ -207,7 +207,7 @@ def history() -> None:
 @click.option(
     "--reseed", is_flag=True, help="If versions between history and source are lost, continue with a snapshot."
 )
-def run(tables: tuple[str, ...], reseed: bool) -> Result[results.Append]:
+def append(tables: tuple[str, ...], reseed: bool) -> Result[results.Append]:
     """Append new versions of all configured tables that have a history, or only of TABLES."""
     return feed().history.append(*tables, reseed=reseed)
 

@@ -21,7 +21,7 @@ class HistoryInterrupted(BlockingFinding):
     code = "MF6002"
     what = "The history {history} ends at version {version}. {finding.problem}"
     fix = (
-        "To continue with a snapshot, run `mirrorfeed history run {table:argument} --reseed`. The history then"
+        "To continue with a snapshot, run `mirrorfeed history append {table:argument} --reseed`. The history then"
         " lacks the versions in between. With `on_gap: reseed` (lost versions) and `on_schema_change: reseed` (changed"
         " columns) this happens automatically."
     )
@@ -54,7 +54,7 @@ class SourceReplaced(BlockingFinding):
 class AppendConflict(Transient):
     code = "MF6005"
     what = "Other runs append to {history} at the same time, so this run failed to append {conflicts} times."
-    fix = "Run `mirrorfeed history run` again, in only one process at a time."
+    fix = "Run `mirrorfeed history append` again, in only one process at a time."
 
 
 class ColumnsIncompatible(BlockingFinding):
@@ -62,7 +62,7 @@ class ColumnsIncompatible(BlockingFinding):
     what = (
         "The columns of {table} changed at version {version} in a way that its history cannot store: {changes:reasons}."
     )
-    fix = "Run `mirrorfeed history run {table:argument} --reseed` to continue with a snapshot."
+    fix = "Run `mirrorfeed history append {table:argument} --reseed` to continue with a snapshot."
     version: int
 
 
@@ -111,7 +111,7 @@ class ReservedHistoryNames(Terminal):
 class HistoryEmpty(Terminal):
     code = "MF6011"
     what = "The history {history} is empty or does not exist."
-    fix = "Run `mirrorfeed history run`, or check `history` in the configuration."
+    fix = "Run `mirrorfeed history append`, or check `history` in the configuration."
 
 
 class NotInHistory(Terminal):

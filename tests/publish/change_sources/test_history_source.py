@@ -39,11 +39,11 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     config = load(str(tmp_path / "mirrorfeed.yml"))
     table.insert(1, 2, 3)
     zone.publish()
-    assert "version 1" in run(tmp_path, "history", "run")
+    assert "version 1" in run(tmp_path, "history", "append")
     table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("DELETE FROM {} WHERE id = 1")
-    (appended,) = run_in(tmp_path, "history", "run").rows
+    (appended,) = run_in(tmp_path, "history", "append").rows
     assert (appended["from_version_exclusive"], appended["to_version_inclusive"], appended["rows"]) == (1, 4, 3)
     assert (appended["newest_version"], appended["began_again"], appended["error"]) == (4, [], None)
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
@@ -53,10 +53,10 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     assert stopped.published_version == 4
     assert zone.record["to_version_inclusive"] == 4
 
-    (failed,) = run_in(tmp_path, "history", "run", "sales.orders", status=1).rows
+    (failed,) = run_in(tmp_path, "history", "append", "sales.orders", status=1).rows
     assert "ends at version 4. The changes of" in failed["error"]["what"]
     assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
-    began = run(tmp_path, "history", "run", "--reseed")
+    began = run(tmp_path, "history", "append", "--reseed")
     assert "The changes of" in began
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
     (row,) = run_in(tmp_path, "history", "status").rows
@@ -70,10 +70,10 @@ def test_gap_is_published_from_history_and_reported(spark: SparkSession, tmp_pat
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
     table.insert(1, 2, 3)
     zone.publish()
-    run(tmp_path, "history", "run")
+    run(tmp_path, "history", "append")
     table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 2")
-    run(tmp_path, "history", "run")
+    run(tmp_path, "history", "append")
     table.insert(4)
     table.checkpoint()
     for version in range(4):  # as log cleanup would
