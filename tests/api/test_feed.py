@@ -36,6 +36,7 @@ SIGNATURES = {
     "ArchiveAwareTable": "(spark, name, *, prices=None, ledger=None)",
     "Feed.tables": "",
     "Feed.landing_zone": "",
+    "Feed.setup": "",
     "Feed.fabric": "",
     "Feed.history": "",
     "Feed.archive": "",
@@ -51,15 +52,17 @@ SIGNATURES = {
     "Feed.log": "(table)",
     "Feed.lint": "(check_keys=False)",
     "Feed.replicate": "(folder, poll_seconds=None, on_pass=None, stop=None)",
-    "Feed.doctor": "(*tables, fix=False, setup=False, live=False)",
+    "Feed.doctor": "(*tables, fix=False)",
     "Feed.check_alerts": "(mirror=None)",
     "Feed.enable_cdf": "(*tables)",
     "Feed.changes": "(table, start=None, end=None, past_end='error')",
-    "Feed.partner": "(force=False)",
     "Feed.drop": "(table, confirm=None)",
     "Feed.report": "()",
     "Feed.chart": "()",
-    "Feed.go_live": "(ask=None, checks=())",
+    "Feed.setup.check": "()",
+    "Feed.setup.check_platform": "()",
+    "Feed.setup.go_live": "(ask=None, checks=())",
+    "Feed.setup.partner": "(force=False)",
     "Feed.fabric.create": "(name)",
     "Feed.fabric.start": "(*, force=False, minutes=10.0)",
     "Feed.fabric.stop": "(minutes=10.0)",
@@ -284,12 +287,10 @@ def test_arguments_that_would_have_no_effect_are_refused(tmp_path: Path) -> None
     file.write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
     feed = mirrorfeed.load(file)
     for call in (
-        lambda: feed.doctor("s.t", setup=True),
-        lambda: feed.doctor(fix=True, live=True),
         lambda: feed.archive.table("s.t").plan("id = 1", feed_from=1),
         lambda: feed.archive.table("s.t").plan(feed_to=2),
     ):
-        with pytest.raises(ValueError, match=r"^(setup and live check all tables|changes are always read completely)"):
+        with pytest.raises(ValueError, match=r"^changes are always read completely"):
             call()
 
 

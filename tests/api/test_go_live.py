@@ -69,10 +69,10 @@ def test_checks_are_those_of_the_page() -> None:
 @pytest.mark.parametrize(
     ("number", "answers", "expected"),
     [
-        (1, {"doctor": Result((passed("a"), passed("b")))}, ("ok", "2 ok")),
-        (1, {"doctor": Result((passed("a"), failed(SECRET, "no")))}, ("wrong", "1 ok, 1 wrong")),
-        (1, {"doctor": ERROR}, ("wrong", "MF2201 (RowsProtected)")),
-        (2, {"doctor": Result((passed("a", "b"),))}, ("ok", "1 ok. a: ok, b")),
+        (1, {"setup.check": Result((passed("a"), passed("b")))}, ("ok", "2 ok")),
+        (1, {"setup.check": Result((passed("a"), failed(SECRET, "no")))}, ("wrong", "1 ok, 1 wrong")),
+        (1, {"setup.check": ERROR}, ("wrong", "MF2201 (RowsProtected)")),
+        (2, {"setup.check_platform": Result((passed("a", "b"),))}, ("ok", "1 ok. a: ok, b")),
         (3, {"publish": [[published()], [published(0)]]}, ("ok", "1 table published, then 0 (nothing new)")),
         (3, {"publish": [[published(0, ERROR)], [published(0)]]},
             ("wrong", "0 tables published, then 0; 1 MF2201 (RowsProtected)")),

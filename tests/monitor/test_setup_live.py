@@ -23,7 +23,7 @@ from mirrorfeed.monitor.setup_checks import (
     CHECKS,
     MANUAL_CHECKS,
     NotAsExpected,
-    check_live,
+    check_platform,
     creates_once,
     new_folder,
     renames,
@@ -72,7 +72,7 @@ def test_live_checks_pass_in_the_order_of_the_page_and_choose_the_staging_area_o
 
     monkeypatch.setattr(setup_checks, "staging_area_for", choose)
     config = Config(landing_zone=str(tmp_path / "zone"), tables=())
-    found = list(check_live(spark, config))
+    found = list(check_platform(spark, config))
     assert [(each.name, each.severity) for each in found] == [
         ("environment", Severity.OK),
         *((f"landing zone: {what}", Severity.OK) for what in CHECKS),
@@ -120,7 +120,7 @@ def test_live_findings_name_no_volume_and_no_person(spark: SparkSession, monkeyp
         api.refuse = lambda _method, _path: (403, error)
         store = VolumeStore(api.volume, api.workspace)
         monkeypatch.setattr(setup_checks, "zone_of", lambda _: store)
-        found = list(check_live(spark, Config(landing_zone=api.volume, tables=())))
+        found = list(check_platform(spark, Config(landing_zone=api.volume, tables=())))
     failed = [each.what for each in found if each.code == "MF4009"]
     assert len(failed) >= len(CHECKS)
     assert not [each for each in found if "sales" in f"{each.what}{each.fix}" or "ann@" in each.what]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mirrorfeed.api.errors import ConditionMissing, ReplicaMissing
-from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
+from mirrorfeed.api.results import Configured, Enabled, Result
 from mirrorfeed.config import FILE, loader
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
@@ -16,7 +16,6 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.landing.names import Target
-from mirrorfeed.landing.output_format import PARTNER_EVENTS
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from mirrorfeed.api import results
     from mirrorfeed.api.archive import Archive
     from mirrorfeed.api.fabric import Fabric
-    from mirrorfeed.api.go_live import Answer
     from mirrorfeed.api.history import Histories
+    from mirrorfeed.api.setup import Setup
     from mirrorfeed.display.html import Chart
     from mirrorfeed.source.snapshot_or_range import Range
     from mirrorfeed.source.table_info import TableInfo
@@ -85,6 +84,13 @@ class Feed:
     def landing_zone(self) -> str:
         """Folder or OneLake address where the tables are published."""
         return self._config.landing_zone
+
+    @property
+    def setup(self) -> Setup:
+        """Operations before the first publication."""
+        from mirrorfeed.api.setup import Setup
+
+        return Setup(self, self._config, self._spark)
 
     @property
     def fabric(self) -> Fabric:
@@ -336,40 +342,14 @@ class Feed:
             show_pass(result)
         return replace(result, notes=(*result.notes, *map(with_code, problems)))
 
-    def doctor(
-        self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False
-    ) -> Result[results.Finding]:
+    def doctor(self, *tables: str, fix: bool = False) -> Result[results.Finding]:
         """Diagnose problems between the source tables and Fabric, and return a finding with a fix for each.
 
         With `fix`, the method also applies the safe fixes. Every run of `publish` applies the same fixes.
-
-        `setup` and `live` replace the diagnosis with other checks. With `setup`, check the requirements of publishing
-        (permissions, credential, landing zone and sources), and create the ledger. With `live`, test how storage, Spark
-        and network behave, and return findings without names of tables. Both options write small files into the landing
-        zone and delete them. Raises `ValueError` if `setup` or `live` is combined with `tables` or `fix`.
         """
-        if setup or live:
-            if tables or fix:
-                raise ValueError("setup and live check all tables and fix nothing, so omit tables and fix")
-            from mirrorfeed.monitor.setup_checks import check_live, check_setup
-
-            return Result(tuple((check_live if live else check_setup)(self._spark(), self._current_config)))
         from mirrorfeed.monitor.doctor import diagnose
 
         return Result(*diagnose(self._spark, self._current_config, tables, fix=fix))
-
-    def go_live(
-        self, ask: Callable[[int, str], Answer] | None = None, checks: Collection[int] = ()
-    ) -> Result[results.GoLiveCheck]:
-        """Make the checks of the page "Go-live checklist" in order, or only the numbers `checks`. Publishes all tables.
-
-        For a check that only a person can make, calls `ask` with its number and title. `ask` returns the result (`ok`,
-        `wrong` or `not done`) and what the person saw. Without `ask`, the result of such a check is `not done`. The
-        rows contain no names of tables.
-        """
-        from mirrorfeed.api.go_live import go_live
-
-        return Result(go_live(self, ask, checks))
 
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
@@ -427,20 +407,6 @@ class Feed:
         range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end, check)
         first, last = range_.from_version_exclusive, range_.to_version_inclusive
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
-
-    def partner(self, force: bool = False) -> Result[PartnerFile]:
-        """Write the setting `partner`, which describes the publisher, to `_partnerEvents.json` in the landing zone.
-
-        `publish` also writes this file if it does not exist. Returns the address of the file, and whether it was
-        written. Returns no row if the configuration does not set `partner`. If the file exists with other content,
-        `force` overwrites the file. Without `force`, other content raises `MirrorfeedError`.
-        """
-        from mirrorfeed.publish.table_log.metadata_files import write_partner_events
-
-        if self._config.partner is None:
-            return Result((), summary="The configuration does not set `partner`, so there is nothing to write.")
-        written = write_partner_events(self._zone, self._config, force=force)
-        return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
         """Delete a published table that the configuration no longer contains, so that Fabric drops the table.

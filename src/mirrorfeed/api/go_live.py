@@ -95,11 +95,11 @@ def _errors(rows: Sequence[Any]) -> str:
 
 
 def _check_setup(feed: Feed) -> Answer:
-    return _judge_findings(feed.doctor(setup=True))
+    return _judge_findings(feed.setup.check())
 
 
 def _check_platform(feed: Feed) -> Answer:
-    findings = feed.doctor(setup=True, live=True)
+    findings = feed.setup.check_platform()
     _, counts = _judge_findings(findings)
     lines = "; ".join(f"{each.name}: {each.severity.value}, {each.what}" for each in findings)
     return ("ok" if findings.ok else "wrong"), f"{counts}. {lines}"

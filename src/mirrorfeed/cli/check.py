@@ -91,7 +91,9 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Resul
     """
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
-    return feed().doctor(*tables, fix=fix, setup=setup, live=live)
+    if setup:
+        return feed().setup.check_platform() if live else feed().setup.check()
+    return feed().doctor(*tables, fix=fix)
 
 
 @main.command()
@@ -108,7 +110,7 @@ def go_live(numbers: tuple[int, ...], file: str, no_input: bool) -> Result[resul
     """
     from mirrorfeed.api.go_live import page_of
 
-    result = feed().go_live(None if no_input else _ask_person, numbers)
+    result = feed().setup.go_live(None if no_input else _ask_person, numbers)
     try:
         Path(file).write_text(page_of(result.rows), encoding="utf-8")
     except OSError as error:
@@ -216,7 +218,7 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 
     `publish` also writes this file if it does not exist.
     """
-    return feed().partner(force)
+    return feed().setup.partner(force)
 
 
 def _feed_of_zone(landing_zone: str) -> Feed:

@@ -225,15 +225,15 @@ def check_days(spark: SparkSession) -> Finding:
     return not_checked(check, reason)
 
 
-def check_live(spark: SparkSession, config: Config) -> Iterator[Finding]:
+def check_platform(spark: SparkSession, config: Config) -> Iterator[Finding]:
     """Check storage, Spark and network (`doctor --live`). No result contains names of tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
-    for finding in _check_live(spark, config, store):
+    for finding in _check_platform(spark, config, store):
         yield replace(finding, what=_anonymize(finding.what, config, store), fix=_anonymize(finding.fix, config, store))
 
 
-def _check_live(spark: SparkSession, config: Config, store: Store) -> Iterator[Finding]:
+def _check_platform(spark: SparkSession, config: Config, store: Store) -> Iterator[Finding]:
     yield check_environment(spark)
     for name, path in (("landing zone", config.landing_zone), ("staging area", config.staging_path or "")):
         if path.startswith(VOLUMES):
