@@ -37,7 +37,7 @@ WITHOUT_SPARK = {
     "replicate landing mirror": (0, ""),
 }
 """Exit code of each command, and words of its output."""
-WITH_SPARK = ("status", "publish", "enable-cdf", "doctor --setup", "verify --mirror x", "archive show a")
+WITH_SPARK = ("status", "publish", "enable-cdf", "setup check", "verify --mirror x", "archive show a")
 
 
 @pytest.fixture(scope="module")

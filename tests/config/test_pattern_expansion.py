@@ -458,7 +458,7 @@ def test_configuration_without_patterns_lists_no_catalog(lake: Path, monkeypatch
 
 def test_commands_that_need_no_tables_list_no_catalog(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: pytest.fail("it asked"))
-    run(lake, "partner")
+    run(lake, "setup", "partner")
 
 
 def test_new_tables_get_a_snapshot_and_removed_ones_only_a_note(spark: SparkSession, tmp_path: Path) -> None:

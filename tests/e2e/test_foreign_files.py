@@ -179,7 +179,7 @@ def test_no_command_changes_foreign_files(
         assert world.state() == before, command
         assert project.content() == landing, command
     orders.insert(3)
-    for command in ("publish", "replicate landing mirror", "repair sales.fine --mirror mirror", "doctor --setup"):
+    for command in ("publish", "replicate landing mirror", "repair sales.fine --mirror mirror", "setup check"):
         run(project, command)
         assert world.state() == before, command
     leftover = left_in_staging(project)

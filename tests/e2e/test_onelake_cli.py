@@ -109,7 +109,7 @@ def test_go_live_checks_run_against_the_simulator_and_ask_about_the_others(
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     page = project.folder / "results.md"
     numbers = [word for number in (3, 9, 10, 18) for word in ("--check", str(number))]
-    output = project.run("go-live", *numbers, "--to", str(page), answer="ok\none task\n")
+    output = project.run("setup", "go-live", *numbers, "--to", str(page), answer="ok\none task\n")
     assert f"The results were written to {page}." in output
     results = page.read_text(encoding="utf-8")
     assert "| 3 | Serverless compute, first and second run | ok | 1 table published, then 0 (nothing new) |" in results

@@ -39,8 +39,11 @@ from tests.support.delta import DeltaTable
 from tests.support.entries import entry
 from tests.support.tables import TableFeed
 
-OWN = ("changes", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report")
-COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "check-alerts")]
+OWN = (
+    *("changes", "check-alerts", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report"),
+    *("status", "verify"),
+)
+COMMANDS_WITH_SPARK = [each for each in COMMANDS if each == "setup check" or each.split()[0] in OWN]
 
 ALL = """landing_zone: zone
 ledger: ./ledger
@@ -90,7 +93,7 @@ def test_ledger_has_every_verification(recorder: Recorder) -> None:
 
 
 def _publications(recorder: Recorder, orders: DeltaTable) -> None:
-    recorder.case("Setup: a feed is off, a source is missing", "doctor", "--setup")
+    recorder.case("A feed is off, a source is missing", "setup", "check")
     recorder.case("The feed is off", "publish", "sales.orders")
     recorder.text("The feed is off", "publish", "sales.orders", "--dry-run")
     recorder.text("A feed is off, a source is missing", "enable-cdf")

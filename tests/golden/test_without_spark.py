@@ -80,9 +80,11 @@ def _configurations(recorder: Recorder) -> None:
     recorder.case("An unknown option", "tables", "--sorted")
     recorder.case("Outside of a Databricks task", "tables", "--task-value", "names")
 
-    recorder.text("A person answers", "go-live", "--check", "9", "--check", "18", answer="wrong\nno tasks\n\n")
-    recorder.json("Nobody is asked", "go-live", "--check", "9", "--no-input")
-    recorder.case("No such check", "go-live", "--check", "20")
+    recorder.text("A person answers", "setup", "go-live", "--check", "9", "--check", "18", answer="wrong\nno tasks\n\n")
+    recorder.json("Nobody is asked", "setup", "go-live", "--check", "9", "--no-input")
+    recorder.case("No such check", "setup", "go-live", "--check", "20")
+
+    recorder.case("The configuration is missing", "setup", "check-platform", "--config", "none.yml")
 
     recorder.text("The tables with an archive", "deployment", "facts.json", "--archive-tables", '["main.sales.orders"]')
     recorder.case("They are no JSON", "deployment", "facts.json", "--archive-tables", "main.sales.orders")
@@ -127,15 +129,15 @@ def _landing_zones(recorder: Recorder) -> None:
     recorder.text("No such landing zone", "lint", "nowhere", "--format", "junit")
     recorder.text("Two formats", "lint", "clean", "--format", "junit", "--json")
 
-    recorder.case("Nobody is configured", "partner")
+    recorder.case("Nobody is configured", "setup", "partner")
     _write(
         "partner.yml", f"landing_zone: zone\npartner: {{name: us, source_type: Delta, source_version: '4'}}\n{TABLES}"
     )
-    recorder.text("The file is written", "partner", "--config", "partner.yml")
-    recorder.case("The file is there", "partner", "--config", "partner.yml")
+    recorder.text("The file is written", "setup", "partner", "--config", "partner.yml")
+    recorder.case("The file is there", "setup", "partner", "--config", "partner.yml")
     _write("zone/_partnerEvents.json", "{}")
-    recorder.case("The file names another partner", "partner", "--config", "partner.yml")
-    recorder.text("It is replaced", "partner", "--force", "--config", "partner.yml")
+    recorder.case("The file names another partner", "setup", "partner", "--config", "partner.yml")
+    recorder.text("It is replaced", "setup", "partner", "--force", "--config", "partner.yml")
 
 
 def _fabric(recorder: Recorder, patch: pytest.MonkeyPatch) -> None:

@@ -65,10 +65,10 @@ def test_table_with_computed_changes_needs_no_action(
         command: " ".join(
             CliRunner().invoke(main, [*command.split(), "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
         )
-        for command in ("enable-cdf", "doctor --setup", "status")
+        for command in ("enable-cdf", "setup check", "status")
     }
     assert "computed from row tracking when it is read: no action is needed" in messages["enable-cdf"]
-    assert "computed from row tracking when it is read" in messages["doctor --setup"]
+    assert "computed from row tracking when it is read" in messages["setup check"]
     assert "computed" in messages["status"]
 
 

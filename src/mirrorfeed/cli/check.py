@@ -1,6 +1,6 @@
 """The commands that check tables and landing zones, simulate Fabric, and manage the mirrored database.
 
-`status`, `check-alerts`, `doctor`, `go-live`, `report`, `explain`, `log`, `lint`, `replicate`, `partner`, `fabric`.
+`status`, `check-alerts`, `doctor`, `setup`, `report`, `explain`, `log`, `lint`, `replicate`, `fabric`.
 """
 
 from __future__ import annotations
@@ -75,28 +75,42 @@ def check_alerts(mirror: str | None) -> Result[results.Alert]:
 @main.command()
 @tables_argument
 @click.option("--fix", is_flag=True, help="Apply the fixes that are safe to apply automatically.")
-@click.option("--setup", is_flag=True, help="Check the setup: permissions, credential, landing zone, sources.")
-@click.option(
-    "--live",
-    is_flag=True,
-    help="With --setup, test only how storage, Spark and network behave. The output names no table.",
-)
 @ci_format_option
-def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Result[results.Finding]:
+def doctor(tables: tuple[str, ...], fix: bool) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
-    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup, it
-    writes small files into the landing zone and deletes them. With --setup but without --live, it also creates the
-    ledger. Exits with 1 if it finds a problem.
+    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. Exits with 1 if
+    it finds a problem.
     """
-    if (live and not setup) or (setup and (tables or fix)):
-        raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
-    if setup:
-        return feed().setup.check_platform() if live else feed().setup.check()
     return feed().doctor(*tables, fix=fix)
 
 
-@main.command()
+@main.group()
+def setup() -> None:
+    """Check permissions, credential, landing zone and platform before the first publication."""
+
+
+@setup.command()
+@ci_format_option
+def check() -> Result[results.Finding]:
+    """Check the setup: permissions, credential, landing zone, hosts and sources. Creates the ledger.
+
+    Writes small files into the landing zone and deletes them. Exits with 1 if it finds a problem.
+    """
+    return feed().setup.check()
+
+
+@setup.command()
+@ci_format_option
+def check_platform() -> Result[results.Finding]:
+    """Test how storage, Spark and network behave. The output names no table.
+
+    Writes small files into the landing zone and deletes them. Exits with 1 if something does not behave as required.
+    """
+    return feed().setup.check_platform()
+
+
+@setup.command()
 @click.option(
     "--check", "numbers", type=click.IntRange(1, 19), multiple=True, metavar="NUMBER", help="Make only check NUMBER."
 )
@@ -211,7 +225,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float) -> Result
     return None
 
 
-@main.command()
+@setup.command()
 @click.option("--force", is_flag=True, help="Replace an existing file with other content.")
 def partner(force: bool) -> Result[results.PartnerFile]:
     """Write the setting `partner`, which describes the publisher, to _partnerEvents.json in the landing zone.

@@ -73,10 +73,10 @@ _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
 _SECTIONS = {
-    "Set up": ("init", "schema", "enable-cdf", "tables"),
+    "Set up": ("init", "schema", "setup", "enable-cdf", "tables"),
     "Publish": ("publish", "rebuild", "repair", "drop"),
-    "Check": ("status", "verify", "doctor", "explain", "check-alerts", "go-live", "report", "changes", "log", "lint"),
-    "Operate": ("fabric", "history", "partner", "replicate"),
+    "Check": ("status", "verify", "doctor", "explain", "check-alerts", "report", "changes", "log", "lint"),
+    "Operate": ("fabric", "history", "replicate"),
     "Archive": ("archive",),
 }
 """Title and commands of each section of `mirrorfeed --help`, in order."""

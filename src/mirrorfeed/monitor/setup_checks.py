@@ -1,4 +1,4 @@
-"""Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger, sources, hosts.
+"""Checks for `setup check` and `setup check-platform`: permissions, credential, landing zone, ledger, sources, hosts.
 
 The checks write and remove test files in landing zone and staging area. `check_setup` creates the ledger if missing.
 """
@@ -76,7 +76,7 @@ def new_folder() -> str:
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """Run the checks of `doctor --setup`, and yield the result of each. Creates the ledger if it does not exist."""
+    """Run the checks of `setup check`, and yield the result of each. Creates the ledger if it does not exist."""
     progress.info("Checking the setup")
     location = config.ledger
     yield from check_rights(workspace, required_rights(config))
@@ -226,7 +226,7 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_platform(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Check storage, Spark and network (`doctor --live`). No result contains names of tables, locations or people."""
+    """Check storage, Spark and network (`setup check-platform`). No result contains names of tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_platform(spark, config, store):
