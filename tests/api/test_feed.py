@@ -58,7 +58,6 @@ SIGNATURES = {
     "Feed.changes": "(table, start=None, end=None, past_end='error')",
     "Feed.drop": "(table, confirm=None)",
     "Feed.report": "()",
-    "Feed.chart": "()",
     "Feed.setup.check": "()",
     "Feed.setup.check_platform": "()",
     "Feed.setup.go_live": "(ask=None, checks=())",

@@ -104,7 +104,10 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sour
 
 @pytest.fixture(scope="module")
 def report(spark: SparkSession, place: Source) -> Report:
-    return read_report(spark, place, NOW, QUERIES)
+    """The report with the queries that only the dashboard runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mirrorfeed.monitor.report.DASHBOARD_ONLY", frozenset())
+        return read_report(spark, place, NOW)
 
 
 def section(report: Report, name: str, *fields: str) -> list[tuple[Any, ...]]:

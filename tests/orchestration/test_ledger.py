@@ -209,7 +209,7 @@ def test_recovered_table_without_new_changes_is_not_stopped(
     assert found[-1].message == "The problem is solved, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert config.ledger
-    states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]
+    states = read_report(spark, config.ledger, datetime.now(UTC)).figures["tables"]
     assert [row["state"] for row in states if row["table"] == "a"] == [RECOVERED]
     known = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect, local folders are on another machine

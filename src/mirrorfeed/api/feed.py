@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mirrorfeed.api.fabric import Fabric
     from mirrorfeed.api.history import Histories
     from mirrorfeed.api.setup import Setup
-    from mirrorfeed.display.html import Chart
     from mirrorfeed.source.snapshot_or_range import Range
     from mirrorfeed.source.table_info import TableInfo
     from mirrorfeed.storage import Store
@@ -432,12 +431,6 @@ class Feed:
         from mirrorfeed.monitor.log_report import read_log_report
 
         return read_log_report(self._spark, self._current_config)
-
-    def chart(self) -> Chart:
-        """Return charts of the lag from commit to publication, and of rows per day. Both are empty without a ledger."""
-        from mirrorfeed.monitor.report import publication_chart
-
-        return publication_chart(self._spark, self._config.ledger)
 
     @property
     def _current_config(self) -> Config:

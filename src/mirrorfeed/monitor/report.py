@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.grid import grid_of, split, utc_minute
-from mirrorfeed.display.html import Chart, bars, card, details, lines, page_of, section_of, styled, titled
+from mirrorfeed.display.html import bars, card, details, lines, page_of, section_of, styled
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
 from mirrorfeed.display.rows import Row, as_json
@@ -95,15 +95,14 @@ def report_of(start_spark: Callable[[], SparkSession], ledger: Source) -> Report
     return read_report(spark, ledger, datetime.now(UTC))
 
 
-def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Run the queries `names` (None: all queries of the report) on the ledger. Return a report with their results.
+def read_report(spark: SparkSession, ledger: Source, now: datetime) -> Report:
+    """Run all queries of the report on the ledger. Return a report with their results.
 
     One statement runs all queries, with `now` as the current time. Raises `LedgerUnreadable` if it fails.
     """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
-    chosen = sorted(QUERIES.keys() - DASHBOARD_ONLY) if names is None else names
     sections = []
-    for name in chosen:
+    for name in sorted(QUERIES.keys() - DASHBOARD_ONLY):
         numbered = f"SELECT monotonically_increasing_id() AS position, * FROM ({QUERIES[name].replace(NOW, time)})"
         sections.append(f"(SELECT collect_list(struct(*)) FROM ({numbered})) AS {name}")
     try:
@@ -144,7 +143,10 @@ def body(report: Report) -> str:
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
     """Yield title and HTML of each chart. Leaves out charts whose query is missing in `figures`, and charts of archived
     files if there are none."""
-    yield from publication_charts(figures)
+    if "lag" in figures:
+        yield "Lag from commit to publication", _line_chart(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
+    operations = {operation: operation for operation in ("inserts", "updates", "upserts", "deletes")}
+    yield "Rows per day by operation", _by_day(_series(figures["days"], "day", operations), "rows")
     mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
     by_size = sorted(mib, key=lambda table: (-sum(mib[table].values()), table))
     yield "MiB per day by table", _by_day({table: mib[table] for table in by_size}, "MiB")
@@ -166,23 +168,6 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
         of_currency = [each for each in totals if each["currency"] == currency]
         prices = _series(of_currency, "day", {"cost": "month_cost", "saving": "month_saving"})
         yield f"Storage cost per month, and saving by the archive, {currency}", _line_chart(prices, currency)
-
-
-def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    if "lag" in figures:
-        yield "Lag from commit to publication", _line_chart(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
-    operations = {operation: operation for operation in ("inserts", "updates", "upserts", "deletes")}
-    yield "Rows per day by operation", _by_day(_series(figures["days"], "day", operations), "rows")
-
-
-def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
-    """Return charts of lag and of rows per day. They are empty without a ledger. Raises the errors of `read_report`."""
-    names = ("lag", "days")
-    figures: Figures = dict.fromkeys(names, ())
-    if ledger:
-        figures = read_report(spark(), ledger, datetime.now(UTC), names).figures
-    (title, lag), operations = publication_charts(figures)
-    return Chart(title, lag + titled(*operations))
 
 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
