@@ -104,7 +104,6 @@ SIGNATURES = {
     "ArchiveAwareTable.simulate": "(*intervals, where=(), predicates=None, prices=None)",
     "ArchiveAwareTable.plan": "(where=None, *, feed_from=None, feed_to=None, priority='standard', prices=None,"
     " save_as=None)",
-    "ArchiveAwareTable.restore": "(plan)",
     "ArchiveAwareTable.maintain": "(*, optimize=True, zorder=(), purge=False, analyze=False, vacuum=False)",
     "ArchiveAwareTable.check": "()",
     "Changes.first": "(count=20)",

@@ -19,8 +19,7 @@ from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.errors import StillArchived
 from mirrorfeed.archive.guarded_table import GuardedTable, Session
 from mirrorfeed.archive.lifecycle import Lifecycle, RuleState, compare_rules, merge_rules
-from mirrorfeed.archive.restore import Restoring
-from mirrorfeed.archive.restore_plan import RestorePlan, Terms
+from mirrorfeed.archive.restore_plan import RestorePlan
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query
 from mirrorfeed.archive.table_maintenance import FileCheck, Maintained
 from mirrorfeed.display.rows import DataRow
@@ -220,14 +219,6 @@ class ArchiveAwareTable(GuardedTable):
         else:
             plan = partial(plan_feed, source=self.source, first=feed_from, last=feed_to)
         return restore.plan_restore(lambda: self._spark, plan, priority, load_prices(prices, self._prices), save_as)
-
-    def restore(self, plan: RestorePlan) -> Restoring:
-        """Request the archived files of a restore plan, and return the progress without waiting.
-
-        Call the method again until the result is `done`. Files that are being restored are not requested twice. Raises
-        `MirrorfeedError` if the storage has no access tiers or rejects a request.
-        """
-        return restore.restore(lambda: self._spark, plan, Terms())
 
     def maintain(
         self,
