@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from mirrorfeed.mirror import local_replica
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage.errors import StoreUnavailable
-from tools.public_api import FUNCTIONS, members, signatures, values
+from tools.public_api import FUNCTIONS, GROUPS, described_parameters, functions, members, signatures, values
 
 ROOT = Path(__file__).parents[2]
 
@@ -197,8 +198,17 @@ def test_public_names_parameters_and_fields_are_as_documented() -> None:
     assert values() == VALUES
 
 
+def test_every_function_with_more_than_three_parameters_describes_each_parameter() -> None:
+    for name, member in functions().items():
+        if isinstance(member, property):
+            continue
+        parameters = [each for each in inspect.signature(member).parameters if each != "self"]
+        described = [*described_parameters(member)]
+        assert described == (parameters if described or len(parameters) > 3 else []), name
+
+
 def test_every_public_name_has_a_docstring() -> None:
-    owners = [mirrorfeed.Feed, ArchiveAwareTable, *(getattr(results, name) for name in results.__all__)]
+    owners = [mirrorfeed.Feed, *GROUPS.values(), ArchiveAwareTable, *(getattr(results, name) for name in results.__all__)]
     spoken = {name: member for owner in owners for name, member in members(owner)}
     spoken |= {name: getattr(mirrorfeed, name) for name in (*mirrorfeed.__all__, *FUNCTIONS)}
     assert [name for name, member in spoken.items() if not (member.__doc__ or "").strip()] == []

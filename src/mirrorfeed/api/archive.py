@@ -53,13 +53,17 @@ class Archive:
     ) -> results.RestorePlan:
         """Return a plan to restore the archived files that a SQL query on any number of tables needs.
 
-        The query reads Delta tables by name or path. The plan has the full name of each table and its newest version,
-        so later changes do not change the result. Priority `high` is faster and more expensive. `prices` is `Prices` or
-        a JSON file. The default is the prices in the configuration. `save_as` is a new file for the plan. This method
-        reads and requests no data file. To request the files, pass the plan to `restore`.
+        The plan has the full name of each table and its newest version, so later changes do not change the result. This
+        method reads and requests no data file. To request the files, pass the plan to `restore`.
 
         Raises `MirrorfeedError` if `save_as` exists, or if the query reads a view, cannot be planned or needs no
         archived files. On Databricks, always raises `MirrorfeedError`: use `ArchiveAwareTable.plan` there.
+
+        Args:
+            query: SQL query that reads Delta tables by name or path.
+            priority: `high` is faster and more expensive.
+            prices: `Prices` or a JSON file. By default, the prices in the configuration.
+            save_as: New file for the plan.
         """
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement
@@ -82,18 +86,23 @@ class Archive:
     ) -> results.Restoring:
         """Request the archived files of a restore plan, wait until all are restored, and return the progress.
 
-        `plan` is a plan or the path of its file. The method checks the files every `poll_seconds` or, with
-        `wait=False`, does not wait. When all files are restored, the query of the plan runs if `into` or `rows` is set.
-        `into` is a new table that receives all rows of the query. Without `into`, the result also has the first `rows`
-        rows of the query. You can stop the method and call it again: pending files are not requested twice.
-
-        `tier` is the tier to restore to (S3 supports only `hot`), and `keep_days` is the number of days that restored
-        copies stay (only S3). `on_step` is called with text: the costs, if there are prices, and the progress after
-        each check. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
+        When all files are restored, the query of the plan runs if `into` or `rows` is set. You can stop the method and
+        call it again: pending files are not requested twice.
 
         Raises `MirrorfeedError` and requests no file if a table was replaced after the plan was made, or if the rows
         cannot be copied into `into`. Also raises it if files are missing, or if the storage has no access tiers or
         rejects a request.
+
+        Args:
+            plan: Plan, or the path of its file.
+            wait: Wait until all files are restored. With `False`, the method requests the files and returns.
+            poll_seconds: Time between two checks of the files.
+            tier: Tier to restore to. S3 supports only `hot`.
+            keep_days: Number of days that restored copies stay. Only for S3.
+            into: New table that receives all rows of the query.
+            rows: Number of rows of the query in the result. Only without `into`.
+            prices: `Prices` or a JSON file. By default, the prices in the configuration.
+            on_step: Called with text: the costs, if there are prices, and the progress after each check.
         """
         from mirrorfeed.archive.restore import restore
         from mirrorfeed.archive.restore_plan import Terms

@@ -35,7 +35,7 @@ from mirrorfeed.storage.tier_store import TierStore
 
 
 class ArchiveAwareTable(GuardedTable):
-    """Delta table whose old files are in an archive tier. `name` is the name or the path of the table.
+    """Delta table whose old files are in an archive tier.
 
     If a query needs archived files that are not restored, the query raises `MirrorfeedError` and reads no data file.
     The error names the files and the command that restores them. To leave out the rows in these files, use `recent`.
@@ -43,7 +43,11 @@ class ArchiveAwareTable(GuardedTable):
     A file older than the archive interval counts as archived. If the file's access tier shows that it is restored,
     queries can read the file. In a storage without access tiers, queries cannot read files that count as archived.
 
-    `prices` and `ledger` are the defaults for the methods that have parameters with these names.
+    Args:
+        spark: Session that reads the table.
+        name: Name or path of the table.
+        prices: Default for the methods that have the parameter `prices`.
+        ledger: Default for the methods that have the parameter `ledger`.
     """
 
     def __init__(
@@ -147,14 +151,17 @@ class ArchiveAwareTable(GuardedTable):
     ) -> Lifecycle:
         """Return a lifecycle policy for the storage account or bucket, with the rules that archive this table's files.
 
-        The policy is not applied. `exported` is a file with the existing policy, exported from Azure or S3. All rules
-        in this file are preserved, except the rules that mirrorfeed wrote for this table. With `take_over`, other rules
-        that are only for this table are replaced too. `state="paused"` disables the rules of this table, so that
-        restored files are not archived again. `state="gone"` removes the rules. `interval` is the age at which the
-        rules archive files. The default is the age that matches the archive interval of the table.
+        The policy is not applied. Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure
+        or S3, or if neither `interval` nor an interval of the table is set.
 
-        Raises `MirrorfeedError` if `exported` is not a policy, if the table is not in Azure or S3, or if neither
-        `interval` nor an interval of the table is set.
+        Args:
+            exported: File with the existing policy, exported from Azure or S3. All rules in this file are preserved,
+                except the rules that mirrorfeed wrote for this table.
+            state: `paused` disables the rules of this table, so that restored files are not archived again. `gone`
+                removes the rules.
+            take_over: Also replace other rules that are only for this table.
+            interval: Age at which the rules archive files. By default, the age that matches the archive interval of the
+                table.
         """
         days = None if interval is None else days_of(interval)
         return merge_rules(self._spark, self.source, exported, RuleState(state), take_over, days)
@@ -180,12 +187,15 @@ class ArchiveAwareTable(GuardedTable):
     ) -> Result[Simulation]:
         """Return the effect of each archive interval: archived bytes, costs per month, and queries that would fail.
 
-        Changes nothing. The queries are the SQL conditions in `where` and in the file `predicates`, one per line. If
-        Spark rejects a query, a note names the query. `prices` is `Prices` or a JSON file. Without prices, costs are
-        None.
+        Changes nothing. If Spark rejects a query, a note names the query. Raises `MirrorfeedError` on Databricks and
+        with Spark Connect, which do not show the files that a query reads. Also raises `MirrorfeedError` if
+        `predicates` cannot be read.
 
-        Raises `MirrorfeedError` on Databricks and with Spark Connect, which do not show the files that a query reads.
-        Also raises `MirrorfeedError` if `predicates` cannot be read.
+        Args:
+            intervals: Numbers of days, or text such as "60 days".
+            where: SQL conditions of queries.
+            predicates: File with SQL conditions of queries, one per line.
+            prices: `Prices` or a JSON file. Without prices, costs are None.
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [*where, *(archive_report.read_conditions(predicates) if predicates else ())]
@@ -204,13 +214,17 @@ class ArchiveAwareTable(GuardedTable):
     ) -> RestorePlan:
         """Return a plan to restore the archived files that a query of the table or its change data feed needs.
 
-        `where` is the SQL condition of the query, by default all rows. With `feed_from`, the plan is for the changes
-        from version `feed_from` to version `feed_to` (default: the newest). Priority `high` is faster and more
-        expensive. `prices` is `Prices` or a JSON file. `save_as` is a new file for the plan. This method reads no data
-        file and restores no file.
+        This method reads no data file and restores no file. To restore the files, pass the plan to
+        `feed.archive.restore`. Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if
+        `feed_from` is combined with `where`, or `feed_to` is used without `feed_from`.
 
-        Raises `MirrorfeedError` if the table has no archive interval, and `ValueError` if `feed_from` is combined with
-        `where`, or `feed_to` is used without `feed_from`.
+        Args:
+            where: SQL condition of the query. By default, all rows.
+            feed_from: Plan for the changes from this version on, instead of a query of the table.
+            feed_to: Last version of the changes. By default, the newest version.
+            priority: `high` is faster and more expensive.
+            prices: `Prices` or a JSON file. By default, the prices of the table.
+            save_as: New file for the plan.
         """
         if (where is not None and feed_from is not None) or (feed_to is not None and feed_from is None):
             raise ValueError("changes are always read completely: use where, or feed_from with or without feed_to")
@@ -231,10 +245,15 @@ class ArchiveAwareTable(GuardedTable):
     ) -> Maintained:
         """Run the selected maintenance statements without reading archived files. Return the statements.
 
-        `optimize` runs OPTIMIZE and compacts small files. `zorder` runs OPTIMIZE and also sorts rows by these columns.
-        `purge` runs REORG and rewrites files that have deletion vectors. `analyze` runs ANALYZE and collects statistics
-        (only on Databricks). `vacuum` runs VACUUM and deletes files that no retained version needs. Outside Databricks,
-        the partitions with archived files are not rewritten. The result lists these partitions in `left_out`.
+        Outside Databricks, the partitions with archived files are not rewritten. The result lists these partitions in
+        `left_out`.
+
+        Args:
+            optimize: Run OPTIMIZE, which compacts small files.
+            zorder: Run OPTIMIZE, and sort the rows by these columns.
+            purge: Run REORG, which rewrites files that have deletion vectors.
+            analyze: Run ANALYZE, which collects statistics. Only on Databricks.
+            vacuum: Run VACUUM, which deletes files that no retained version needs.
         """
         return table_maintenance.maintain(
             self._spark,

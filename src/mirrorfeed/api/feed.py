@@ -42,10 +42,15 @@ def load(
 ) -> Feed:
     """Read a configuration file and return the `Feed` of its tables. Publishes nothing and does not start Spark.
 
-    `spark` is the session to use. By default, the active session is used, or a session is started when it is first
-    needed. `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the
-    Databricks secret scope of all secrets that have a `key` but no `scope` in the file. Raises `MirrorfeedError` with
-    all mistakes in the file and their lines.
+    Raises `MirrorfeedError` with all mistakes in the file and their lines.
+
+    Args:
+        path: Path of the configuration file.
+        spark: Session to use. By default, the active session, or a session that is started when it is first needed.
+        landing_zone: Overrides `landing_zone` in the file.
+        ledger: Overrides `ledger` in the file.
+        staging_path: Overrides `staging_path` in the file.
+        secret_scope: Databricks secret scope of all secrets that have a `key` but no `scope` in the file.
     """
     config = loader.load(
         path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path, secret_scope=secret_scope
@@ -139,9 +144,12 @@ class Feed:
         is published twice. Transient errors are retried. For a paused table, the result has a note, but no row. If
         `load` got no Spark session, Spark starts only if there are new changes.
 
-        `on_step` is called with the name of a table and its current step, from several threads. `on_done` is called
-        with the result of each finished table. When `stop` returns True, each running table stops after its current
-        publication, and the result of each unfinished table is `stopped`.
+        Args:
+            tables: Tables to publish. By default, all configured tables.
+            on_step: Called with the name of a table and its current step, from several threads.
+            on_done: Called with the result of each finished table.
+            stop: Checked often. When it returns True, each running table stops after its current publication, and the
+                result of each unfinished table is `stopped`.
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
@@ -159,9 +167,14 @@ class Feed:
         The section `follow` of the configuration has three limits: the seconds since the last publication of a table,
         and the rows and bytes of its new commits. New commits are published as soon as one of the limits is reached.
 
-        Runs until `minutes` have passed or `stop` returns True, and then completes current publications. By default,
-        runs forever. `on_done` is called with the result of each publication and of each failed attempt. Returns the
-        newest result of each table. Raises `MirrorfeedError` if a table has `changes: compare`.
+        Returns the newest result of each table. Raises `MirrorfeedError` if a table has `changes: compare`.
+
+        Args:
+            tables: Tables to publish. By default, all configured tables.
+            minutes: Time after which the method completes current publications and returns. By default, it runs
+                forever.
+            on_done: Called with the result of each publication and of each failed attempt.
+            stop: Checked often. When it returns True, the method completes current publications and returns.
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
@@ -189,10 +202,14 @@ class Feed:
     ) -> Result[results.Status]:
         """Return published version, lag and number of unconsumed files for each table, most urgent first.
 
-        With `behind`, only tables that fail, have unpublished changes, were never published or are paused are returned.
-        With `fabric`, each row also has the status of its table in Fabric, and the SQL endpoint is refreshed. The
-        refresh consumes computing time of the Fabric capacity. With `mirror`, the folder of the mirrored tables, each
-        row also has the time of the last update of its mirror. Publishes nothing.
+        Publishes nothing.
+
+        Args:
+            tables: Tables to read. By default, all configured tables.
+            behind: Return only tables that fail, have unpublished changes, were never published or are paused.
+            fabric: Add the status of each table in Fabric, and refresh the SQL endpoint. The refresh consumes computing
+                time of the Fabric capacity.
+            mirror: Folder of the mirrored tables. Adds the time of the last update of each mirror.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -230,13 +247,17 @@ class Feed:
     ) -> Result[results.Repair]:
         """Publish again the rows of a table that differ between source and mirror. Return the result.
 
-        With the SQL condition `where`, only the matching rows are published again, whether they differ or not. The
-        table remains available in Fabric. `mirror` is the folder to compare with, as in `verify`. With `source_only`,
-        which requires `where`, the mirror is not read, so rows that exist only in the mirror are not deleted. If some
-        rows cannot be repaired, the result has an `error`.
-
-        Raises `MirrorfeedError` if the table was never published, if the table is published by comparison
+        The table remains available in Fabric. If some rows cannot be repaired, the result has an `error`. Raises
+        `MirrorfeedError` if the table was never published, if the table is published by comparison
         (`changes: compare`), or if only `rebuild` can repair the table.
+
+        Args:
+            table: Table to repair.
+            mirror: Folder of the mirrored tables, with the same default as in `verify`.
+            where: SQL condition. Only the matching rows are published again, whether they differ or not.
+            source_only: Do not read the mirror, so rows that exist only in the mirror are not deleted. Requires
+                `where`.
+            on_step: Called with the name of the table and its current step.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.publish_run import run_context
@@ -264,12 +285,19 @@ class Feed:
     ) -> Result[results.TableResult]:
         """Delete a table in the landing zone, wait until Fabric has dropped it, and publish it again from the start.
 
-        Waits up to `minutes`. Fabric does not have the table until it is published. After a failure, call the method
-        again. Before anything is deleted, `confirm` is called with a description of the consequences, and can raise an
-        error to stop. `on_step`, `on_done`, `stop` and the result are the same as in `publish`.
+        Fabric does not have the table until it is published. After a failure, call the method again. The result is the
+        same as in `publish`. Raises `MirrorfeedError` if no snapshot of the source can be read (then nothing is
+        deleted), or if Fabric does not drop the table in time.
 
-        Raises `MirrorfeedError` if no snapshot of the source can be read (then nothing is deleted), or if Fabric does
-        not drop the table in time.
+        Args:
+            table: Table to rebuild.
+            minutes: Maximum time to wait until Fabric has dropped the table.
+            confirm: Called with a description of the consequences before anything is deleted. To stop, it can raise an
+                error.
+            on_step: Called with the name of the table and its current step.
+            on_done: Called with the result of the table.
+            stop: Checked often. When it returns True, the table stops after its current publication, and its result is
+                `stopped`.
         """
         from mirrorfeed.orchestration.table_reload import rebuild
 
@@ -319,9 +347,14 @@ class Feed:
     ) -> Result[results.TableReport]:
         """Apply the landing zone to Delta tables below `folder`, as Fabric would. For tests without Fabric.
 
-        Makes one pass over all tables or, with `poll_seconds`, a pass every `poll_seconds` seconds until `stop` returns
-        True. `on_pass` is called with the result of each pass. Returns a row for each table, from the last pass. Raises
-        `MirrorfeedError` if a required Python package is not installed.
+        Returns a row for each table, from the last pass. Raises `MirrorfeedError` if a required Python package is not
+        installed.
+
+        Args:
+            folder: Folder of the Delta tables.
+            poll_seconds: Time between two passes. By default, the method makes only one pass.
+            on_pass: Called with the result of each pass.
+            stop: Checked before each pass. When it returns True, the method returns.
         """
         try:
             from mirrorfeed.mirror import local_replica
@@ -383,12 +416,15 @@ class Feed:
     ) -> results.Changes:
         """Return the change data feed of a table between two versions or times, both inclusive.
 
-        `table` is a configured table, or the name or path of any Delta table. `start` and `end` are version numbers, or
-        times in the session's time zone. The default for `start` is the first version from which the feed is complete,
-        and for `end` the newest version. A value after the newest version raises `MirrorfeedError` or, with
-        `past_end="empty"`, returns only the changes that exist.
-
         Raises `MirrorfeedError` if the source no longer has the versions, or if the changes cannot be read.
+
+        Args:
+            table: Configured table, or the name or path of any Delta table.
+            start: Version, or time in the session's time zone. By default, the first version from which the feed is
+                complete.
+            end: Version or time. By default, the newest version.
+            past_end: If `start` or `end` is after the newest version: `error` raises `MirrorfeedError`, and `empty`
+                returns only the changes that exist.
         """
         from mirrorfeed import archive
         from mirrorfeed.api.changes import Changes

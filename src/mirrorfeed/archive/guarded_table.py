@@ -206,9 +206,14 @@ class GuardedTable:
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
         """Merge `rows` into the table. Rows match if all keys are equal and `target_condition` is true.
 
-        In SQL, the table has the alias `t`, and `rows` the alias `s`. `target_condition` contains only columns of `t`.
-        `clauses` contains all WHEN clauses of the MERGE statement, without subqueries. Raises `MirrorfeedError` and
-        changes nothing if the statement searches archived files that are not restored.
+        In SQL, the table has the alias `t`, and `rows` the alias `s`. Raises `MirrorfeedError` and changes nothing if
+        the statement searches archived files that are not restored.
+
+        Args:
+            rows: Rows to merge.
+            keys: Columns that `rows` and the table have in common.
+            clauses: All WHEN clauses of the MERGE statement, without subqueries.
+            target_condition: SQL condition that contains only columns of `t`.
         """
         keys = exact_names(str(self.source), self._rows.columns, keys)
         exact_names("The source of the MERGE", rows.columns, keys)
