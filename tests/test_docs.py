@@ -31,6 +31,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+import mirrorfeed
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
@@ -42,6 +43,7 @@ from mirrorfeed.storage.onelake import ENDPOINT
 from tests.config.test_schema import schema_errors
 from tools.config_schema import fields_on_page
 from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
+from tools.public_api import GROUPS
 from tools.reference import stale
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -308,7 +310,8 @@ class _Method:
 def _instance(of: Any, name: str = "return") -> _Instance | None:
     """An instance of the annotated type, if it is one of ours."""
     with suppress(NameError):  # imports for type checking only
-        kind = eval(of.__annotations__.get(name, "None"), vars(sys.modules[of.__module__]))
+        names = {each.__name__: each for each in (mirrorfeed.ArchiveAwareTable, *GROUPS.values())}
+        kind = eval(of.__annotations__.get(name, "None"), names | vars(sys.modules[of.__module__]))
         return _Instance(kind) if inspect.isclass(kind) and kind.__module__.startswith("mirrorfeed") else None
     return None
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fixtures.public_api import GROUPS
 from mirrorfeed.api.go_live import CHECKS, PAGE, GoLiveCheck, go_live, page_of
 from mirrorfeed.api.results import Result
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
@@ -18,6 +17,7 @@ from mirrorfeed.monitor.findings import failed, passed
 from mirrorfeed.publish.table_log.audit import LogRecord
 from mirrorfeed.source.errors import RowsProtected
 from mirrorfeed.storage.errors import NotThere
+from tools.public_api import GROUPS
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "main.sales.orders"
