@@ -62,7 +62,7 @@ class Archive:
         Args:
             query: SQL query that reads Delta tables by name or path.
             priority: `high` is faster and more expensive.
-            prices: `Prices` or a JSON file. By default, the prices in the configuration.
+            prices: JSON file with prices. By default, the prices in the configuration.
             save_as: New file for the plan.
         """
         from mirrorfeed.archive.restore import plan_restore
@@ -101,7 +101,7 @@ class Archive:
             keep_days: Number of days that restored copies stay. Only for S3.
             into: New table that receives all rows of the query.
             rows: Number of rows of the query in the result. Only without `into`.
-            prices: `Prices` or a JSON file. By default, the prices in the configuration.
+            prices: JSON file with prices. By default, the prices in the configuration.
             on_step: Called with text: the costs, if there are prices, and the progress after each check.
         """
         from mirrorfeed.archive.restore import restore
@@ -118,7 +118,7 @@ class Archive:
         """Return archived files, archived bytes and monthly costs of each table, and write these numbers to the ledger.
 
         `tables` can be configured tables, or names or paths of any Delta tables. The default is all configured tables
-        with an archive interval. `prices` is `Prices` or a JSON file. The default is the prices in the configuration.
+        with an archive interval. `prices` is a JSON file with prices. The default is the prices in the configuration.
         Without prices, costs are None.
         """
         from mirrorfeed.api.archive_table import report_shares

@@ -46,15 +46,20 @@ class ArchiveAwareTable(GuardedTable):
     Args:
         spark: Session that reads the table.
         name: Name or path of the table.
-        prices: Default for the methods that have the parameter `prices`.
-        ledger: Default for the methods that have the parameter `ledger`.
+        prices: JSON file with prices. It is the default of the methods that have this parameter.
+        ledger: Name or path of the ledger. It is the default of the methods that have this parameter.
     """
 
     def __init__(
-        self, spark: Session, name: str | Source, *, prices: Prices | None = None, ledger: Source | None = None
+        self,
+        spark: Session,
+        name: str | Source,
+        *,
+        prices: str | Prices | None = None,
+        ledger: str | Source | None = None,
     ) -> None:
         super().__init__(spark, name)
-        self._prices, self._ledger = prices, ledger
+        self._prices, self._ledger = load_prices(prices, None), _parse_name(ledger)
 
     @property
     def name(self) -> str:
@@ -133,12 +138,11 @@ class ArchiveAwareTable(GuardedTable):
 
         Returns one row: the interval, with the number and bytes of archived files in `archived`. Also writes these
         numbers to `ledger`, the name or path of a table. If the ledger cannot be written, the result has a note.
-        `prices` is `Prices` or a JSON file. Raises `MirrorfeedError` if the table has no interval.
+        `prices` is a JSON file with prices. Raises `MirrorfeedError` if the table has no interval.
         """
-        rates, ledger = load_prices(prices, self._prices), ledger or self._ledger
-        ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
+        rates = load_prices(prices, self._prices)
         policy = intervals.step(self._spark, self.source, self._now())
-        shares = report_shares(self._spark, [self.source], rates, ledger)
+        shares = report_shares(self._spark, [self.source], rates, _parse_name(ledger) or self._ledger)
         return Result((replace(Interval.of(self.source, policy), archived=shares[0]),), shares.notes)
 
     def lifecycle(
@@ -195,7 +199,7 @@ class ArchiveAwareTable(GuardedTable):
             intervals: Numbers of days, or text such as "60 days".
             where: SQL conditions of queries.
             predicates: File with SQL conditions of queries, one per line.
-            prices: `Prices` or a JSON file. Without prices, costs are None.
+            prices: JSON file with prices. By default, the prices of the table. Without prices, costs are None.
         """
         days, rates = list(dict.fromkeys(map(days_of, intervals))), load_prices(prices, self._prices)
         queries = [*where, *(archive_report.read_conditions(predicates) if predicates else ())]
@@ -223,7 +227,7 @@ class ArchiveAwareTable(GuardedTable):
             feed_from: Plan for the changes from this version on, instead of a query of the table.
             feed_to: Last version of the changes. By default, the newest version.
             priority: `high` is faster and more expensive.
-            prices: `Prices` or a JSON file. By default, the prices of the table.
+            prices: JSON file with prices. By default, the prices of the table.
             save_as: New file for the plan.
         """
         if (where is not None and feed_from is not None) or (feed_to is not None and feed_from is None):
@@ -280,6 +284,10 @@ class ArchiveAwareTable(GuardedTable):
     @cached_property
     def _tiers(self) -> TierStore | None:
         return tiers_at(read_table_info(self._spark, self.source).location)
+
+
+def _parse_name(table: str | Source | None) -> Source | None:
+    return Source.parse_argument(table) if isinstance(table, str) else table
 
 
 def _why_needed(file: DataFile, where: str | None) -> str:

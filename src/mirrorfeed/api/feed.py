@@ -1,4 +1,4 @@
-"""`Feed`: one method for each operation that jobs, notebooks and commands can run on the configured tables."""
+"""`Feed`: the operations that jobs, notebooks and commands can run on the configured tables."""
 
 from __future__ import annotations
 
@@ -61,6 +61,9 @@ def load(
 @dataclass(frozen=True, repr=False, eq=False)
 class Feed:
     """Operations on the tables of a configuration file. `load` returns a `Feed`.
+
+    A method has the name of the command with the same effect. The operations on one subject are methods of `setup`,
+    `fabric`, `history` and `archive`, as in `feed.fabric.start()`.
 
     A method with the parameter `tables` accepts targets such as `sales.orders`, or sources. By default, it applies to
     all configured tables. A table that fails does not stop the others: its row in the result has an `error`.
