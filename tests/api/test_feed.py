@@ -208,7 +208,12 @@ def test_every_function_with_more_than_three_parameters_describes_each_parameter
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    owners = [mirrorfeed.Feed, *GROUPS.values(), ArchiveAwareTable, *(getattr(results, name) for name in results.__all__)]
+    owners = [
+        mirrorfeed.Feed,
+        *GROUPS.values(),
+        ArchiveAwareTable,
+        *(getattr(results, name) for name in results.__all__),
+    ]
     spoken = {name: member for owner in owners for name, member in members(owner)}
     spoken |= {name: getattr(mirrorfeed, name) for name in (*mirrorfeed.__all__, *FUNCTIONS)}
     assert [name for name, member in spoken.items() if not (member.__doc__ or "").strip()] == []

@@ -41,7 +41,9 @@ class Archive:
         name = table or self._default_table
         if name is None:
             raise NoArchiveNamed()
-        return ArchiveAwareTable(self._spark, self._current_config.source_of(name), prices=self._prices(None), ledger=self._config.ledger)
+        return ArchiveAwareTable(
+            self._spark, self._current_config.source_of(name), prices=self._prices(None), ledger=self._config.ledger
+        )
 
     def plan(
         self,

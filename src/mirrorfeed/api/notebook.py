@@ -24,9 +24,9 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
     deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and default table
-    of `Feed.archive.table`. A widget that is not empty overrides the setting with the same name, such as `landing_zone` or
-    `mirror` (folder of the mirrored tables). The widget `table` overrides the default table of `Feed.archive.table`. Prints
-    the version, the path of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the
+    of `feed.archive.table`. A widget that is not empty overrides the setting with the same name, such as `landing_zone`
+    or `mirror` (folder of the mirrored tables). The widget `table` overrides the default table of `feed.archive.table`.
+    Prints the version, the path of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the
     configuration and their lines.
     """
 

@@ -220,7 +220,9 @@ def rule(
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
-    lifecycle = feed_or_empty().archive.table(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
+    lifecycle = (
+        feed_or_empty().archive.table(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
+    )
     if prints_json():
         return lifecycle
     print_json(lifecycle.policy)

@@ -116,8 +116,8 @@ class ForeignPartnerEvents(Terminal):
     code = "MF3010"
     what = "{address} differs from `partner` in the configuration and was not changed: {content}"
     fix = (
-        "Tables are published anyway. If no other publisher owns this file, replace the file with `mirrorfeed setup partner"
-        " --force`. Otherwise copy the values of the file to the configuration, or remove `partner`."
+        "Tables are published anyway. If no other publisher owns this file, replace the file with `mirrorfeed setup"
+        " partner --force`. Otherwise copy the values of the file to the configuration, or remove `partner`."
     )
 
 

@@ -226,7 +226,7 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_platform(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Check storage, Spark and network (`setup check-platform`). No result contains names of tables, locations or people."""
+    """Run the checks of `setup check-platform`. No result contains names of tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_platform(spark, config, store):
