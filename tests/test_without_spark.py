@@ -29,7 +29,7 @@ WITHOUT_SPARK = {
     "init new.yml": (0, "new.yml was written."),
     "tables": (0, "sales.orders"),
     "lint landing": (0, "no findings"),
-    "partner": (0, "The configuration does not set `partner`, so there is nothing to write."),
+    "setup partner": (0, "The configuration does not set `partner`, so there is nothing to write."),
     "drop sales.gone": (1, "does not exist"),
     "fabric status": (1, "is not in a mirrored database of Fabric"),
     "fabric start": (1, "is not in a mirrored database of Fabric"),
