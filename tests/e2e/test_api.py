@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,6 +17,7 @@ from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.mirror.local_replica import Replica
+from mirrorfeed.runtime.spark_session import ALL_DAYS, setting
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.delta import DeltaTable
 
@@ -81,6 +85,20 @@ def test_public_api_covers_all_steps_from_first_publish_to_repair(
     ]
     assert changes.chart()._repr_html_().count("<svg") == 1
     assert [(row.what, row.inserts) for row in feed.rebuild("sales.orders")] == [("snapshot to 2", 1)]
+
+
+def test_changes_are_shown_exactly_in_a_session_with_other_settings(spark: SparkSession, tmp_path: Path) -> None:
+    columns, on = "(id INT, day DATE, code CHAR(4))", "delta.enableChangeDataFeed = true"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` {columns} USING delta TBLPROPERTIES ({on})")
+    day = date(1582, 10, 10)
+    rows = pa.table({"id": pa.array([1], pa.int32()), "day": pa.array([day]), "code": ["ab"]})  # without padding
+    deltalake.write_deltalake(tmp_path / "t", rows, mode="append")
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./t, target: t}]\n")
+    with setting(spark, ALL_DAYS, "false"), setting(spark, "spark.sql.readSideCharPadding", "false"):
+        changes = mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark).changes("t")
+        (shown,) = changes.first()
+        assert [shown.values[name] for name in ("day", "code")] == ["1582-10-10", "ab  "]
+        assert [row.code for row in changes.rows.collect()] == ["ab  "]
 
 
 def test_unknown_table_name_is_refused(feed: mirrorfeed.Feed) -> None:

@@ -43,7 +43,8 @@ class Changes:
     to_version_inclusive: int
     rows: DataFrame
     """Rows of the change data feed, sorted by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
-    An update has two rows: the row before the update and the row after it."""
+    An update has two rows: the row before the update and the row after it. To look at values, use `first`: if you show
+    these rows with Spark, the session's settings apply, and days in October 1582 can be shown as another day."""
 
     def first(self, count: int = 20) -> Result[DataRow]:
         """Return up to `count` changed rows as JSON values. The summary has the total number of changes of each type.

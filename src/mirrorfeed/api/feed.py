@@ -431,6 +431,7 @@ class Feed:
         """
         from mirrorfeed import archive
         from mirrorfeed.api.changes import Changes
+        from mirrorfeed.runtime.spark_session import lossless_settings
         from mirrorfeed.source.change_feed import first_version_with_feed
         from mirrorfeed.source.change_preview import changes_between
 
@@ -442,9 +443,10 @@ class Feed:
         def check(range_: Range, found: TableInfo) -> None:
             archive.check(spark, source, range_, found.properties)
 
-        range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end, check)
-        first, last = range_.from_version_exclusive, range_.to_version_inclusive
-        return Changes(str(source), first, last, rows.orderBy("_commit_version"))
+        with lossless_settings(spark):  # some of these settings apply when a query is planned
+            range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end, check)
+            rows = rows.orderBy("_commit_version")
+        return Changes(str(source), range_.from_version_exclusive, range_.to_version_inclusive, rows)
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
         """Delete a published table that the configuration no longer contains, so that Fabric drops the table.
