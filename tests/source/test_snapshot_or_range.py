@@ -15,7 +15,7 @@ from mirrorfeed.source.snapshot_or_range import (
     PublishedVersion,
     PublishRanges,
     Range,
-    TakeSnapshot,
+    Snapshot,
     decide,
     first_missing,
     split,
@@ -51,7 +51,7 @@ def decided(published: PublishedVersion | None, what: Facts, limit: int = 500) -
 
 @pytest.mark.parametrize("latest", [0, 7])
 def test_unpublished_table_gets_a_snapshot_of_its_newest_version(latest: int) -> None:
-    assert decided(None, facts(latest=latest)) == TakeSnapshot(latest)
+    assert decided(None, facts(latest=latest)) == Snapshot(latest)
 
 
 def test_no_snapshot_if_no_changes_can_follow() -> None:
@@ -196,7 +196,7 @@ def test_ranges_are_contiguous_without_overlap(breaks: tuple[int, ...], limit: i
 @pytest.mark.parametrize(
     ("decision", "words"),
     [
-        (TakeSnapshot(7), "snapshot at version 7"),
+        (Snapshot(7), "snapshot at version 7"),
         (PublishRanges((Range(4, 5),)), "version 5"),
         (PublishRanges((Range(4, 7), Range(7, 8))), "versions 5 to 7, then version 8"),
         (NothingNew(7), "nothing new, version 7 is published"),

@@ -50,7 +50,7 @@ from mirrorfeed.source.snapshot_or_range import (
     NothingNew,
     PublishedVersion,
     Range,
-    TakeSnapshot,
+    Snapshot,
     decide,
     renamed_columns,
 )
@@ -162,7 +162,7 @@ class _Append:
         try:
             if isinstance(decision, BlockingFinding):
                 raise decision
-            if isinstance(decision, TakeSnapshot):
+            if isinstance(decision, Snapshot):
                 return self._snapshot(facts, decision.version, existing)
             assert newest is not None
             return self._range(facts, decision.ranges[0], newest, existing)
@@ -198,7 +198,7 @@ class _Append:
             with suppress(VersionExpired, LogDamaged):  # the version at which the columns changed, if it can be read
                 return replace(self._snapshot(facts, finding.version, view.columns), reason=finding)
         facts, decision = self._decide(None)
-        if not isinstance(decision, TakeSnapshot):
+        if not isinstance(decision, Snapshot):
             raise finding
         return replace(self._snapshot(facts, decision.version, view.columns), reason=finding)
 

@@ -23,7 +23,7 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, TakeSnapshot
+from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, Snapshot
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     view = log.read_view()
     source = source_for(spark, context.config, table)
     step = find_next_step(source, log, table, view)
-    keys = _key_note(source, table, step.facts) if isinstance(step.decision, TakeSnapshot) else ""
+    keys = _key_note(source, table, step.facts) if isinstance(step.decision, Snapshot) else ""
     after = f", after renaming {len(view.unfinished)} recorded files" if view and view.unfinished else ""
     error = step.error
     if not (error or isinstance(step.decision, NothingNew)):

@@ -41,7 +41,7 @@ from mirrorfeed.source.snapshot_or_range import (
     NothingNew,
     PublishRanges,
     Range,
-    TakeSnapshot,
+    Snapshot,
 )
 from mirrorfeed.source.table_info import CHANGES_NO_ROWS
 from mirrorfeed.source.versions import SPARK_REQUIRED
@@ -82,7 +82,7 @@ def find_next_step(
             raise
         facts = check_snapshot(source, table)
         text = f"reload from a snapshot at version {facts.latest}. {error.problem}"
-        return NextStep(text, facts, TakeSnapshot(facts.latest), cause=error)
+        return NextStep(text, facts, Snapshot(facts.latest), cause=error)
 
 
 def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:

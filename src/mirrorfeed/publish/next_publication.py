@@ -36,7 +36,7 @@ from mirrorfeed.source.snapshot_or_range import (
     PublishedVersion,
     PublishRanges,
     Range,
-    TakeSnapshot,
+    Snapshot,
     WithinVersion,
     decide,
     find_recreation,
@@ -228,11 +228,11 @@ def decide_repair(
     return facts, other_table or KeyRepair(published.version, keys)
 
 
-def first_publication(decision: TakeSnapshot | PublishRanges | KeyRepair | ComparisonStart) -> Publication:
+def first_publication(decision: Snapshot | PublishRanges | KeyRepair | ComparisonStart) -> Publication:
     """Return what the decision publishes first."""
     if isinstance(decision, PublishRanges):
         return decision.ranges[0]
-    return decision.version if isinstance(decision, TakeSnapshot) else decision
+    return decision.version if isinstance(decision, Snapshot) else decision
 
 
 def last_version(what: Publication) -> int:

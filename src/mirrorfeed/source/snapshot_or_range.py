@@ -129,7 +129,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSnapshot:
+class Snapshot:
     """Decision to publish all rows of a version."""
 
     version: int
@@ -202,7 +202,7 @@ class NothingNew:
         return f"nothing new, version {self.version} is published"
 
 
-Decision = TakeSnapshot | PublishRanges | NothingNew | BlockingFinding
+Decision = Snapshot | PublishRanges | NothingNew | BlockingFinding
 
 
 def decide(table: str, published: PublishedVersion | None, facts: Facts, max_versions_per_publication: int) -> Decision:
@@ -213,7 +213,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
     """
     latest = facts.latest
     if published is None:
-        return FeedOff(table=table, version=latest) if facts.unreadable else TakeSnapshot(latest)
+        return FeedOff(table=table, version=latest) if facts.unreadable else Snapshot(latest)
     if finding := find_recreation(table, published, facts.table_id, latest, facts.recreation):
         return finding
     if latest == published.version:
