@@ -21,7 +21,7 @@ from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_plan import plan_files
 from mirrorfeed.archive.table_maintenance import maintain
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
 from tests.support.delta import DeltaTable, SparkTable, Zone
@@ -62,7 +62,7 @@ def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone
 
 
 def test_snapshot_and_range_of_a_clone_without_an_interval_are_checked(spark: SparkSession, clone: DeltaTable) -> None:
-    for what in (0, Range(-1, 0)):
+    for what in (Snapshot(0), Range(-1, 0)):
         with pytest.raises(ArchivedFilesNeeded) as caught:
             guard.check(spark, clone.source, what, lambda _: None, NOW)
         assert days(caught.value.files) == ["1", "2"]

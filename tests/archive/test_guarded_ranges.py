@@ -25,7 +25,7 @@ from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
@@ -39,7 +39,7 @@ LATER = NOW + timedelta(days=90)
 """Every file counts as archived at this time."""
 
 
-def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
+def check(table: Orders, what: Range | Snapshot, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
     guard.check(table.spark, table.source, what, lambda _: tiers, now)
 
 
@@ -235,7 +235,7 @@ def test_files_removed_by_vacuum_are_named(spark: SparkSession, tmp_path: Path) 
         check(table, Range(2, 3), now=EARLIER)
     assert (caught.value.published, caught.value.reason) == (2, f"files are gone, {removed.uri}")
     with pytest.raises(SnapshotGone) as lost:
-        check(table, 2, now=EARLIER)
+        check(table, Snapshot(2), now=EARLIER)
     assert list(lost.value.uris) == [removed.uri]
 
 

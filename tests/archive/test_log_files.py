@@ -19,7 +19,7 @@ from mirrorfeed.archive.delta_log_reader import ColumnarLog, LogFiles, require_o
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.source.table_info import commit_name, read_table_info
 from tests.archive.archived_table import Orders, days
 from tests.support import commits
@@ -116,7 +116,7 @@ def engine(*features: str) -> Any:
 @pytest.mark.parametrize("feature", ["catalogManaged", "catalogManaged-preview", "catalogOwned", "coordinatedCommits"])
 def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> None:
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
-    for what in (3, Range(0, 3)):
+    for what in (Snapshot(3), Range(0, 3)):
         with pytest.raises(CommitsElsewhere) as caught:
             guard.files_to_read(spark, orders, read_table_info(spark, orders), what)
         assert (caught.value.table, caught.value.feature) == ("main.sales.orders", feature)

@@ -20,6 +20,7 @@ from mirrorfeed.landing.names import data_name
 from mirrorfeed.monitor.findings import error_finding
 from mirrorfeed.monitor.problem_rules import RULES
 from mirrorfeed.source.errors import FilesArchived, Gap, GapReason
+from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.source.table_info import FILES
 from tests.support.delta import DeltaTable
 
@@ -249,6 +250,6 @@ def test_the_command_of_a_finding_is_that_of_its_last_sentence_with_one() -> Non
     assert error_finding("s.t", needed).command == (
         "mirrorfeed archive plan 'a b' --feed-from 2 --feed-to 3 --to PLAN && mirrorfeed archive restore PLAN"
     )
-    assert error_finding("s.t", FilesArchived(table="a", range=3)).command == ""
+    assert error_finding("s.t", FilesArchived(table="a", range=Snapshot(3))).command == ""
     still_off = Gap(table="a", published=1, where=2, reason=GapReason.STILL_OFF)
     assert error_finding("s.t", still_off).command == "mirrorfeed enable-cdf s.t && mirrorfeed rebuild s.t"

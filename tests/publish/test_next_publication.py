@@ -18,7 +18,7 @@ from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.publish.next_publication import next_columns, with_keys
 from mirrorfeed.publish.table_result import TableResult, add_record
-from mirrorfeed.source.snapshot_or_range import Facts, Range
+from mirrorfeed.source.snapshot_or_range import Facts, Range, Snapshot
 from mirrorfeed.storage.errors import PlaceUnusable
 from mirrorfeed.storage.local_folder import FolderStore, check_writable
 
@@ -80,7 +80,7 @@ def test_keys_must_be_names_of_source_columns(key: str) -> None:
 
 def test_advice_for_bad_keys_of_a_snapshot_and_of_a_range_differs() -> None:
     rows = [BadRow(Problem.DUPLICATE_KEY, "id=1")]
-    snapshot, part = (RowsRefused(table="t", range=what, rows=rows) for what in (3, Range(3, 7)))
+    snapshot, part = (RowsRefused(table="t", range=what, rows=rows) for what in (Snapshot(3), Range(3, 7)))
     assert "max_versions_per_publication" in part.solution
     assert "max_versions_per_publication" not in snapshot.solution
     assert snapshot.solution.endswith("The next run publishes a snapshot of the version that is then the newest.")

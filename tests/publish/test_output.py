@@ -26,7 +26,7 @@ from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.publish.errors import ClockWentBack, EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, Range, Snapshot
 from mirrorfeed.storage import Entry
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, three_commits, two_orders
 from tests.support.tables import Table, TableFeed
@@ -150,7 +150,7 @@ def test_publication_is_refused_until_a_clock_that_went_back_has_caught_up() -> 
 class Correcting(TableFeed):
     """A publication whose last file corrects the files before it."""
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         return staged._replace(corrections=isinstance(what, Range))
 

@@ -16,7 +16,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
 from tests.support.tables import Table, TableFeed
 
@@ -40,9 +40,9 @@ class Exchanged:
     def bad_keys(self, version: int, table: ConfigTable) -> list[BadRow]:
         return []
 
-    def check(self, what: Range | int, facts: Facts) -> None: ...
+    def check(self, what: Range | Snapshot, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         self.table = self.other
         return TableFeed(self.table).stage(what, facts, table, job)
 
@@ -50,9 +50,9 @@ class Exchanged:
 class Repeating(TableFeed):
     """Threads that repeat one store call for each file of a range, and three for a file of a snapshot."""
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
-        return staged._replace(retries=3 if isinstance(what, int) else len(staged.files))
+        return staged._replace(retries=3 if isinstance(what, Snapshot) else len(staged.files))
 
 
 def another() -> Table:

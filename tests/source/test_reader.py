@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
 from mirrorfeed.source.reader import read_changes, read_errors, read_snapshot
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from tests.support.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -109,7 +109,7 @@ def test_missing_files_of_a_range_are_a_gap(
 
 @any_way
 def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
-    with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", 2):
+    with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", Snapshot(2)):
         reader(read_snapshot(bare.spark, bare.source, 2))
     assert (caught.value.version, caught.value.uris) == (2, ())
 
@@ -128,7 +128,7 @@ def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_damaged_file_is_named(truncated: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     (file,) = truncated.path.glob("*.parquet")
     for what, rows in {
-        1: read_snapshot(truncated.spark, truncated.source, 1),
+        Snapshot(1): read_snapshot(truncated.spark, truncated.source, 1),
         Range(0, 1): read_changes(truncated.spark, truncated.source, Range(0, 1)),
     }.items():
         with pytest.raises(FileDamaged) as caught, read_errors("sales.orders", what):
@@ -277,8 +277,10 @@ S3 = "The operation is not valid for the object's access tier (Service: S3, Stat
 
 
 @pytest.mark.parametrize("refused", [AZURE, S3])
-@pytest.mark.parametrize(("what", "words"), [(7, "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")])
-def test_archived_files_are_reported(what: Range | int, words: str, refused: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "words"), [(Snapshot(7), "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")]
+)
+def test_archived_files_are_reported(what: Range | Snapshot, words: str, refused: str) -> None:
     with pytest.raises(FilesArchived) as caught, read_errors("main.orders", what):
         raise OSError(f"Operation failed: {refused}")
     assert f"main.orders cannot be read: {words} needs files in the archive tier" in caught.value.problem

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorfeed.source.identifier import Source
-    from mirrorfeed.source.snapshot_or_range import Range
+    from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
 PROPERTY = "delta.timeUntilArchived"
 
@@ -23,13 +23,15 @@ def has_interval(properties: Mapping[str, str]) -> bool:
     return PROPERTY in properties
 
 
-def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str] | None = None) -> None:
+def check(
+    spark: SparkSession, source: Source, what: Range | Snapshot, properties: Mapping[str, str] | None = None
+) -> None:
     """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
-    `what` is the range whose changes are read, or the version of a snapshot. Raises `ArchivedFilesNeeded` if archived
-    files are not restored. If files are missing, raises `Gap` for a range, and `SnapshotGone` for a snapshot. Does
-    nothing on Databricks, or if `properties` set no archive interval. Without `properties`, also checks a table without
-    an archive interval, because a shallow clone uses files of a table that may have one.
+    `what` is the snapshot, or the range whose changes are read. Raises `ArchivedFilesNeeded` if archived files are not
+    restored. If files are missing, raises `Gap` for a range, and `SnapshotGone` for a snapshot. Does nothing on
+    Databricks, or if `properties` set no archive interval. Without `properties`, also checks a table without an archive
+    interval, because a shallow clone uses files of a table that may have one.
     """
     if properties is None or has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files

@@ -34,7 +34,7 @@ from mirrorfeed.display.rows import first_names
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
 from mirrorfeed.storage import tiers_at
 from mirrorfeed.storage.tier_store import Tier, TiersOfTables, TierStore
@@ -121,16 +121,15 @@ class Guarded:
 def check(
     spark: SparkSession,
     source: Source,
-    what: Range | int,
+    what: Range | Snapshot,
     tiers: TiersAt = tiers_at,
     now: datetime | None = None,
     operation: str | None = None,
 ) -> None:
     """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
-    `what` is the range whose changes are read, or the version of a snapshot. The errors are the same as in
-    `archive.check`. `operation` is a name of the read for the error message. If `operation` is None, the name comes
-    from `what`.
+    `what` is the snapshot, or the range whose changes are read. The errors are the same as in `archive.check`.
+    `operation` is a name of the read for the error message. If `operation` is None, the name comes from `what`.
     """
     if is_databricks(spark):
         return
@@ -138,18 +137,17 @@ def check(
     interval = parse_policy(str(source), table.properties)
     store = tiers(table.location)
     files = files_to_read(spark, source, table, what)
-    if isinstance(what, int):
-        last, read, arguments = what, "A snapshot", [str(source)]
-    else:
-        last, read = what.to_version_inclusive, f"The change data feed ({what})"
-        arguments = [str(source), "--feed-from", str(what.from_version_exclusive + 1), "--feed-to", str(last)]
+    last, read, arguments = what.to_version_inclusive, "A snapshot", [str(source)]
+    if isinstance(what, Range):
+        read = f"The change data feed ({what})"
+        arguments += ["--feed-from", str(what.from_version_exclusive + 1), "--feed-to", str(last)]
     archived = find_archived(spark, str(source), table.location, files, interval, now or datetime.now(UTC))
     if interval is None and not archived:  # a clone without an interval can use archived files of another table
         return
     stores = TiersOfTables((), tiers) if store else None  # files of a clone can be in several buckets
     if missing := missing_among([file for file in files if store or file not in archived], stores):
-        if isinstance(what, int):
-            raise SnapshotGone(table=str(source), version=what, uris=missing)
+        if isinstance(what, Snapshot):
+            raise SnapshotGone(table=str(source), version=last, uris=missing)
         raise Gap(
             table=str(source),
             published=what.from_version_exclusive,
@@ -178,20 +176,20 @@ def readable_keys(spark: SparkSession, source: Source, keys: DataFrame, version:
     try:
         if version is None:
             return guarded_rows(spark, keys, tiers_at, datetime.now(UTC))
-        check(spark, source, version)
+        check(spark, source, Snapshot(version))
     except ArchivedFilesNeeded as error:
         raise LookUpNeedsArchive(needed=error.needed, arguments=(str(source),)) from error
     return keys
 
 
-def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:
-    """Return all files that Delta reads for `what`: a range of the change data feed, or the version of a snapshot.
+def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | Snapshot) -> Sequence[DataFile]:
+    """Return all files that Delta reads for `what`: a range of the change data feed, or a snapshot.
 
     Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if commits can be outside the Delta log.
     """
     engine = OpenSourceEngine(spark)
-    if isinstance(what, int):
-        return list(engine.files(source, what).values())
+    if isinstance(what, Snapshot):
+        return list(engine.files(source, what.version).values())
     require_own_commits(str(source), table.features)
     try:
         before = engine.files(source, what.from_version_exclusive) if what.from_version_exclusive >= 0 else {}

@@ -78,8 +78,8 @@ class AppendProgress:
 @dataclass(frozen=True)
 class _Step:
     facts: Facts
-    what: Range | int
-    """Range of new versions, or the version of a snapshot. The range is empty if there are no new versions."""
+    what: Range | Snapshot
+    """Range of new versions, or a snapshot. The range is empty if there are no new versions."""
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
     """Rows to append, as in a change data feed. None if the versions change no rows."""
@@ -163,7 +163,7 @@ class _Append:
             if isinstance(decision, BlockingFinding):
                 raise decision
             if isinstance(decision, Snapshot):
-                return self._snapshot(facts, decision.version, existing)
+                return self._snapshot(facts, decision, existing)
             assert newest is not None
             return self._range(facts, decision.ranges[0], newest, existing)
         except BlockingFinding as finding:
@@ -196,11 +196,11 @@ class _Append:
             ) from finding
         if isinstance(finding, ColumnsIncompatible):
             with suppress(VersionExpired, LogDamaged):  # the version at which the columns changed, if it can be read
-                return replace(self._snapshot(facts, finding.version, view.columns), reason=finding)
+                return replace(self._snapshot(facts, Snapshot(finding.version), view.columns), reason=finding)
         facts, decision = self._decide(None)
         if not isinstance(decision, Snapshot):
             raise finding
-        return replace(self._snapshot(facts, decision.version, view.columns), reason=finding)
+        return replace(self._snapshot(facts, decision, view.columns), reason=finding)
 
     def create(self, facts: Facts) -> None:
         try:
@@ -245,11 +245,7 @@ class _Append:
 
     def _record(self, view: HistoryView, step: _Step, rows: int) -> HistoryRecord:
         number, total = (view.newest.number, view.newest.total) if view.newest else (0, 0)
-        what, facts = step.what, step.facts
-        if isinstance(what, Range):
-            begin, end = what.from_version_exclusive, what.to_version_inclusive
-        else:
-            begin, end = None, what
+        facts, begin, end = step.facts, step.what.from_version_exclusive, step.what.to_version_inclusive
         return HistoryRecord(
             number=number + 1,
             batch=uuid.uuid4().hex,
@@ -278,14 +274,15 @@ class _Append:
         before = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)
 
-    def _snapshot(self, facts: Facts, version: int, existing: Mapping[str, str]) -> _Step:
+    def _snapshot(self, facts: Facts, what: Snapshot, existing: Mapping[str, str]) -> _Step:
+        version = what.version
         schema = read_schema(self.spark, self.table.source, version, facts.schemas)
         history_table.check_names(self.source, schema)
-        archive.check(self.spark, self.table.source, version, facts.properties)
+        archive.check(self.spark, self.table.source, what, facts.properties)
         commit = next(commit for commit in facts.commits if commit.version == version)
-        with reader.read_errors(self.source, version):
+        with reader.read_errors(self.source, what):
             rows = history_table.as_inserts(reader.read_snapshot(self.spark, self.table.source, version), commit)
-        return _Step(facts, version, next_columns(self.source, version, (), schema, existing), rows)
+        return _Step(facts, what, next_columns(self.source, version, (), schema, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
         """Return a step that appends `range_`, or only its first versions if a later version has other columns.

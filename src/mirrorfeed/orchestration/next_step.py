@@ -23,7 +23,6 @@ from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.publish.next_publication import (
     check_unchanged,
     decide_next,
-    first_publication,
     next_columns,
     prepare,
 )
@@ -93,10 +92,10 @@ def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
     if (facts.bytes or 0) > LARGEST_CHECKED:
         return False
     if table.keys and table.validate_keys != "none" and table.changes != "compare":
-        with range_errors(str(table.source), facts.latest, facts.commits, table.selection):
+        with range_errors(str(table.source), Snapshot(facts.latest), facts.commits, table.selection):
             bad = source.bad_keys(facts.latest, table)
         if bad:
-            raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)
+            raise RowsRefused(table=str(table.source), range=Snapshot(facts.latest), rows=bad)
     return True
 
 
@@ -174,7 +173,8 @@ def check_next(
             metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
         return None
     check_writable(log.store, log.folder)
-    columns = prepare(source, log, table, newest, facts, first_publication(decision)).columns
+    what = decision.first if isinstance(decision, PublishRanges) else decision
+    columns = prepare(source, log, table, newest, facts, what).columns
     if not isinstance(decision, PublishRanges) or newest is None:
         return None
     stop = _later_schema_stop(source, log, table, newest, facts, decision.ranges, columns)
@@ -248,5 +248,5 @@ def check_snapshot(source: ChangeSource, table: Table) -> Facts:
     if isinstance(decision, BlockingFinding):
         raise decision
     next_columns(source, table, None, facts, facts.latest)
-    source.check(facts.latest, facts)
+    source.check(Snapshot(facts.latest), facts)
     return facts

@@ -20,6 +20,7 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
 
@@ -125,4 +126,4 @@ def check_reload(source: ChangeSource, table: Table) -> None:
     facts = check_snapshot(source, table)
     checks_keys = table.validate_keys != "none" or table.changes == "compare"
     if table.keys and checks_keys and (bad := source.bad_keys(facts.latest, table)):
-        raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)
+        raise RowsRefused(table=str(table.source), range=Snapshot(facts.latest), rows=bad)

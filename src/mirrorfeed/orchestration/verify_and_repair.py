@@ -34,6 +34,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, read_snapshot
+from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.source.table_info import read_table_info
 
 
@@ -284,7 +285,7 @@ def _keys_of_mirror(
 
 def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
     version = newest.to_version_inclusive
-    archive.check(spark, table.source, version, read_table_info(spark, table.source).properties)
+    archive.check(spark, table.source, Snapshot(version), read_table_info(spark, table.source).properties)
     rows = apply_selection(str(table.source), read_snapshot(spark, table.source, version), table.selection)
     names = [quote(name) for name in newest.keys]
     try:

@@ -12,7 +12,7 @@ from mirrorfeed.source.errors import BlockingFinding
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
-    from mirrorfeed.source.snapshot_or_range import Range
+    from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
 _SET_STAGING_PATH = "Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume"
 _REBUILD = "reload the table with `mirrorfeed rebuild`"
@@ -67,17 +67,21 @@ class RowsRefused(Terminal):
         "Rows cannot be published. A key is NULL or not unique, a row changed in a table without keys, a text is not"
         " valid UTF-8, or the file format cannot store a value. The versions with these rows were not published."
     )
-    range: Range | int
+    range: Range | Snapshot
     rows: Sequence[BadRow]
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.range.from_version_exclusive is None
 
     @property
     def case(self) -> str:
         reason = _REASONS[self.rows[0].problem][0]
-        return _BAD_KEY_IN_SNAPSHOT if reason == _BAD_KEY and isinstance(self.range, int) else reason
+        return _BAD_KEY_IN_SNAPSHOT if reason == _BAD_KEY and self.is_snapshot else reason
 
     @property
     def place(self) -> str:
-        return f"at version {self.range}" if isinstance(self.range, int) else f"in {self.range}"
+        return f"at version {self.range.to_version_inclusive}" if self.is_snapshot else f"in {self.range}"
 
     @property
     def reason(self) -> str:

@@ -33,9 +33,8 @@ from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     KeyRepair,
+    Publication,
     PublishedVersion,
-    PublishRanges,
-    Range,
     Snapshot,
     WithinVersion,
     decide,
@@ -113,10 +112,6 @@ def next_columns(
     return columns
 
 
-Publication = Range | int | KeyRepair | ComparisonStart
-"""What to publish: a range, the version of a snapshot, a repair of some keys, or only row hashes."""
-
-
 class Prepared(NamedTuple):
     """Columns and content of `_metadata.json` for a publication that passed all checks before rows are read."""
 
@@ -138,19 +133,18 @@ def prepare(
 
     `newest` is the newest log record, or None.
     """
-    version = last_version(what)
     if isinstance(what, WithinVersion):
         assert newest is not None
-        columns = repair_columns(table, newest, version)
+        columns = repair_columns(table, newest, what.version)
     else:
-        columns = next_columns(source, table, newest, facts, version)
+        columns = next_columns(source, table, newest, facts, what.to_version_inclusive)
     if isinstance(what, ComparisonStart):
         cast("ComparisonSource", source).check_start(what)
     else:
-        source.check(version if isinstance(what, KeyRepair) else what, facts)
+        source.check(what.reads, facts)
     gets_keys = newest and table.target_keys and not newest.keys and table.validate_keys != "none"
     if newest and gets_keys and (bad := source.bad_keys(newest.to_version_inclusive, table)):
-        raise RowsRefused(table=str(table.source), range=newest.to_version_inclusive, rows=bad)
+        raise RowsRefused(table=str(table.source), range=Snapshot(newest.to_version_inclusive), rows=bad)
     wanted = table.output.metadata(table.target_keys, columns)
     return Prepared(columns, wanted, metadata_files.check(log.store, log.folder, wanted))
 
@@ -226,18 +220,6 @@ def decide_repair(
     facts = source.facts(published, 0)
     other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)
     return facts, other_table or KeyRepair(published.version, keys)
-
-
-def first_publication(decision: Snapshot | PublishRanges | KeyRepair | ComparisonStart) -> Publication:
-    """Return what the decision publishes first."""
-    if isinstance(decision, PublishRanges):
-        return decision.ranges[0]
-    return decision.version if isinstance(decision, Snapshot) else decision
-
-
-def last_version(what: Publication) -> int:
-    """Return the last version of a range, or the version of another publication."""
-    return what if isinstance(what, int) else what.to_version_inclusive
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:

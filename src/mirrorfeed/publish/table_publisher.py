@@ -27,12 +27,9 @@ from mirrorfeed.landing.selection import Selection, source_types
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, Staged, StagingJob
 from mirrorfeed.publish.next_publication import (
-    Publication,
     check_unchanged,
     decide_next,
     decide_repair,
-    first_publication,
-    last_version,
     prepare,
     published_version,
 )
@@ -49,7 +46,10 @@ from mirrorfeed.source.snapshot_or_range import (
     Facts,
     KeyRepair,
     NothingNew,
+    Publication,
+    PublishRanges,
     Range,
+    Snapshot,
     WithinVersion,
 )
 from mirrorfeed.source.table_info import check_retention
@@ -117,9 +117,8 @@ def publish(
         if isinstance(decision, BlockingFinding):
             raise decision
         on_step(result)
-        what = first_publication(decision)
-        reads = what.version if isinstance(what, KeyRepair) else what
-        with range_errors(str(table.source), reads, facts.commits, table.selection):
+        what = decision.first if isinstance(decision, PublishRanges) else decision
+        with range_errors(str(table.source), what, facts.commits, table.selection):
             staged = run.stage(view, facts, what)
         if isinstance(staged, NothingNew):
             result.latest, result.decision = staged.version, str(staged)
@@ -192,7 +191,7 @@ class _Run:
         Returns None if another publisher has changed the log, or if another table has replaced the source."""
         # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
         # as an error, and published keys can never be changed.
-        started, table, source, version = time.monotonic(), self.table, self.source, last_version(what)
+        started, table, source, version = time.monotonic(), self.table, self.source, what.to_version_inclusive
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
         columns, wanted, described = prepare(source, self.log, table, before, facts, what)
@@ -208,7 +207,7 @@ class _Run:
             batch=uuid.uuid4().hex if view.newest else self.log.create_start_marker(view),
             columns=columns,
             keys=keys,
-            with_marker=bool(keys) and not isinstance(what, int),
+            with_marker=bool(keys) and not isinstance(what, Snapshot),
             output=table.output,
         )
         retries_before = retry_counter().of_thread
@@ -244,7 +243,7 @@ class _Run:
             time=self.now().isoformat(timespec="milliseconds"),
             source=str(table.source),
             source_id=facts.table_id,
-            from_version_exclusive=None if isinstance(what, int) else what.from_version_exclusive,
+            from_version_exclusive=what.from_version_exclusive,
             to_version_inclusive=version,
             columns=columns,
             keys=keys,
@@ -273,7 +272,7 @@ class _Run:
 
 @contextmanager
 def range_errors(
-    table: str, what: Range | int | ComparisonStart, commits: Sequence[Commit], selection: Selection | None = None
+    table: str, what: Publication, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
     """Context manager for a block that publishes `what`. Converts all errors to `MirrorfeedError`."""
     try:
@@ -281,16 +280,15 @@ def range_errors(
     except MirrorfeedError:
         raise
     except BadRows as error:
-        assert not isinstance(what, ComparisonStart)  # it publishes no rows
-        raise RowsRefused(table=table, range=what, rows=error.rows) from None
+        raise RowsRefused(table=table, range=what.reads, rows=error.rows) from None
     except Exception as error:
         where = selection.where if selection else None
         if where is not None and (match := _VALUE_ERROR.search(str(error))):
             raise BadCondition(
                 table=table, condition=where, reason=match.group().partition(" SQLSTATE")[0].rstrip(".")
             ) from error
-        if isinstance(what, int):
-            raise wrap_error(f"Publishing version {what} of {table}", error) from error
+        if isinstance(what, Snapshot | KeyRepair):
+            raise wrap_error(f"Publishing version {what.version} of {table}", error) from error
         if isinstance(what, ComparisonStart):
             doing, reading = f"Reading version {what.published.version} of {table}", "this version"
         else:

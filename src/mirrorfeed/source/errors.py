@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from mirrorfeed.errors import Template, Terminal, Transient
 
 if TYPE_CHECKING:
-    from mirrorfeed.source.snapshot_or_range import Range
+    from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
 
 class GapReason(StrEnum):
@@ -310,11 +310,12 @@ class FilesArchived(Terminal):
         " then names the archived files and the command that restores them."
     )
     table: str
-    range: Range | int
+    range: Range | Snapshot
 
     @property
     def part(self) -> str:
-        return f"version {self.range}" if isinstance(self.range, int) else f"the change feed in {self.range}"
+        is_snapshot = self.range.from_version_exclusive is None
+        return f"version {self.range.to_version_inclusive}" if is_snapshot else f"the change feed in {self.range}"
 
 
 class RetentionTooShort(Transient):

@@ -19,7 +19,7 @@ from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parame
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import BlockingFinding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
 TASKS_PER_CORE = 4
 _ARCHIVED = re.compile(r"\b(BlobArchived|InvalidObjectState)\b")
@@ -120,11 +120,11 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
 
 
 @contextmanager
-def read_errors(table: str, what: Range | int) -> Iterator[None]:
+def read_errors(table: str, what: Range | Snapshot) -> Iterator[None]:
     """Context manager that converts errors of Spark and Delta about the source to errors of mirrorfeed.
 
-    `what` is the range or the version that is read. Raises `Gap` or `FeedUnreadable` for a range, `SnapshotGone`
-    for a version, and `FileDamaged` or `FilesArchived` for both.
+    `what` is the range or the snapshot that is read. Raises `Gap` or `FeedUnreadable` for a range, `SnapshotGone` for a
+    snapshot, and `FileDamaged` or `FilesArchived` for both.
     """
     try:
         yield
@@ -155,7 +155,7 @@ def count_cores(spark: SparkSession) -> int | None:
         return None
 
 
-def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
+def _read_error(table: str, what: Range | Snapshot, error: Exception) -> Terminal | None:
     if _ARCHIVED.search(str(error)):
         return errors.FilesArchived(table=table, range=what)
     condition = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
@@ -164,8 +164,8 @@ def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | N
     if condition.startswith(spark_errors.UNREADABLE) and not is_missing:
         uri = spark_errors.unreadable_file(error)
         return errors.FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
-    if isinstance(what, int):
-        return errors.SnapshotGone(table=table, version=what) if is_missing or is_expired else None
+    if isinstance(what, Snapshot):
+        return errors.SnapshotGone(table=table, version=what.version) if is_missing or is_expired else None
     after = what.from_version_exclusive
     if condition.startswith(spark_errors.SCHEMA_DIFFERS):
         version, read_version = find_parameter(error, "incompatibleVersion"), find_parameter(error, "readVersion")

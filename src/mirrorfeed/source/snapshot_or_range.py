@@ -122,6 +122,10 @@ class Range:
     def versions(self) -> int:
         return max(0, self.to_version_inclusive - self.from_version_exclusive)
 
+    @property
+    def reads(self) -> Range:
+        return self
+
     def __str__(self) -> str:
         if self.versions == 1:
             return f"version {self.to_version_inclusive}"
@@ -130,9 +134,21 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Decision to publish all rows of a version."""
+    """All rows of a version."""
 
     version: int
+
+    @property
+    def from_version_exclusive(self) -> None:
+        return None
+
+    @property
+    def to_version_inclusive(self) -> int:
+        return self.version
+
+    @property
+    def reads(self) -> Snapshot:
+        return self
 
     def __str__(self) -> str:
         return f"snapshot at version {self.version}"
@@ -146,6 +162,10 @@ class PublishRanges:
     """
 
     ranges: tuple[Range, ...]
+
+    @property
+    def first(self) -> Range:
+        return self.ranges[0]
 
     def __str__(self) -> str:
         return ", then ".join(str(part) for part in self.ranges)
@@ -173,6 +193,10 @@ class KeyRepair(WithinVersion):
     keys: Any
     """Keys of the rows: for a Delta table, a DataFrame with the key columns."""
 
+    @property
+    def reads(self) -> Snapshot:
+        return Snapshot(self.version)
+
     def __str__(self) -> str:
         return f"a repair at version {self.version}"
 
@@ -188,6 +212,10 @@ class ComparisonStart(WithinVersion):
     published: PublishedVersion
     """Published version of the source."""
 
+    @property
+    def reads(self) -> Snapshot:
+        return Snapshot(self.published.version)
+
     def __str__(self) -> str:
         return f"row hashes of version {self.published.version}, then a comparison"
 
@@ -202,6 +230,8 @@ class NothingNew:
         return f"nothing new, version {self.version} is published"
 
 
+Publication = Snapshot | Range | KeyRepair | ComparisonStart
+"""What one log record publishes. `reads` is the part of the source that is read for it."""
 Decision = Snapshot | PublishRanges | NothingNew | BlockingFinding
 
 

@@ -47,6 +47,7 @@ from mirrorfeed.source.snapshot_or_range import (
     KeyRepair,
     PublishedVersion,
     Range,
+    Snapshot,
 )
 from mirrorfeed.source.table_info import TableInfo
 from tests.publish.state_machine import Published
@@ -200,7 +201,7 @@ class ModelSource:
     def schema(self, version: int, facts: Facts) -> dict[str, Any]:
         return {"fields": [{"name": column.name, "type": column.type} for column in COLUMNS]}
 
-    def check(self, what: Range | int, facts: Facts) -> None: ...
+    def check(self, what: Range | Snapshot, facts: Facts) -> None: ...
 
     def check_start(self, start: ComparisonStart) -> None: ...
 
@@ -212,7 +213,7 @@ class ModelSource:
         self.callback("after the commit")
         return Staged([], rows_read=len(self.states.versions[-1][0]))
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         new = facts.latest
         before = self.states.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.callback("before the commit")

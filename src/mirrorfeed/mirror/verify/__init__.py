@@ -31,6 +31,7 @@ from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import SnapshotGone
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_full, read_version
+from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.source.table_info import read_table_info
 
 
@@ -214,7 +215,7 @@ def _read_both(
     else:
         expected, properties = read_version(spark, source, version), read_table_info(spark, source).properties
         if where is None:
-            archive.check(spark, source, version, properties)
+            archive.check(spark, source, Snapshot(version), properties)
     try:
         expected = select_rows(expected, selection)
         if version is not None and where is not None:

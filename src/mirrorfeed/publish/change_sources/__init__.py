@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.source.snapshot_or_range import ComparisonStart, Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import ComparisonStart, Facts, KeyRepair, PublishedVersion, Range, Snapshot
 from mirrorfeed.source.table_info import is_in_local_folder
 
 
@@ -33,17 +33,15 @@ class ChangeSource(Protocol):
         """Return the schema of all source columns at a version, as the JSON of a Spark `StructType`."""
         ...
 
-    def check(self, what: Range | int, facts: Facts) -> None:
-        """Raise an error if `what` cannot be read. `what` is a range of versions, or the version of a snapshot.
-        Reads no rows, so it does not find every problem."""
+    def check(self, what: Range | Snapshot, facts: Facts) -> None:
+        """Raise an error if `what` cannot be read. Reads no rows, so it does not find every problem."""
         ...
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         """Read the rows to publish from the source, and write them to staged files, which Fabric ignores.
 
-        `what` is a range of versions, the version of a snapshot, or a repair of some keys. A snapshot without rows gets
-        one staged file without rows. The result None means that a table with `changes: compare` has no changes. Raises
-        `BadRows` if rows cannot be published.
+        A snapshot without rows gets one staged file without rows. The result None means that a table with `changes:
+        compare` has no changes. Raises `BadRows` if rows cannot be published.
         """
         ...
 

@@ -28,7 +28,7 @@ from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, FilesArchived, Gap, GapReason, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
 from mirrorfeed.source.versions import read_schema
 
 _SMALL_BYTES = 8 * 2**20
@@ -62,12 +62,12 @@ class DeltaFeed:
     def schema(self, version: int, facts: Facts) -> dict[str, Any]:
         return read_schema(self.spark, self.source, version, facts.schemas)
 
-    def check(self, what: Range | int, facts: Facts) -> None:
+    def check(self, what: Range | Snapshot, facts: Facts) -> None:
         with reader.read_errors(str(self.source), what):
             if isinstance(what, Range) or self._where is None:
                 archive.check(self.spark, self.source, what, facts.properties)
-            if isinstance(what, int) and self.selection:
-                self._readable_rows(what, facts)
+            if isinstance(what, Snapshot) and self.selection:
+                self._readable_rows(what.version, facts)
             if isinstance(what, Range) and (self.selection or what.to_version_inclusive < facts.latest):
                 schema = self.schema(what.to_version_inclusive, facts)
                 columns = selected_columns(str(self.source), self.selection, schema)
@@ -78,15 +78,14 @@ class DeltaFeed:
                     if not reader.is_only_feed_unreadable(error):
                         raise
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
-        version = what.version if isinstance(what, KeyRepair) else what
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         try:
-            with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
+            with reader.read_errors(str(self.source), what.reads), lossless_settings(self.spark):
                 if isinstance(what, KeyRepair):
                     rows = self._readable_rows(what.version, facts)
                     return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
-                if isinstance(what, int):
-                    return self._stage_snapshot(what, facts, table, job)
+                if isinstance(what, Snapshot):
+                    return self._stage_snapshot(what.version, facts, table, job)
                 looks_up = job.keys and table.validate_keys == "source"
                 existing = partial(self._existing_rows, what, facts, table, job) if looks_up else None
                 rows, others = self._changed_rows(what, facts, table, job)
@@ -100,7 +99,7 @@ class DeltaFeed:
             raise
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
-        with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
+        with reader.read_errors(str(self.source), Snapshot(version)), lossless_settings(self.spark):
             return row_staging.bad_keys(self._rows_at(version), table.target_keys)
 
     def removes_rows(self, range_: Range, facts: Facts) -> bool:
@@ -134,7 +133,7 @@ class DeltaFeed:
         try:
             with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
-                    archive.check(self.spark, self.source, version, facts.properties)
+                    archive.check(self.spark, self.source, Snapshot(version), facts.properties)
                 staged = self._stage_range(range_, facts, job, self._differing_rows(range_, table, job))
         except (Gap, SnapshotGone) as error:
             raise cause from error
@@ -235,7 +234,7 @@ class DeltaFeed:
         """
         version = facts.latest if at_newest else range_.to_version_inclusive
         try:
-            with reader.read_errors(str(self.source), version):
+            with reader.read_errors(str(self.source), Snapshot(version)):
                 keys = self._existing_keys(version, facts, job, deleted)
                 few_keys = row_staging.collect_small_batch(keys)
         except SnapshotGone as error:

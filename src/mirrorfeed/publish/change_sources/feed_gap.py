@@ -39,6 +39,7 @@ from mirrorfeed.source.snapshot_or_range import (
     KeyRepair,
     PublishedVersion,
     Range,
+    Snapshot,
     is_published_version,
 )
 from mirrorfeed.source.table_info import local_table_info, open_local_table, read_table_info
@@ -85,16 +86,16 @@ class SnapshotDiff(DeltaFeed):
         is_published = is_published_version(published, commit, info.table_id if info else None)
         return None if is_published else Recreation.UNPROVEN
 
-    def check(self, what: Range | int, facts: Facts) -> None:
-        if isinstance(what, int):
+    def check(self, what: Range | Snapshot, facts: Facts) -> None:
+        if isinstance(what, Snapshot):
             super().check(what, facts)
             return
         with self.comparable(what):
             for version in (what.from_version_exclusive, what.to_version_inclusive):
-                archive.check(self.spark, self.source, version, facts.properties)
+                archive.check(self.spark, self.source, Snapshot(version), facts.properties)
                 _ = self._rows_at(version).schema
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         if not isinstance(what, Range):
             return super().stage(what, facts, table, job)
         with self.comparable(what):
@@ -138,9 +139,9 @@ class HistoryFacts(Facts):
     segment: Segment = field(kw_only=True)
     """Consecutive records of the history that include the published version."""
 
-    def contains(self, what: Range | int) -> bool:
-        """Return whether the history has all changes of the range `what`. Returns False for a snapshot (an integer)."""
-        if isinstance(what, int):
+    def contains(self, what: Range | Snapshot) -> bool:
+        """Return whether the history has all changes of the range `what`. Returns False for a snapshot."""
+        if isinstance(what, Snapshot):
             return False
         first, last = self.segment[0].to_version_inclusive, self.segment[-1].to_version_inclusive
         return first <= what.from_version_exclusive and what.to_version_inclusive <= last
@@ -180,11 +181,11 @@ class HistorySource(DeltaFeed):
             return super().is_unchanged(facts)
         return read_table_info(self.spark, self.source).table_id == facts.table_id  # the history does not change
 
-    def check(self, what: Range | int, facts: Facts) -> None:
+    def check(self, what: Range | Snapshot, facts: Facts) -> None:
         if not (isinstance(facts, HistoryFacts) and facts.contains(what)):
             super().check(what, facts)
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.contains(what):
             return staged._replace(note=staged.note or ReadFromHistory(gap=self.gap, history=str(self.history)))

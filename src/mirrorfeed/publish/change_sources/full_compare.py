@@ -59,6 +59,7 @@ from mirrorfeed.source.snapshot_or_range import (
     KeyRepair,
     PublishedVersion,
     Range,
+    Snapshot,
     find_recreation,
 )
 from mirrorfeed.source.table_info import FILES, TableInfo, read_table_info, retention_seconds
@@ -303,7 +304,7 @@ class FullCompare:
     def schema(self, version: int, facts: Facts) -> dict[str, Any]:
         return dict(json.loads(read_full(self.spark, self.source).schema.json()))
 
-    def check(self, what: Range | int, facts: Facts) -> None:
+    def check(self, what: Range | Snapshot, facts: Facts) -> None:
         if isinstance(what, Range):
             assert isinstance(facts, CompareFacts)
             with self.hashes.lost_state_errors(what.from_version_exclusive):
@@ -320,11 +321,11 @@ class FullCompare:
         except Terminal:  # not a Delta table
             return self.source.path is None
 
-    def stage(self, what: Range | int | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, KeyRepair):
             raise FeedRequired(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
-        published = what.from_version_exclusive if isinstance(what, Range) else None
+        published = what.from_version_exclusive
         is_newest = published is not None and facts.published_at == facts.before
         with lossless_settings(self.spark):
             with self.hashes.lost_state_errors(published, facts.folder):

@@ -8,7 +8,7 @@ from mirrorfeed import archive
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.change_feed import read_facts
-from mirrorfeed.source.snapshot_or_range import Facts, PublishedVersion, Range
+from mirrorfeed.source.snapshot_or_range import Facts, PublishedVersion, Range, Snapshot
 from mirrorfeed.source.versions import SPARK_REQUIRED
 
 
@@ -24,7 +24,7 @@ class LocalFeed(DeltaFeed):
         after = published.version if published else None
         return read_facts(NO_SPARK, self.source, after, limit, without_spark=True)
 
-    def check(self, what: Range | int, facts: Facts) -> None:
+    def check(self, what: Range | Snapshot, facts: Facts) -> None:
         is_analyzed = self.selection or (isinstance(what, Range) and what.to_version_inclusive < facts.latest)
         if is_analyzed or archive.has_interval(facts.properties):
             raise ValueError(SPARK_REQUIRED)
