@@ -7,7 +7,7 @@ import pytest
 from mirrorfeed.errors import Unexpected
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.publish.table_publisher import operations_in, range_errors
+from mirrorfeed.publish.publication_errors import operations_in, publication_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, Snapshot
 from mirrorfeed.storage.errors import NotThere
 
@@ -26,7 +26,7 @@ def test_operations_of_a_range_are_listed_in_order(range_: Range, operations: st
 
 
 def test_unexpected_error_has_versions_operations_and_a_fix() -> None:
-    with pytest.raises(Unexpected) as caught, range_errors("main.sales.orders", Range(0, 4), COMMITS):
+    with pytest.raises(Unexpected) as caught, publication_errors("main.sales.orders", Range(0, 4), COMMITS):
         raise ZeroDivisionError("[ODD] no one knows it")
     assert caught.value.problem == (
         "Publishing versions 1 to 4 of main.sales.orders (2 WRITE, MERGE, RESTORE) failed with ZeroDivisionError:"
@@ -38,14 +38,14 @@ def test_unexpected_error_has_versions_operations_and_a_fix() -> None:
 
 
 def test_unexpected_error_of_a_snapshot_has_its_version() -> None:
-    with pytest.raises(Unexpected) as caught, range_errors("main.sales.orders", Snapshot(7), COMMITS):
+    with pytest.raises(Unexpected) as caught, publication_errors("main.sales.orders", Snapshot(7), COMMITS):
         raise ZeroDivisionError("odd")
     assert caught.value.problem == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
     assert "rebuild" not in str(caught.value)
 
 
 def test_known_errors_are_not_changed() -> None:
-    with pytest.raises(NotThere), range_errors("main.sales.orders", Snapshot(7), COMMITS):
+    with pytest.raises(NotThere), publication_errors("main.sales.orders", Snapshot(7), COMMITS):
         raise NotThere(address="zone/a")
 
 
@@ -55,12 +55,12 @@ def test_value_error_of_a_condition_is_reported_as_bad_condition() -> None:
     )
     with (
         pytest.raises(BadCondition) as caught,
-        range_errors("main.sales.orders", Snapshot(7), COMMITS, Selection(where="customer > 2")),
+        publication_errors("main.sales.orders", Snapshot(7), COMMITS, Selection(where="customer > 2")),
     ):
         raise RuntimeError(message)
     assert caught.value.problem == (
         "The condition 'customer > 2' is not valid for the rows of main.sales.orders: [CAST_INVALID_INPUT] The value"
         " 'b' is malformed. Correct it."
     )
-    with pytest.raises(Unexpected), range_errors("main.sales.orders", Snapshot(7), COMMITS):
+    with pytest.raises(Unexpected), publication_errors("main.sales.orders", Snapshot(7), COMMITS):
         raise RuntimeError(message)

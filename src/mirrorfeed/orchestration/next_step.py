@@ -26,9 +26,9 @@ from mirrorfeed.publish.next_publication import (
     next_columns,
     prepare,
 )
+from mirrorfeed.publish.publication_errors import publication_errors
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
-from mirrorfeed.publish.table_publisher import range_errors
 from mirrorfeed.source.errors import BlockingFinding, Gap, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     BLOCKED,
@@ -92,7 +92,7 @@ def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
     if (facts.bytes or 0) > LARGEST_CHECKED:
         return False
     if table.keys and table.validate_keys != "none" and table.changes != "compare":
-        with range_errors(str(table.source), Snapshot(facts.latest), facts.commits, table.selection):
+        with publication_errors(str(table.source), Snapshot(facts.latest), facts.commits, table.selection):
             bad = source.bad_keys(facts.latest, table)
         if bad:
             raise RowsRefused(table=str(table.source), range=Snapshot(facts.latest), rows=bad)
@@ -223,7 +223,7 @@ def _find_removed_rows(source: DeltaFeed, table: Table, facts: Facts, range_: Ra
         raise ValueError(SPARK_REQUIRED)
     name = str(table.source)
     try:
-        with range_errors(name, range_, facts.commits, table.selection):
+        with publication_errors(name, range_, facts.commits, table.selection):
             found = source.removes_rows(range_, facts)
     except MirrorfeedError as error:
         return error

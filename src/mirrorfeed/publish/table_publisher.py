@@ -8,24 +8,18 @@ The source is a protocol (`ChangeSource`), so that tests run the loop without Sp
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, wrap_error
-from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import log_folder
-from mirrorfeed.landing.selection import Selection, source_types
-from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRows, Staged, StagingJob
+from mirrorfeed.landing.selection import source_types
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.next_publication import (
     check_unchanged,
     decide_next,
@@ -33,6 +27,7 @@ from mirrorfeed.publish.next_publication import (
     prepare,
     published_version,
 )
+from mirrorfeed.publish.publication_errors import publication_errors
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
 from mirrorfeed.publish.table_log.view import View
@@ -40,7 +35,6 @@ from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import BlockingFinding, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
-    Commit,
     ComparisonStart,
     Decision,
     Facts,
@@ -48,7 +42,6 @@ from mirrorfeed.source.snapshot_or_range import (
     NothingNew,
     Publication,
     PublishRanges,
-    Range,
     Snapshot,
     WithinVersion,
 )
@@ -58,10 +51,6 @@ from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.change_sources import ChangeSource, ComparisonSource
-
-
-_VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
-"""Spark errors that row values can cause in the condition `where`, but in no other expression of a publication."""
 
 
 def publish(
@@ -118,7 +107,7 @@ def publish(
             raise decision
         on_step(result)
         what = decision.first if isinstance(decision, PublishRanges) else decision
-        with range_errors(str(table.source), what, facts.commits, table.selection):
+        with publication_errors(str(table.source), what, facts.commits, table.selection):
             staged = run.stage(view, facts, what)
         if isinstance(staged, NothingNew):
             result.latest, result.decision = staged.version, str(staged)
@@ -268,37 +257,3 @@ class _Run:
         if not isinstance(what, WithinVersion):
             measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
         return view, record
-
-
-@contextmanager
-def range_errors(
-    table: str, what: Publication, commits: Sequence[Commit], selection: Selection | None = None
-) -> Iterator[None]:
-    """Context manager for a block that publishes `what`. Converts all errors to `MirrorfeedError`."""
-    try:
-        yield
-    except MirrorfeedError:
-        raise
-    except BadRows as error:
-        raise RowsRefused(table=table, range=what.reads, rows=error.rows) from None
-    except Exception as error:
-        where = selection.where if selection else None
-        if where is not None and (match := _VALUE_ERROR.search(str(error))):
-            raise BadCondition(
-                table=table, condition=where, reason=match.group().partition(" SQLSTATE")[0].rstrip(".")
-            ) from error
-        if isinstance(what, Snapshot | KeyRepair):
-            raise wrap_error(f"Publishing version {what.version} of {table}", error) from error
-        if isinstance(what, ComparisonStart):
-            doing, reading = f"Reading version {what.published.version} of {table}", "this version"
-        else:
-            doing, reading = f"Publishing {what} of {table} ({operations_in(what, commits)})", "these changes"
-        helps = f"`mirrorfeed rebuild` reloads the table from a snapshot, without reading {reading}."
-        raise wrap_error(doing, error, helps) from error
-
-
-def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
-    """Return the operations in a range as text, such as `2 WRITE, MERGE`, sorted by the first commit of each."""
-    inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
-    counts = Counter(commit.operation for commit in commits if commit.version in inside)
-    return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())
