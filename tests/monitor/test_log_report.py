@@ -13,6 +13,7 @@ import pytest
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.log_report import NO_LEDGER, read_log_report
+from mirrorfeed.publish import table_publisher
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.local_folder import FolderStore
@@ -21,7 +22,7 @@ from tests.support.tables import Table, TableFeed
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """Two published tables, one with a new commit, and one that was never published."""
     tables, now = [], datetime.now(UTC)
     for name, ages in {"orders": (31.0, 3.0, 0.5), "lines": (2.5,), "new": ()}.items():
@@ -35,7 +36,8 @@ def config(tmp_path: Path) -> Config:
         for number, age in enumerate(ages):
             rows.insert({"id": number})
             at = now - timedelta(days=age)
-            publish(TableFeed(rows), FolderStore(str(tmp_path / "zone")), table, now=lambda at=at: at)  # type: ignore[misc]
+            monkeypatch.setattr(table_publisher, "utc_now", lambda at=at: at)
+            publish(TableFeed(rows), FolderStore(str(tmp_path / "zone")), table)
         tables.append(table)
     deltalake.write_deltalake(tmp_path / "lines", pa.table({"id": [3]}), mode="append")
     return Config(landing_zone=str(tmp_path / "zone"), tables=tuple(tables))

@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ class Following(RunContext):
 
     world: Any = None
 
+    @cached_property
+    def zone(self) -> MemoryStore:
+        return MemoryStore()
+
     def pending(self, table: Configured, published: int) -> PendingCommits | None:
         return self.world.pending(table, published)  # type: ignore[no-any-return]
 
@@ -65,13 +70,13 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
         clock=world.clock,
         sleep=world.wait,
         stop=world.stop,
-        work=world.work,
         on_problem=lambda _: None,
         follows=True,
         world=world,
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(table_task, "renew_session", lambda spark: spark)
+        patched.setattr(table_task, "publish", world.work)
         patched.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
         return publish_tables(context)
 

@@ -22,6 +22,7 @@ from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known,
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.publish import table_publisher
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
@@ -118,6 +119,7 @@ class World:
             self.reads += 1
             return read_view(log)
 
+        self.monkeypatch.setattr(table_publisher, "utc_now", self.now)
         self.monkeypatch.setattr(ledger, "known", known)
         self.monkeypatch.setattr(ledger, "append", append_rows)
         self.monkeypatch.setattr(TableLog, "read_view", counted)
@@ -133,15 +135,7 @@ class World:
         if not stop():
             self.table.insert({"id": len(self.table.versions)})
         result = TableResult("sales.orders", stopped=stop())
-        publish(
-            TableFeed(self.table),
-            self.zone,
-            changed(plan(), log_retention_records=3),
-            result,
-            now=self.now,
-            stop=stop,
-        )
-        return result
+        return publish(TableFeed(self.table), self.zone, changed(plan(), log_retention_records=3), result, stop=stop)
 
     @property
     def published_ranges(self) -> list[tuple[int | None, int | None]]:

@@ -15,6 +15,7 @@ import pytest
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import MirrorfeedError, Transient, with_code
+from mirrorfeed.orchestration import table_task
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables, run_context
 from mirrorfeed.orchestration.scheduler import default_max_tables
@@ -56,8 +57,15 @@ class World:
         on_step(progress)
         self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
-    def fleet(self, config: Config, stop: Stop = lambda: False) -> RunContext:
-        return RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, work=self.work, stop=stop)
+    def publish(self, config: Config, stop: Stop = lambda: False, **options: Any) -> list[TableResult]:
+        context = RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, stop=stop)
+        return self.run(context, **options)
+
+    def run(self, context: RunContext, **options: Any) -> list[TableResult]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(table_task, "needs_no_spark", lambda _: False)
+            patched.setattr(table_task, "publish", self.work)
+            return publish_tables(context, **options)
 
 
 Configured = Callable[..., Config]
@@ -73,7 +81,7 @@ def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> Non
         world.now += 100
 
     world = World(a=fails_twice, b=takes_long)
-    outcomes = publish_tables(world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\n")))
+    outcomes = world.publish(configured("a", "b", "c", more="max_parallel_tables: 1\n"))
     assert world.started == ["a", "b", "c", "a", "a"]
     assert world.slept == [4.0]  # because b took longer than the first pause
     assert [(each.table, each.tries, each.error) for each in outcomes] == [
@@ -92,7 +100,7 @@ def test_steps_and_failed_attempts_are_logged(configured: Configured, caplog: py
 
     caplog.set_level(logging.INFO, "mirrorfeed")
     world = World(a=fails_once)
-    publish_tables(world.fleet(configured("a")))
+    world.publish(configured("a"))
     assert [(each.name, each.getMessage()) for each in caplog.records if each.name != "mirrorfeed.progress"] == [
         ("mirrorfeed.orchestration.table_task", message)
         for message in (
@@ -109,7 +117,7 @@ def test_broken_function_of_the_user_changes_nothing_and_is_reported_once(config
 
     world, problems = World(), list[MirrorfeedError]()
     context = run_context(NO_SPARK, configured("a", "b"), problems.append, broken, broken, broken)
-    outcomes = publish_tables(replace(context, sleep=world.sleep, clock=lambda: world.now, work=world.work))
+    outcomes = world.run(replace(context, sleep=world.sleep, clock=lambda: world.now))
     assert [(each.table, each.tries, each.error, each.stopped) for each in outcomes] == [
         ("a", 1, None, False),
         ("b", 1, None, False),
@@ -135,9 +143,7 @@ def test_table_over_its_timeout_ends_without_delaying_others(configured: Configu
         others.set()
 
     world = World(a=never_ends, c=last)
-    outcomes = publish_tables(
-        world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\ntable_timeout_minutes: 1\n"))
-    )
+    outcomes = world.publish(configured("a", "b", "c", more="max_parallel_tables: 1\ntable_timeout_minutes: 1\n"))
     assert world.started == ["a", "b", "c"]
     assert [str(each.error) if each.error else None for each in outcomes] == [
         "Publishing a was stopped after 1 minute: version 3 is published, the newest is 9. The next run continues. If"
@@ -153,7 +159,7 @@ def test_table_failing_until_its_timeout_reports_the_error(configured: Configure
         raise Busy
 
     world = World(a=fails)
-    (outcome,) = publish_tables(world.fleet(configured("a", more="table_timeout_minutes: 1\n")))
+    (outcome,) = world.publish(configured("a", more="table_timeout_minutes: 1\n"))
     assert outcome.tries == 2
     assert isinstance(outcome.error, TableTimeout)
     assert (outcome.error.minutes, outcome.error.published) == (1, None)
@@ -163,9 +169,7 @@ def test_table_failing_until_its_timeout_reports_the_error(configured: Configure
 def test_tables_with_higher_priority_start_first(configured: Configured) -> None:
     world, config = World(), configured("a", "b", "c", more="max_parallel_tables: 1\n")
     a, b, c = config.tables
-    publish_tables(
-        world.fleet(replaced(config, a, b.model_copy(update={"priority": -1}), c.model_copy(update={"priority": 5})))
-    )
+    world.publish(replaced(config, a, b.model_copy(update={"priority": -1}), c.model_copy(update={"priority": 5})))
     assert world.started == ["c", "a", "b"]
 
 
@@ -180,10 +184,10 @@ def test_paused_table_is_skipped_until_its_end_unless_requested(configured: Conf
     pauses = [Pause(reason="loaded anew", until=end) for end in ends]
     tables = [each.model_copy(update={"paused": pause}) for each, pause in zip((a, b), pauses, strict=True)]
     world = World()
-    outcomes = publish_tables(world.fleet(replaced(config, *tables, c)))
+    outcomes = world.publish(replaced(config, *tables, c))
     assert [each.table for each in outcomes] == ["b", "c"]
-    requested = replace(world.fleet(replaced(config, *tables)), skips_paused=False)
-    assert [each.table for each in publish_tables(requested)] == ["a", "b"]
+    requested = world.publish(replaced(config, *tables), includes_paused=True)
+    assert [each.table for each in requested] == ["a", "b"]
 
 
 def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configured) -> None:
@@ -194,7 +198,7 @@ def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configur
         raise Busy
 
     world = World(a=fails)
-    outcomes = publish_tables(world.fleet(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped)))
+    outcomes = world.publish(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped))
     assert [(each.table, str(each.error)) for each in outcomes] == [("a", "The service is busy. Wait.")]
     assert (world.started, world.slept) == (["a"], [])
 
@@ -225,6 +229,6 @@ def test_gap_is_bridged_once_within_an_attempt(
         return object() if bridged else None
 
     monkeypatch.setattr(feed_gap, "bridge_gap", bridge)
-    (outcome,) = publish_tables(World(a=meets_gap).fleet(configured("a")))
+    (outcome,) = World(a=meets_gap).publish(configured("a"))
     assert seen == gaps[:1]
     assert (outcome.error, outcome.tries) == (gaps[bridged], 1)

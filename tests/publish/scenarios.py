@@ -13,7 +13,7 @@ from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
-from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_publisher import publish, repair
 from mirrorfeed.storage import Store
 from tests.support.entries import FOLDER, entry
 from tests.support.tables import Table, TableFeed
@@ -168,7 +168,7 @@ class Take:
     def _repair(self, store: Store) -> None:
         """Repair the keys, or publish the table if its folder was deleted."""
         try:
-            publish(self.feed, store, self.plan, repair_keys=self.wrong)
+            repair(self.feed, store, self.plan, self.wrong)
         except (NothingPublished, RecordsMissing):
             self._publish(store)
 

@@ -27,7 +27,7 @@ from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_log.view import View
-from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_publisher import publish, repair
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders
@@ -97,7 +97,7 @@ class TestPublish:
         table = published(store)
         remove(store, 3)
         with pytest.raises(FilesLost):
-            publish(TableFeed(table), store, PLAN, repair_keys=[((1,), False)])
+            repair(TableFeed(table), store, PLAN, [((1,), False)])
 
     def test_rebuild_resolves_lost_files(self) -> None:
         store = MemoryStore()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +13,12 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.names import published_name
+from mirrorfeed.publish import table_publisher
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.table_log import TableLog
-from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_publisher import publish, repair
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
@@ -118,18 +122,18 @@ def test_table_that_is_published_anew_while_its_log_is_read_is_repaired() -> Non
     store, table = RebuiltMeanwhile(), two_orders()
     publish(TableFeed(table), store, plan())
     store.table = table
-    repaired = publish(TableFeed(table), store, plan(), repair_keys=[((1,), True)])
+    repaired = repair(TableFeed(table), store, plan(), [((1,), True)])
     assert [record.is_repair for record in repaired.records] == [True]
 
 
-@pytest.mark.parametrize("repair_keys", [None, [(1,)]])
-def test_lag_behind_a_recreated_source_is_unknown(repair_keys: list[tuple[int]] | None) -> None:
+@pytest.mark.parametrize("run", [publish, partial(repair, keys=[(1,)])])
+def test_lag_behind_a_recreated_source_is_unknown(run: Callable[..., TableResult]) -> None:
     store, table = MemoryStore(), two_orders()
     one_commit(table)
     published = publish(TableFeed(table), store, plan())
     result = replace(published, records=[])
     with pytest.raises(SourceRecreated):
-        publish(TableFeed(another()), store, plan(), result, repair_keys=repair_keys)
+        run(TableFeed(another()), store, plan(), result=result)
     assert (replace(published).lag_versions, replace(result).lag_versions) == (0, None)
 
 
@@ -157,11 +161,12 @@ def test_publication_counts_retries_of_its_own_files() -> None:
     assert [(len(record.files), measured["retries"]) for measured, record in publications] == [(1, 3), (2, 2), (2, 2)]
 
 
-def test_publication_measures_its_lag_when_its_record_is_created() -> None:
+def test_publication_measures_its_lag_when_its_record_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
     table, noon = two_orders(), datetime(2026, 1, 1, 12, tzinfo=UTC)
     one_commit(table)
     first, committed = table.latest, datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=table.latest)
-    result = publish(TableFeed(table), MemoryStore(), plan(), now=lambda: noon)
+    monkeypatch.setattr(table_publisher, "utc_now", lambda: noon)
+    result = publish(TableFeed(table), MemoryStore(), plan())
     (record,) = result.records
     measured = result.measured[record.batch]
     assert (record.to_version_inclusive, measured["lag_versions"]) == (first, 0)

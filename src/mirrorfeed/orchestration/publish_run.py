@@ -31,7 +31,6 @@ from mirrorfeed.orchestration.scheduler import (
 from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
-from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
@@ -181,28 +180,26 @@ def sleep_unless(stop: Stop, seconds: float) -> None:
         time.sleep(min(STOP_CHECK_INTERVAL, remaining))
 
 
-def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
+def publish_tables(
+    context: RunContext, names: Sequence[str] = (), *, includes_paused: bool = False
+) -> list[TableResult]:
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
     Returns one result for each table with at least one attempt, in the order of the configuration. If a table fails,
     its result has the error. Continuous publishing returns the newest result of each table, and raises `FeedRequired`
     if a table is published by comparing all rows.
     """
-    follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
+    follows, now = context.follows, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again
-        zone = context.zone
-        try:
-            write_partner_events(zone, context.config)
-        except MirrorfeedError as problem:  # tables can be published without the file
-            context.on_problem(problem)
+        update_partner_events(context)
         if context.config.patterns and not names:  # a source can disappear although its entry did not change
             from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 
-            if orphans := orphans_problem(context.config, zone):
+            if orphans := orphans_problem(context.config, context.zone):
                 context.on_problem(orphans)
-    run, skips = _Run(context, names), context.skips_paused and not follows
+    run, skips = _Run(context, names), not (includes_paused or follows)
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
-    if publishes and not follows:
+    if not follows:
         map_parallel(TableTask.attempt_without_spark, list(run.tasks.values()), run.add)
     tasks = [task for name, task in run.tasks.items() if name not in run.newest]
     if tasks and not context.stop():
@@ -210,7 +207,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
         if run.ledger:
             run.ledger.begin()
     # If all tables start at the same time, their order does not matter.
-    ordered = publishes and not follows and len(tasks) > run.scheduler.max_parallel_tables
+    ordered = not follows and len(tasks) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), tasks)
     run_queue(
         run.scheduler,
@@ -228,7 +225,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     if run.ledger and (lost := run.ledger.flush()):
         context.on_problem(lost)
     results = [run.newest[name] for name in run.current if name in run.newest]
-    run.report_problems(results if not follows else [])
+    report_problems(context, results if not follows else [])
     reloaded_tables = run.ledger.reloaded_tables if run.ledger else ()
     return [replace(each, published_before=each.table in reloaded_tables) for each in results]
 
@@ -294,12 +291,11 @@ class _Run:
             self.context.on_done(result)
             if before is None or result.records or str(result.error) != str(before.error):
                 new_results.append(result)
-        if self.context.work is publish:
-            self.record_failures(new_results)
+        self.record_failures(new_results)
         if self.ledger:
             self.ledger.add(new_results)
         if self.context.follows:
-            self.report_problems(new_results)
+            report_problems(self.context, new_results)
 
     def record_failures(self, results: Sequence[TableResult]) -> None:
         """Write the last failure of tables that failed, and delete that of tables that succeeded. Raises no error."""
@@ -307,13 +303,24 @@ class _Run:
             for result in results:
                 self.context.failures.update(self.tasks[result.table].table.target, result)
 
-    def report_problems(self, results: Sequence[TableResult]) -> None:
-        for result in results:
-            for warning in (result.retention_warning, result.missing_file_warning):
-                if warning:
-                    self.context.on_problem(warning)
-            if result.cleanup_error:
-                self.context.on_problem(LeftoversNotDeleted(table=result.table, cause=result.cleanup_error))
-        if rewritten := [result for result in results if result.differed]:
-            tables = [result.table for result in rewritten]
-            self.context.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))
+
+def update_partner_events(context: RunContext) -> None:
+    """Write `_partnerEvents.json` if necessary. Raises an error only if the landing zone cannot be opened."""
+    zone = context.zone
+    try:
+        write_partner_events(zone, context.config)
+    except MirrorfeedError as problem:  # tables can be published without the file
+        context.on_problem(problem)
+
+
+def report_problems(context: RunContext, results: Sequence[TableResult]) -> None:
+    """Pass the warnings in `results` to `context.on_problem`."""
+    for result in results:
+        for warning in (result.retention_warning, result.missing_file_warning):
+            if warning:
+                context.on_problem(warning)
+        if result.cleanup_error:
+            context.on_problem(LeftoversNotDeleted(table=result.table, cause=result.cleanup_error))
+    if rewritten := [result for result in results if result.differed]:
+        tables = [result.table for result in rewritten]
+        context.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))

@@ -53,13 +53,13 @@ def rebuild(
             folder = zone_of(config).address(table.target.folder)
             confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
     context = run_context(spark(), config, problems.append, on_step, on_done, stop)
-    context.drop_timeout, context.skips_paused = drop_timeout, False
+    context.drop_timeout = drop_timeout
     rows: list[TableResult] = []
     for table in tables:
         if not context.stop():
             source = source_for(context.session, config, table)
             clear_table(context, with_keys(table, lambda: context.client), source)
-        done = [] if context.stop() else publish_tables(context, [str(table.target)])
+        done = [] if context.stop() else publish_tables(context, [str(table.target)], includes_paused=True)
         rows += [replace(each, published_before=False) for each in done] or [
             TableResult(str(table.target), stopped=True)
         ]

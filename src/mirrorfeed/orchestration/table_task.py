@@ -21,7 +21,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
-from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
+from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
 from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.last_failure import LastFailures
 
 Stop = Callable[[], bool]
-Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""Function that makes one attempt to publish a table, and passes the result to the callback at each step."""
 _log = logging.getLogger(__name__)
 
 
@@ -70,10 +68,6 @@ class RunContext:
     stop: Stop = lambda: False
     store: Store | None = None
     """Landing zone. If None, the property `zone` opens the landing zone of the configuration."""
-    work: Work = publish
-    reloads: bool = True
-    """True to reload a table after an error for which an option is set to `reseed`."""
-    skips_paused: bool = True
     follows: bool = False
     """True to publish tables continuously until `stop` returns True."""
     written: Config | None = None
@@ -192,7 +186,7 @@ class TableTask:
             return None
         try:
             source = source_for(NO_SPARK, context.config, self.table)
-            context.work(source, context.zone, with_keys(self.table), self.result, self._on_step, context.stop)
+            publish(source, context.zone, with_keys(self.table), self.result, self._on_step, context.stop)
         except Exception:  # the attempt with Spark reports the error, and has the whole time limit
             self.result.latest, self.result.decision = None, ""
             return None
@@ -219,60 +213,71 @@ class TableTask:
 
         In continuous publishing, also returns the result if the attempt failed, and returns None if no attempt is due.
         """
-        context, table, result = self.context, self.table, self.result
+        context = self.context
         if context.follows and not self._is_due():
-            self.state = replace(self.state, pause=table.follow.poll)
+            self.state = replace(self.state, pause=self.table.follow.poll)
             return None
         started, limit, error = context.clock(), self.limit, None
-
-        def ends() -> bool:
-            return context.stop() or context.clock() - started >= limit
-
         try:
-            source = source_for(context.session, context.config, table)
-            keyed = with_keys(table, lambda: context.client)
-            if self.state.clears:
-                from mirrorfeed.orchestration.table_reload import clear_table  # imported late: few runs reload a table
-
-                clear_table(context, keyed, source)
-                self.state = replace(self.state, cleared=True)
-            try:
-                context.work(source, context.zone, keyed, result, self._on_step, ends)
-            except (Gap, SourceRecreated) as finding:
-                from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
-
-                if (bridge := bridge_gap(source, keyed, finding, context.on_problem)) is None:
-                    raise
-                context.work(bridge, context.zone, keyed, result, self._on_step, ends)
+            self._publish(lambda: context.stop() or context.clock() - started >= limit)
         except Exception as caught:
-            error = wrap_error(f"Publishing {table.target}", caught)
-        attempted = self.state
-        reloads = error is not None and context.reloads and needs_reload(table, error)
-        self.state = next_state(attempted, error, reloads=reloads, attempts=self._attempts)
-        if error:
-            _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, with_code(error))
-        result.seconds += context.clock() - started
-        if self.limit <= 0 and (self.state.error or self._lags):
-            timeout = TableTimeout(
-                table=self.name,
-                minutes=table.table_timeout_minutes or 0.0,
-                published=result.published_version,
-                latest=result.latest,
-                cause=self.state.error,
-            )
-            self.state = next_state(attempted, timeout, attempts=self._attempts)
+            error = wrap_error(f"Publishing {self.name}", caught)
+        self.result.seconds += context.clock() - started
+        self._update_state(error)
         if self.state.remaining and not (context.follows and self.state.error):
             return None
         finished = self.finished()
         if context.follows:
-            self._published_at, self._read_at = started if result.records else self._published_at, started
-            measured = {batch: result.measured[batch] for batch in result.sent}
-            self.result = self._new_result(
-                published_version=result.published_version, sent=result.sent, measured=measured
-            )
-            if self.state.error is None:
-                self.state = RetryState(self._attempts, pause=table.follow.poll)
+            self._begin_again(started)
         return finished
+
+    def _publish(self, ends: Stop) -> None:
+        """Publish the table, after its folder is deleted if it is to be reloaded. `ends` returns True at the end of the
+        time limit, and if the run is stopped."""
+        context = self.context
+        source = source_for(context.session, context.config, self.table)
+        table = with_keys(self.table, lambda: context.client)
+        if self.state.clears:
+            from mirrorfeed.orchestration.table_reload import clear_table  # imported late: few runs reload a table
+
+            clear_table(context, table, source)
+            self.state = replace(self.state, cleared=True)
+        try:
+            publish(source, context.zone, table, self.result, self._on_step, ends)
+        except (Gap, SourceRecreated) as finding:
+            from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
+
+            if (bridge := bridge_gap(source, table, finding, context.on_problem)) is None:
+                raise
+            publish(bridge, context.zone, table, self.result, self._on_step, ends)
+
+    def _needs_reload(self, error: MirrorfeedError) -> bool:
+        return needs_reload(self.table, error)
+
+    def _update_state(self, error: MirrorfeedError | None) -> None:
+        """Decide what follows after an attempt that failed with `error`, or succeeded if `error` is None."""
+        attempted, reloads = self.state, error is not None and self._needs_reload(error)
+        self.state = next_state(attempted, error, reloads=reloads, attempts=self._attempts)
+        if error:
+            _log.info("%s: attempt %d failed: %s", self.name, self.state.tries, with_code(error))
+        if self.limit <= 0 and (self.state.error or self._lags):
+            timeout = TableTimeout(
+                table=self.name,
+                minutes=self.table.table_timeout_minutes or 0.0,
+                published=self.result.published_version,
+                latest=self.result.latest,
+                cause=self.state.error,
+            )
+            self.state = next_state(attempted, timeout, attempts=self._attempts)
+
+    def _begin_again(self, started: float) -> None:
+        """In continuous publishing, prepare the next publication. `started` is the start time of the last attempt."""
+        result = self.result
+        self._published_at, self._read_at = started if result.records else self._published_at, started
+        measured = {batch: result.measured[batch] for batch in result.sent}
+        self.result = self._new_result(published_version=result.published_version, sent=result.sent, measured=measured)
+        if self.state.error is None:
+            self.state = RetryState(self._attempts, pause=self.table.follow.poll)
 
     def _on_step(self, result: TableResult) -> None:
         _log.info("%s: %s", result.table, result.step)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,12 +25,16 @@ from mirrorfeed.mirror.verify import find_differing_keys, mirror_of, row_compari
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
-from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.ledger_writer import LedgerWriter
+from mirrorfeed.orchestration.publish_run import report_problems, update_partner_events
+from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
+from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
+from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log.audit import mirror_positions
-from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_publisher import repair
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, read_snapshot
@@ -248,8 +252,7 @@ def repair_table(
     repairable = keys.where(~is_null).select(*columns, (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
     if by_time:
         repairable = repairable.where(f"NOT {DELETE_FIRST}")
-    work = partial(publish, repair_keys=repairable)
-    (done,) = publish_tables(replace(context, work=work, reloads=False, skips_paused=False), [name])
+    done = _publish_again(context, table, repairable)
     rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
     what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
     return Repair(
@@ -261,6 +264,36 @@ def repair_table(
         done.published_version,
         done.error or unrepaired,
     )
+
+
+@dataclass
+class _RepairTask(TableTask):
+    """Task that publishes the rows of some keys again."""
+
+    keys: DataFrame
+
+    def _publish(self, ends: Stop) -> None:
+        context = self.context
+        source = source_for(context.session, context.config, self.table)
+        table = with_keys(self.table, lambda: context.client)
+        repair(source, context.zone, table, self.keys, self.result, self._on_step, ends)
+
+    def _needs_reload(self, error: MirrorfeedError) -> bool:
+        return False
+
+
+def _publish_again(context: RunContext, table: Table, keys: DataFrame) -> TableResult:
+    """Publish the rows of `keys` again, with the attempts and the time limit of a run, and write the ledger."""
+    update_partner_events(context)
+    location = context.config.ledger
+    writer = LedgerWriter(context, location, lambda _: table) if location else None
+    task = _RepairTask(context, table, keys)
+    while (result := task.attempt()) is None:
+        context.sleep(task.state.pause)
+    if writer and (lost := writer.write([result])):
+        context.on_problem(lost)
+    report_problems(context, [result])
+    return result
 
 
 def _keys_of_mirror(

@@ -1,9 +1,9 @@
-"""Publish one table in a loop. Each pass publishes at most one snapshot, range or repair.
+"""Publish new versions of one table (`publish`), or the rows of some keys again (`repair`).
 
-A pass reads the log and gives the staged files of the newest record their final names. Then it deletes old files,
-decides what to publish, stages the files and adds a record to the log.
+Both run in passes. A pass reads the log and gives the staged files of the newest record their final names. Then it
+deletes old files, decides what to publish, stages the files and adds one record to the log.
 
-The source is a protocol (`ChangeSource`), so that tests run the loop without Spark and inject a fault at every call.
+The source is a protocol (`ChangeSource`), so that tests run both without Spark and inject a fault at every call.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import log_folder
+from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import source_types
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.next_publication import (
@@ -53,82 +54,220 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.change_sources import ChangeSource, ComparisonSource
 
 
+OnStep = Callable[[TableResult], None]
+"""Function that is called with the result before files are staged, and after a log record is added."""
+
+
 def publish(
     source: ChangeSource,
     store: Store,
     table: Table,
     result: TableResult | None = None,
-    on_step: Callable[[TableResult], None] = lambda _: None,
+    on_step: OnStep = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    repair_keys: Any = None,
 ) -> TableResult:
-    """Publish all versions that exist at the start or, with `repair_keys`, the rows of these keys again.
+    """Publish all versions that exist at the start.
 
-    Returns `result`, or a new result if it is None. The result is updated during the run, and passed to `on_step`
-    before files are staged and after a log record is added. If `stop` returns True, the run ends after the current
-    publication. Raises a subclass of `BlockingFinding` if the source cannot be published, and another `MirrorfeedError`
-    for any other failure.
-
-    `repair_keys` is a Spark DataFrame with the key columns and, optionally, the column `DELETE_FIRST`. A repair reads
-    the rows of these keys at the published version of the source, and adds one log record.
+    Returns `result`, or a new result if it is None. The result is updated during the run. If `stop` returns True, the
+    run ends after the current publication. Raises a subclass of `BlockingFinding` if the source cannot be published,
+    and another `MirrorfeedError` for any other failure.
     """
-    log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
-    run, view, repairs = _Run(source, log, table, result, on_step, now), None, repair_keys is not None
-    while True:
-        view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
-        if goal is not None and result.published_version is not None and result.published_version >= goal:
-            return result
-        # A repair without `lag_versions` belongs to an earlier run. This run only finished its renames.
-        if repairs and any(each.is_repair and "lag_versions" in result.measured[each.batch] for each in result.records):
-            return result
-        if stop():
-            return result
-        step: tuple[Facts, Decision | KeyRepair | ComparisonStart]
-        step = decide_repair(source, table, view, repair_keys) if repairs else decide_next(source, table, view)
-        facts, decision = step
-        result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
-        result.decision = str(decision)
-        if isinstance(decision, NothingNew | WithinVersion):
-            check_unchanged(log, table, view.newest if view else None)
-        else:
-            goal = facts.latest if goal is None else goal
-            if view and view.newest and facts.commits and not result.records:
-                waited = (now() - facts.commits[0].timestamp).total_seconds()
-                result.retention_warning = check_retention(str(table.source), facts.properties, waited)
+    run = _Run(source, store, table, result, on_step)
+    view = goal = None
+    while not run.is_done:
+        view = run.finish(view or run.log.read_latest())
+        if run.has_published(goal) or stop():
+            break
+        facts, decision = decide_next(source, table, view)
+        run.check(view, facts, decision)
         if isinstance(decision, NothingNew):
-            return result
-        if view:
-            view = log.confirm(view)
-            if view is None or view.unfinished:  # the first listing may show a record without its files
-                continue
-            result.missing_file_warning = log.check(view) or result.missing_file_warning
-        if isinstance(decision, BlockingFinding):
-            raise decision
-        on_step(result)
-        what = decision.first if isinstance(decision, PublishRanges) else decision
-        with publication_errors(str(table.source), what, facts.commits, table.selection):
-            staged = run.stage(view, facts, what)
-        if isinstance(staged, NothingNew):
-            result.latest, result.decision = staged.version, str(staged)
-            return result
-        if staged and repairs and not staged[1].files:
-            return result
-        view = run.commit(*staged) if staged else None
+            break
+        if goal is None and not isinstance(decision, ComparisonStart):  # whose versions are not those of the source
+            goal = facts.latest
+        view = run.carry_out(view, facts, decision)
+    return run.result
 
 
-@dataclass
+def repair(
+    source: ChangeSource,
+    store: Store,
+    table: Table,
+    keys: Any,
+    result: TableResult | None = None,
+    on_step: OnStep = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> TableResult:
+    """Publish the rows of some keys again, with their values at the published version, as one log record.
+
+    `keys` is a Spark DataFrame with the key columns and, optionally, the column `DELETE_FIRST`. Everything else is the
+    same as in `publish`.
+    """
+    run = _Run(source, store, table, result, on_step)
+    view = None
+    while not run.is_done:
+        view = run.finish(view or run.log.read_view())
+        if run.has_repaired or stop():
+            break
+        facts, decision = decide_repair(source, table, view, keys)
+        run.check(view, facts, decision)
+        view = run.carry_out(view, facts, decision)
+    return run.result
+
+
 class _Run:
     """One run that publishes one table. The methods are the steps of the run, and update its result `result`."""
 
-    source: ChangeSource
-    log: TableLog
-    table: Table
-    result: TableResult
-    on_step: Callable[[TableResult], None]
-    now: Callable[[], datetime]
+    def __init__(
+        self, source: ChangeSource, store: Store, table: Table, result: TableResult | None, on_step: OnStep
+    ) -> None:
+        self.source, self.table, self.on_step = source, table, on_step
+        self.log, self.result = TableLog(store, table.target.folder), result or TableResult(str(table.target))
+        self.is_done = False
+        """True after the rows were read and there was nothing to publish."""
 
-    def commit(self, view: View, record: Record) -> View | None:
+    def has_published(self, goal: int | None) -> bool:
+        published = self.result.published_version
+        return goal is not None and published is not None and published >= goal
+
+    @property
+    def has_repaired(self) -> bool:
+        """True if this run added the record of a repair.
+
+        A repair without `lag_versions` belongs to an earlier run, and this run only finished its renames."""
+        measured = self.result.measured
+        return any(each.is_repair and "lag_versions" in measured[each.batch] for each in self.result.records)
+
+    def check(self, view: View | None, facts: Facts, decision: Decision | KeyRepair | ComparisonStart) -> None:
+        """Show a decision in the result. If it publishes no new version, check keys and selection. Otherwise check that
+        the source keeps its changes for long enough."""
+        result, table, newest = self.result, self.table, view.newest if view else None
+        result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
+        result.decision = str(decision)
+        if isinstance(decision, NothingNew | WithinVersion):
+            check_unchanged(self.log, table, newest)
+        elif newest and facts.commits and not result.records:
+            waited = (utc_now() - facts.commits[0].timestamp).total_seconds()
+            result.retention_warning = check_retention(str(table.source), facts.properties, waited)
+
+    def carry_out(
+        self,
+        view: View | None,
+        facts: Facts,
+        decision: Snapshot | PublishRanges | KeyRepair | ComparisonStart | BlockingFinding,
+    ) -> View | None:
+        """Raise the error in `decision`, or stage its first publication and record it. The next pass renames the files.
+
+        Returns the log for the next pass, or None if the next pass must read the log."""
+        if view:
+            view = self.log.confirm(view)
+            if view is None or view.unfinished:  # the first listing may show a record without its files
+                return view
+            self.result.missing_file_warning = self.log.check(view) or self.result.missing_file_warning
+        if isinstance(decision, BlockingFinding):
+            raise decision
+        self.on_step(self.result)
+        what = decision.first if isinstance(decision, PublishRanges) else decision
+        with publication_errors(str(self.table.source), what, facts.commits, self.table.selection):
+            staged = self.stage(view, facts, what)
+        return self.record(*staged) if staged else None
+
+    def stage(self, view: View | None, facts: Facts, what: Publication) -> tuple[View, Record] | None:
+        """Stage the files of a publication, and build its log record. Returns the log and the record to add to the log.
+
+        If `view` is None, creates the log. Returns None if there is nothing to publish, if another publisher has
+        changed the log, or if another table has replaced the source."""
+        started, before = time.monotonic(), view.newest if view else None
+        columns, metadata, is_described = prepare(self.source, self.log, self.table, before, facts, what)
+        if view is None:
+            view = self.log.confirm(self.log.create_log())
+            is_described = False  # before the log was created, the folder may have been deleted with the file
+        if view is None or view.newest != before:
+            return None
+        job = self._job(view, columns, what)
+        retries_before = retry_counter().of_thread
+        try:
+            if (staged := self._stage_files(view, facts, what, job)) is None:
+                return None
+            # Only after the rows have been checked, because Fabric reports a table without data as an error, and
+            # published keys can never be changed.
+            if not is_described:
+                metadata_files.ensure(self.log.store, self.log.folder, metadata)
+            if not self.source.is_unchanged(facts):
+                discard(self.log, view, job.batch)
+                return None
+        except Exception:
+            discard(self.log, view, job.batch)
+            raise
+        if isinstance(what, KeyRepair) and not staged.files:
+            self.is_done = True
+            return None
+        retries = retry_counter().of_thread - retries_before + staged.retries
+        seconds = time.monotonic() - started
+        record = self._new_record(view, facts, what, job, staged, seconds)
+        self.result.measured[record.batch] = _measure(what, facts, record, staged, seconds, retries)
+        return view, record
+
+    def _job(self, view: View, columns: tuple[Column, ...], what: Publication) -> StagingJob:
+        keys = self.table.target_keys
+        return StagingJob(
+            store=self.log.store,
+            folder=f"{self.log.folder}/{log_folder(view.log_id)}",
+            record_number=view.number + 1,
+            batch=uuid.uuid4().hex if view.newest else self.log.create_start_marker(view),
+            columns=columns,
+            keys=keys,
+            with_marker=bool(keys) and not isinstance(what, Snapshot),
+            output=self.table.output,
+        )
+
+    def _stage_files(self, view: View, facts: Facts, what: Publication, job: StagingJob) -> Staged | None:
+        """Stage the files of a publication. Returns None if a comparison found no changes."""
+        if isinstance(what, ComparisonStart):
+            staged: Staged | None = cast("ComparisonSource", self.source).store_hashes(what, facts, job)
+        else:
+            staged = self.source.stage(what, facts, self.table, job)
+        if staged is None:
+            assert view.newest is not None
+            nothing_new = NothingNew(view.newest.to_version_inclusive)
+            self.result.latest, self.result.decision, self.is_done = nothing_new.version, str(nothing_new), True
+            return None
+        self.result.differed = staged.differed or self.result.differed
+        self.result.source_note = staged.note or self.result.source_note
+        if self.table.output.by_time:
+            names = [file.staged for file in staged.files]
+            self.log.check_times(view, names, names[len(names) - staged.corrections :])
+        return staged
+
+    def _new_record(
+        self, view: View, facts: Facts, what: Publication, job: StagingJob, staged: Staged, seconds: float
+    ) -> Record:
+        table, version, first = self.table, what.to_version_inclusive, view.next_file_number
+        committed = facts.commit_time(version)
+        if isinstance(what, KeyRepair) and view.newest:
+            committed = published_version(view.newest).committed
+        return Record(
+            number=job.record_number,
+            batch=job.batch,
+            time=utc_now().isoformat(timespec="milliseconds"),
+            source=str(table.source),
+            source_id=facts.table_id,
+            from_version_exclusive=what.from_version_exclusive,
+            to_version_inclusive=version,
+            columns=job.columns,
+            keys=job.keys,
+            next_file_number=first + len(staged.files),
+            files=tuple(replace(file, number=number) for number, file in enumerate(staged.files, first)),
+            extension=table.output.extension,
+            partitions=facts.partitions,
+            follows=view.reference,
+            build=this_build(),
+            selection=table.selection,
+            source_columns=source_types(self.source.schema(version, facts)) if table.selection else None,
+            committed=None if committed is None else committed.isoformat(timespec="milliseconds"),
+            read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
+        )
+
+    def record(self, view: View, record: Record) -> View | None:
         """Add a log record to the table's log. Returns the log after the write, or None if the log was deleted."""
         started = time.monotonic()
         self.result.sent[record.batch] = view.log_id, record
@@ -173,87 +312,22 @@ class _Run:
                 self.result.decision = ""
                 self.on_step(self.result)
 
-    def stage(self, view: View | None, facts: Facts, what: Publication) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files of a publication, and build its log record. Returns the log and the record to add to the log.
 
-        If `view` is None, creates the log. Returns `NothingNew` if a table with `changes: compare` has no changes.
-        Returns None if another publisher has changed the log, or if another table has replaced the source."""
-        # `_metadata.json` is written only after the rows have been checked, because Fabric reports a table without data
-        # as an error, and published keys can never be changed.
-        started, table, source, version = time.monotonic(), self.table, self.source, what.to_version_inclusive
-        keys, folder = table.target_keys, self.log.folder
-        before = view.newest if view else None
-        columns, wanted, described = prepare(source, self.log, table, before, facts, what)
-        if view is None:
-            view = self.log.confirm(self.log.create_log())
-            described = False  # before the log was created, the folder may have been deleted with the file
-        if view is None or view.newest != before:
-            return None
-        job = StagingJob(
-            store=self.log.store,
-            folder=f"{folder}/{log_folder(view.log_id)}",
-            record_number=view.number + 1,
-            batch=uuid.uuid4().hex if view.newest else self.log.create_start_marker(view),
-            columns=columns,
-            keys=keys,
-            with_marker=bool(keys) and not isinstance(what, Snapshot),
-            output=table.output,
-        )
-        retries_before = retry_counter().of_thread
-        try:
-            if isinstance(what, ComparisonStart):
-                staged: Staged | None = cast("ComparisonSource", source).store_hashes(what, facts, job)
-            else:
-                staged = source.stage(what, facts, table, job)
-            if staged is None:
-                assert before is not None
-                return NothingNew(before.to_version_inclusive)
-            self.result.differed = staged.differed or self.result.differed
-            self.result.source_note = staged.note or self.result.source_note
-            if table.output.by_time:
-                names = [file.staged for file in staged.files]
-                self.log.check_times(view, names, names[len(names) - staged.corrections :])
-            if not described:
-                metadata_files.ensure(self.log.store, folder, wanted)
-            if not source.is_unchanged(facts):
-                discard(self.log, view, job.batch)
-                return None
-        except Exception:
-            discard(self.log, view, job.batch)
-            raise
-        retries = retry_counter().of_thread - retries_before + staged.retries
-        first, seconds = view.next_file_number, time.monotonic() - started
-        files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
-        repaired = published_version(before) if before and isinstance(what, KeyRepair) else None
-        committed = repaired.committed if repaired else facts.commit_time(version)
-        record = Record(
-            number=job.record_number,
-            batch=job.batch,
-            time=self.now().isoformat(timespec="milliseconds"),
-            source=str(table.source),
-            source_id=facts.table_id,
-            from_version_exclusive=what.from_version_exclusive,
-            to_version_inclusive=version,
-            columns=columns,
-            keys=keys,
-            next_file_number=first + len(files),
-            files=files,
-            extension=table.output.extension,
-            partitions=facts.partitions,
-            follows=view.reference,
-            build=this_build(),
-            selection=table.selection,
-            source_columns=source_types(source.schema(version, facts)) if table.selection else None,
-            committed=None if committed is None else committed.isoformat(timespec="milliseconds"),
-            read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
-        )
-        self.result.measured[record.batch] = measured = {
-            "stage_seconds": seconds,
-            "lag_versions": facts.latest - version,
-            "retries": retries,
-        }
-        if staged.look_up_seconds:
-            measured["look_up_seconds"] = staged.look_up_seconds
-        if not isinstance(what, WithinVersion):
-            measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
-        return view, record
+def _measure(
+    what: Publication, facts: Facts, record: Record, staged: Staged, seconds: float, retries: int
+) -> dict[str, Any]:
+    """Return the measurements of a record for `TableResult.measured`."""
+    measured: dict[str, Any] = {
+        "stage_seconds": seconds,
+        "lag_versions": facts.latest - record.to_version_inclusive,
+        "retries": retries,
+    }
+    if staged.look_up_seconds:
+        measured["look_up_seconds"] = staged.look_up_seconds
+    if not isinstance(what, WithinVersion):
+        measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
+    return measured
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
