@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from tests.bench.race import Case
 from tests.support.fleets import fleet
 

@@ -23,7 +23,8 @@ from mirrorfeed.config.model import zone_of
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.dry_run import Decision, known_step
-from mirrorfeed.orchestration.table_task import RunContext, TableTask
+from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.errors import SparkMissing

@@ -18,7 +18,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.publish_run import publish_tables, publisher
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.delta import DeltaTable, Zone
 

@@ -22,7 +22,7 @@ from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import read_status, status_of, summary_of, unknown_consumption
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.source.errors import FeedOff, SourceRecreated
 from mirrorfeed.storage.errors import NotThere
 from tests.publish.conftest import everything, never

@@ -15,7 +15,7 @@ from mirrorfeed.config.options import Pause
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.next_step import inserts_only
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.source.snapshot_or_range import Commit
 from tests.support.delta import DeltaTable
 

@@ -23,11 +23,11 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration import ledger, table_task
+from mirrorfeed.orchestration import ledger, run_context, table_task
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext, Stop
+from mirrorfeed.orchestration.run_context import RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
@@ -75,7 +75,7 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
         world=world,
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table_task, "renew_session", lambda spark: spark)
+        patched.setattr(run_context, "renew_session", lambda spark: spark)
         patched.setattr(table_task, "publish", world.work)
         patched.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
         return publish_tables(context)
@@ -356,7 +356,7 @@ def test_expansion_is_repeated_if_the_landing_zone_cannot_be_listed(
     def fail(*_: Any) -> Any:
         raise StoreUnavailable(action="list", address="landing", reason="timeout")
 
-    for place, name in ((table_task, "zone_of"), (FolderStore, "list")):
+    for place, name in ((run_context, "zone_of"), (FolderStore, "list")):
         with monkeypatch.context() as patched:
             patched.setattr(place, name, fail)
             assert (run.expand([]), run.expand([]), codes) == ((), (), ["MF4003"])
@@ -417,7 +417,7 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(
         stop=lambda: clock.now > 400,
         follows=True,
     )
-    monkeypatch.setattr(table_task, "renew_session", renew)
+    monkeypatch.setattr(run_context, "renew_session", renew)
     (newest,) = publish_tables(run)
     assert sessions == [spark]
     assert [bool(outcome.error) for outcome in seen] == [True, False]
@@ -431,12 +431,12 @@ def test_new_client_secret_is_read_after_a_refused_login(onelake: OneLake, monke
         zone.list("")
     onelake.authority.expired, onelake.authority.secret = False, "new"
     monkeypatch.setenv(SECRET, "new")
-    monkeypatch.setattr(table_task, "renew_session", lambda session: session)
+    monkeypatch.setattr(run_context, "renew_session", lambda session: session)
     run = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), store=zone)
     run.reconnect(NotThere(address="a"))
     with pytest.raises(CredentialRefused):
         zone.list("")
-    monkeypatch.setattr(table_task, "zone_of", lambda _: onelake.store())
+    monkeypatch.setattr(run_context, "zone_of", lambda _: onelake.store())
     run.reconnect(refused.value)
     assert zone.list("") == []
 

@@ -33,7 +33,7 @@ from mirrorfeed.orchestration.ledger import (
     LedgerRow,
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions

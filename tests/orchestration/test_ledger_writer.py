@@ -21,7 +21,7 @@ from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish import table_publisher
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View

@@ -18,8 +18,8 @@ from mirrorfeed.errors import MirrorfeedError, Transient, with_code
 from mirrorfeed.orchestration import table_task
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables, run_context
+from mirrorfeed.orchestration.run_context import RunContext, Stop
 from mirrorfeed.orchestration.scheduler import default_max_tables
-from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.change_sources import feed_gap
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap, GapReason

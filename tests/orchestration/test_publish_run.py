@@ -16,10 +16,10 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.orchestration import table_reload, table_task
+from mirrorfeed.orchestration import run_context, table_reload
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables, run_time
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage.errors import StoreUnavailable
@@ -67,7 +67,7 @@ def test_workspace_is_opened_once_for_all_tables(
         opened.append(RecordingWorkspace(dict.fromkeys(names, NotFound("It is not there."))))
         return opened[-1]
 
-    monkeypatch.setattr(table_task, "default_workspace", workspace)
+    monkeypatch.setattr(run_context, "default_workspace", workspace)
     outcomes = publish_tables(RunContext(spark, config, sleep=never))
     assert [type(outcome.error) for outcome in outcomes] == [CatalogRefused] * 3
     assert len(opened) == 1

@@ -13,7 +13,7 @@ import pytest
 
 import mirrorfeed
 from fixtures.memory import MemoryStore
-from mirrorfeed.orchestration import scheduler, table_task
+from mirrorfeed.orchestration import run_context, scheduler, table_task
 from tests.publish.scenarios import two_orders
 from tests.support.tables import TableFeed
 
@@ -48,7 +48,7 @@ def test_few_calls_lead_to_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
     monkeypatch.setattr(scheduler, "wait", wait)
-    monkeypatch.setattr(table_task, "zone_of", lambda _: store)
+    monkeypatch.setattr(run_context, "zone_of", lambda _: store)
     monkeypatch.setattr(table_task, "source_for", lambda *_: TableFeed(two_orders()))
     feed: Any = mirrorfeed.load(tmp_path / "mirrorfeed.yml", without_spark)
     (row,) = feed.publish()

@@ -21,7 +21,8 @@ from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.orchestration.dry_run import known_step
-from mirrorfeed.orchestration.table_task import RunContext, TableTask
+from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 from mirrorfeed.publish.table_log import TableLog

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
-from mirrorfeed.orchestration import publish_run, table_task
+from mirrorfeed.orchestration import publish_run, run_context
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import StoreUnavailable
@@ -30,10 +30,10 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     missing = Table(source=Source(path=str(tmp_path / "none")), target=Target.parse("none"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders, missing))
-    monkeypatch.setattr(table_task, "zone_of", lambda config: NoStaging(config.landing_zone))
+    monkeypatch.setattr(run_context, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
     busy, deleted = publish_run.publish_tables(
-        table_task.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
+        run_context.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
     )
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
@@ -41,5 +41,7 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
     assert (type(deleted.error).__name__, deleted.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()
-    (done,) = publish_run.publish_tables(table_task.RunContext(spark, config.model_copy(update={"entries": (orders,)})))
+    (done,) = publish_run.publish_tables(
+        run_context.RunContext(spark, config.model_copy(update={"entries": (orders,)}))
+    )
     assert (done.error, done.rows, done.lag_versions) == (None, {"insert": 1}, 0)

@@ -302,7 +302,7 @@ class Feed:
             stop: Checked often. When it returns True, the table stops after its current publication, and its result is
                 `stopped`.
         """
-        from mirrorfeed.orchestration.table_reload import rebuild
+        from mirrorfeed.orchestration.rebuild import rebuild
 
         config, seconds = self._current_config, minutes * 60
         return Result(*rebuild(self._spark, config, table, seconds, confirm, on_step, on_done, stop))

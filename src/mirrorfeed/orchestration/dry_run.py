@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config.model import Config, Table
-    from mirrorfeed.orchestration.table_task import RunContext
+    from mirrorfeed.orchestration.run_context import RunContext
     from mirrorfeed.publish.change_sources import ChangeSource
 
 
@@ -138,7 +138,7 @@ def plan_next_steps(
     with the sources of these tables.
     """
     from mirrorfeed.orchestration.publish_run import delta_sources
-    from mirrorfeed.orchestration.table_task import RunContext
+    from mirrorfeed.orchestration.run_context import RunContext
 
     context, tables = RunContext(spark, config), config.select(names)
     progress.info("Reading what is published")

@@ -18,7 +18,7 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
-    from mirrorfeed.orchestration.table_task import RunContext
+    from mirrorfeed.orchestration.run_context import RunContext
 
 _INTERVAL = 60.0
 """Seconds between two commits to the ledger. One commit for each publication would create too many files."""

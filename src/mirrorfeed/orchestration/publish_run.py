@@ -20,6 +20,7 @@ from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
+from mirrorfeed.orchestration.run_context import RunContext, Stop
 from mirrorfeed.orchestration.scheduler import (
     STOP_CHECK_INTERVAL,
     QueuedTable,
@@ -28,7 +29,7 @@ from mirrorfeed.orchestration.scheduler import (
     map_parallel,
     run_queue,
 )
-from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
+from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.publish.table_result import TableResult

@@ -1,69 +1,29 @@
-"""Reload a table: delete its folder, wait until Fabric has dropped the table, and publish it from the start."""
+"""Delete the folder of a table, so that it is published from the start, and wait until Fabric has dropped the table."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
+from mirrorfeed.config.model import Table
+from mirrorfeed.errors import Terminal
 from mirrorfeed.orchestration.next_step import check_snapshot
-from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
-from mirrorfeed.orchestration.table_task import RunContext, Stop
-from mirrorfeed.publish.change_sources import ChangeSource, source_for
+from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_area import clear_staging
-from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
-from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
-
-
-def rebuild(
-    spark: Callable[[], SparkSession],
-    config: Config,
-    name: str,
-    drop_timeout: float,
-    confirm: Callable[..., None] | None = None,
-    on_step: OnStep = None,
-    on_done: OnDone = None,
-    stop: Stop | None = None,
-) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait until Fabric has dropped the table, and publish the table again.
-
-    The table is published even if the configuration pauses it. Waits at most `drop_timeout` seconds for Fabric. Before
-    the deletion, calls `confirm` with a description of the consequences. If `confirm` raises an error, nothing is
-    deleted. Returns the result, and notes about problems that do not prevent publishing. If publishing fails, the
-    result has the error. Errors before publishing are raised.
-    """
-    tables, problems = config.select([name]), list[MirrorfeedError]()
-    if confirm:
-        for table in tables:
-            folder = zone_of(config).address(table.target.folder)
-            confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
-    context = run_context(spark(), config, problems.append, on_step, on_done, stop)
-    context.drop_timeout = drop_timeout
-    rows: list[TableResult] = []
-    for table in tables:
-        if not context.stop():
-            source = source_for(context.session, config, table)
-            clear_table(context, with_keys(table, lambda: context.client), source)
-        done = [] if context.stop() else publish_tables(context, [str(table.target)], includes_paused=True)
-        rows += [replace(each, published_before=False) for each in done] or [
-            TableResult(str(table.target), stopped=True)
-        ]
-    return tuple(rows), tuple(map(with_code, problems))
 
 
 def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:

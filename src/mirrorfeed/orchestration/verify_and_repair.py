@@ -27,7 +27,8 @@ from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import report_problems, update_partner_events
-from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
+from mirrorfeed.orchestration.run_context import RunContext, Stop
+from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
 from mirrorfeed.publish.next_publication import with_keys

@@ -27,7 +27,8 @@ from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.retry_policy import needs_reload
-from mirrorfeed.orchestration.table_task import RunContext, TableTask
+from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, full_compare
 from mirrorfeed.publish.change_sources.errors import PublishedFromFeed, RowHashesLost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable

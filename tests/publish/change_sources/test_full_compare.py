@@ -20,8 +20,8 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
 from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.orchestration.table_reload import clear
-from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.change_sources.errors import ColumnsChanged, NotRowHashes, RowHashesChanged, RowHashesLost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import FeedRequired, RowsRefused

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.source.errors import Gap
 from tests.support.delta import DeltaTable, Zone
 from tests.support.json_output import JsonResult, run_json

@@ -21,7 +21,7 @@ from mirrorfeed.monitor.doctor import diagnose
 from mirrorfeed.monitor.status import read_status
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.change_sources.errors import FeedOffAfterReplacement
 from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap

@@ -18,7 +18,7 @@ from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.change_sources.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap

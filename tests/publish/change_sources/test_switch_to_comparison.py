@@ -16,7 +16,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.change_sources.errors import GONE, NO_KEYS, NOT_DELTA, OTHER_TABLE, PublishedFromFeed
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_result import TableResult

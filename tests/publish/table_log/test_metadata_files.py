@@ -12,7 +12,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.storage.errors import StoreUnavailable

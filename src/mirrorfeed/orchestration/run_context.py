@@ -1,0 +1,143 @@
+"""Settings and resources that all tables of a run share."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.config.pattern_expansion import expand_patterns
+from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.orchestration.errors import OrphanedTables
+from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.runtime.credentials import default_workspace
+from mirrorfeed.runtime.errors import CredentialRefused
+from mirrorfeed.runtime.spark_session import renew_session
+from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.versions import pending_commits
+from mirrorfeed.storage import Store, forget
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+    from mirrorfeed.orchestration.last_failure import LastFailures
+
+Stop = Callable[[], bool]
+
+
+def _warn(error: MirrorfeedError) -> None:
+    warnings.warn(str(error), stacklevel=3)
+
+
+@dataclass
+class RunContext:
+    """Settings and resources that the tables of a run share.
+
+    `on_problem` receives problems that do not prevent publishing a table. After `stop` returns True, no attempt to
+    publish a table starts, and running attempts end after their current publication.
+    """
+
+    spark: SparkSession | Callable[[], SparkSession]
+    """Spark session, or a function that starts one when it is needed."""
+    config: Config
+    on_step: Callable[[str, str], None] = lambda *_: None
+    """Function that is called with the name and the current step of a table, from several threads."""
+    on_problem: Callable[[MirrorfeedError], None] = _warn
+    on_done: Callable[[TableResult], None] = lambda _: None
+    drop_timeout: float = 600.0
+    """Maximum number of seconds to wait until Fabric has dropped a table whose folder was deleted."""
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    stop: Stop = lambda: False
+    store: Store | None = None
+    """Landing zone. If None, the property `zone` opens the landing zone of the configuration."""
+    follows: bool = False
+    """True to publish tables continuously until `stop` returns True."""
+    written: Config | None = None
+    """Configuration before its patterns were expanded, so that continuous publishing can expand them again."""
+    start_seconds: float = field(default=0.0, init=False)
+    """Seconds until the Spark session had started. 0 if no session was started."""
+    _lock: RLock = field(default_factory=RLock, init=False)
+    _expansion_error: str = field(default="", init=False)
+
+    @property
+    def session(self) -> SparkSession:
+        with self._lock:
+            if callable(self.spark):
+                started = self.clock()
+                self.spark = self.spark()
+                self.start_seconds = self.clock() - started
+            return self.spark
+
+    @property
+    def zone(self) -> Store:
+        with self._lock:
+            self.store = self.store or zone_of(self.config)
+            return self.store
+
+    @cached_property
+    def client(self) -> WorkspaceClient:
+        """Databricks client that all tables share. Raises `ValueError` if no workspace is configured."""
+        return default_workspace()
+
+    @cached_property
+    def failures(self) -> LastFailures:
+        """The last failures of the tables in the landing zone, which are only shown."""
+        from mirrorfeed.orchestration.last_failure import LastFailures
+
+        return LastFailures(self.zone)
+
+    def reconnect(self, error: MirrorfeedError) -> None:
+        """Replace the Spark session if it has expired. Also make the next use of `zone` open the landing zone again.
+
+        If `error` is a refused login, this next use also reads the client secret again, if there is one. Raises
+        `SessionLost` if the session has expired and cannot be replaced.
+        """
+        with self._lock:
+            if isinstance(error, CredentialRefused):
+                forget(self.zone)
+            self.store = None
+            self.__dict__.pop("failures", None)
+            self.spark = renew_session(self.session)
+
+    def pending(self, table: Table, published: int) -> PendingCommits | None:
+        """Return the number and size of the commits after `published`, or None if the commits cannot be read."""
+        try:
+            return pending_commits(self.session, table.source, published, measured=table.follow.measures)
+        except Exception as error:
+            wrap_error(f"Checking {table.source} for changes", error)
+            return None
+
+    def expand(self, names: Sequence[str]) -> Sequence[Table]:
+        """Expand the patterns of the configuration again. Return all tables of the new configuration, or only `names`.
+
+        Returns no table if there are no patterns, or if the patterns cannot be expanded. `on_problem` receives the
+        error of the expansion, or a warning about published tables that the patterns no longer select.
+        """
+        if not (self.written and self.written.patterns):
+            return ()
+        from mirrorfeed.orchestration.orphaned_targets import find_orphans  # imported late: only patterns need it
+
+        before = {str(table.target) for table in self.config.select(names)}
+        try:
+            config = expand_patterns(self.written, lambda: self.session).config
+            tables = config.select(names)
+            removed = before - {str(table.target) for table in tables}
+            orphans = find_orphans(self.zone, config) if removed else []
+        except Exception as caught:
+            error = wrap_error("Reading which tables the patterns select", caught)
+            if str(error) != self._expansion_error:
+                self.on_problem(error)
+            self._expansion_error = str(error)
+            return ()
+        self._expansion_error, self.config = "", config
+        if orphans:
+            self.on_problem(OrphanedTables(targets=tuple(map(str, orphans)), path=config.path))
+        return tables
