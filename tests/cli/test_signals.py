@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from mirrorfeed.cli.output import Interruption
-from mirrorfeed.orchestration.publish_run import sleep_unless, stop_after
+from mirrorfeed.orchestration import publish_run
+from mirrorfeed.orchestration.publish_run import stop_after
+from mirrorfeed.orchestration.scheduler import Clock
+from tests.support.clock import Time
 
 pytestmark = pytest.mark.process
 
@@ -30,7 +33,7 @@ def test_first_signal_requests_a_stop_and_a_later_interrupt_exits(
         assert not stop()
         os.kill(os.getpid(), first)
         assert stop()
-        sleep_unless(stop, 3600)  # returns immediately
+        Clock().sleep(3600, stop)  # returns immediately
         os.kill(os.getpid(), signal.SIGTERM)
         assert (codes, capfd.readouterr().err.count("Stopping after the current publication.")) == ([], 1)
         os.kill(os.getpid(), signal.SIGINT)
@@ -186,11 +189,12 @@ def test_other_threads_run_without_a_signal_handler() -> None:
         assert pool.submit(publish).result()
 
 
-def test_run_stops_after_its_duration_or_on_request() -> None:
-    now, requested = [100.0], [False]
-    limited = stop_after(2, lambda: requested[0], lambda: now[0])
-    unlimited = stop_after(None, None, lambda: now[0])
-    for now[0], over in ((100.0, False), (219.9, False), (220.0, True)):
+def test_run_stops_after_its_duration_or_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, requested = Time(100.0), [False]
+    monkeypatch.setattr(publish_run, "time", clock)
+    limited = stop_after(2, lambda: requested[0])
+    unlimited = stop_after(None, None)
+    for clock.now, over in ((100.0, False), (219.9, False), (220.0, True)):
         assert (limited(), unlimited()) == (over, False)
-    now[0], requested[0] = 100.0, True
+    clock.now, requested[0] = 100.0, True
     assert limited()

@@ -18,8 +18,9 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.publish_run import publish_tables, publisher
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable, Zone
 
 Way = Callable[[SparkSession, Config], object]
@@ -33,7 +34,11 @@ def by_a_job(_: SparkSession, config: Config) -> None:
 def by_following(spark: SparkSession, config: Config) -> None:
     ended: list[object] = []
     stop, sleep = lambda: bool(ended), lambda _: None
-    publish_tables(RunContext(spark, config, on_done=ended.append, stop=stop, sleep=sleep, follows=True))
+    publish_tables(
+        RunContext(
+            spark, config, callbacks=Callbacks(on_done=ended.append, stop=stop), clock=FakeClock(sleep), follows=True
+        )
+    )
 
 
 def by_a_stream(spark: SparkSession, config: Config) -> None:
@@ -41,7 +46,7 @@ def by_a_stream(spark: SparkSession, config: Config) -> None:
 
 
 def by_a_notebook(spark: SparkSession, config: Config) -> None:
-    _succeeds(publish_tables(RunContext(spark, config, sleep=lambda _: None)))
+    _succeeds(publish_tables(RunContext(spark, config, clock=FakeClock())))
 
 
 def _succeeds(outcomes: list[Any]) -> None:

@@ -26,6 +26,7 @@ from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.source.errors import FeedOff, SourceRecreated
 from mirrorfeed.storage.errors import NotThere
 from tests.publish.conftest import everything, never
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -38,7 +39,7 @@ def test_status_and_dry_run_have_a_row_per_table_and_change_nothing(
     with_stopped = configured("new", "behind", "done", "switched_off", "nowhere")
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
     config = configured("new", "behind", "done", "nowhere")
-    publish_tables(RunContext(spark, config, sleep=never), ["behind", "done"])
+    publish_tables(RunContext(spark, config, clock=FakeClock(never)), ["behind", "done"])
     for i in range(2):
         tables["behind"].insert(i)
     before = everything(tmp_path)
@@ -160,10 +161,10 @@ def test_recreated_table_has_no_negative_lag(
     try:
         spark.sql(create)
         spark.sql(f"INSERT INTO {source} VALUES (1)")
-        publish_tables(RunContext(spark, config, sleep=never))
+        publish_tables(RunContext(spark, config, clock=FakeClock(never)))
         spark.sql(f"DROP TABLE {source}")
         spark.sql(create)
-        (outcome,) = publish_tables(RunContext(spark, config, sleep=never))
+        (outcome,) = publish_tables(RunContext(spark, config, clock=FakeClock(never)))
         assert isinstance(outcome.error, SourceRecreated)
         (found,), _, _ = read_status(lambda: spark, config)
         assert "was dropped and created again" in str(found.error)

@@ -17,6 +17,7 @@ from mirrorfeed.orchestration.next_step import inserts_only
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.source.snapshot_or_range import Commit
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
 
 
@@ -44,7 +45,7 @@ def test_dry_run_finds_the_first_range_with_a_change_that_a_table_without_keys_r
     config = load(str(tmp_path / "mirrorfeed.yml"))
     for each in tables.values():
         each.insert(1, 9)
-    context = RunContext(spark, config, sleep=lambda _: None)
+    context = RunContext(spark, config, clock=FakeClock())
     assert [outcome.error for outcome in publish_tables(context)] == [None] * 4
     tables["merged"].sql(
         "MERGE INTO {} t USING (SELECT 2 AS id, 'a' AS v) s ON t.id = s.id"

@@ -27,7 +27,7 @@ from mirrorfeed.orchestration import ledger, run_context, table_task
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext, Stop
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
@@ -37,6 +37,7 @@ from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import plan
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
 from tests.support.entries import changed
 from tests.support.ledgers import read_ledger
@@ -67,10 +68,8 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
     context = Following(
         NO_SPARK,
         Config(landing_zone="/nowhere", tables=tuple(tables), ledger=Source(path="/nowhere/ledger"), **options),
-        clock=world.clock,
-        sleep=world.wait,
-        stop=world.stop,
-        on_problem=lambda _: None,
+        callbacks=Callbacks(stop=world.stop, on_problem=lambda _: None),
+        clock=FakeClock(world.wait, world.clock),
         follows=True,
         world=world,
     )
@@ -317,7 +316,9 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
     )
     written, codes = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
     config = expand_patterns(written, lambda: pytest.fail("Spark was started")).config
-    run = RunContext(NO_SPARK, config, on_problem=lambda error: codes.append(error.code), written=written)
+    run = RunContext(
+        NO_SPARK, config, callbacks=Callbacks(on_problem=lambda error: codes.append(error.code)), written=written
+    )
 
     def found() -> list[str]:
         return [str(table.target) for table in run.expand([])]
@@ -348,7 +349,9 @@ def test_expansion_is_repeated_if_the_landing_zone_cannot_be_listed(
     )
     written, codes = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
     config = expand_patterns(written, lambda: pytest.fail("Spark was started")).config
-    run = RunContext(NO_SPARK, config, on_problem=lambda error: codes.append(error.code), written=written)
+    run = RunContext(
+        NO_SPARK, config, callbacks=Callbacks(on_problem=lambda error: codes.append(error.code)), written=written
+    )
     zone = FolderStore(str(tmp_path / "landing"))
     publish(TableFeed(Table({"id": "long"}, ("id",))), zone, plan(target="s.lines"))
     shutil.rmtree(tmp_path / "tables/lines")
@@ -380,11 +383,8 @@ def test_new_commits_are_published_through_spark_with_one_ledger_row_each(spark:
     run = RunContext(
         spark,
         config,
-        on_problem=troubles.append,
-        on_done=seen.append,
-        sleep=clock.wait,
-        clock=clock.clock,
-        stop=lambda: clock.now > 60,
+        callbacks=Callbacks(on_problem=troubles.append, on_done=seen.append, stop=lambda: clock.now > 60),
+        clock=FakeClock(clock.wait, clock.clock),
         follows=True,
     )
     (newest,) = publish_tables(run)
@@ -411,10 +411,8 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(
     run = RunContext(
         spark,
         config,
-        on_done=seen.append,
-        sleep=clock.wait,
-        clock=clock.clock,
-        stop=lambda: clock.now > 400,
+        callbacks=Callbacks(on_done=seen.append, stop=lambda: clock.now > 400),
+        clock=FakeClock(clock.wait, clock.clock),
         follows=True,
     )
     monkeypatch.setattr(run_context, "renew_session", renew)
@@ -432,7 +430,8 @@ def test_new_client_secret_is_read_after_a_refused_login(onelake: OneLake, monke
     onelake.authority.expired, onelake.authority.secret = False, "new"
     monkeypatch.setenv(SECRET, "new")
     monkeypatch.setattr(run_context, "renew_session", lambda session: session)
-    run = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), store=zone)
+    monkeypatch.setattr(run_context, "zone_of", lambda _: zone)
+    run = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()))
     run.reconnect(NotThere(address="a"))
     with pytest.raises(CredentialRefused):
         zone.list("")

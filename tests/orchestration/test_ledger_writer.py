@@ -16,7 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration import ledger, run_context
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
@@ -29,6 +29,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from tests.publish.scenarios import plan
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
 from tests.support.entries import changed
 from tests.support.ledgers import read_ledger
@@ -74,7 +75,7 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
         return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
     monkeypatch.setattr(LedgerWriter, "write", write)
-    context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), clock=lambda: now[0])
+    context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), clock=FakeClock(now=lambda: now[0]))
     writer = LedgerWriter(context, Source(("ledger",)), NO_SPARK)
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
         writer.add(TableResult(table) for table in tables)
@@ -119,6 +120,7 @@ class World:
             self.reads += 1
             return read_view(log)
 
+        self.monkeypatch.setattr(run_context, "zone_of", lambda _: self.zone)
         self.monkeypatch.setattr(table_publisher, "utc_now", self.now)
         self.monkeypatch.setattr(ledger, "known", known)
         self.monkeypatch.setattr(ledger, "append", append_rows)
@@ -127,7 +129,7 @@ class World:
     def writer(self) -> LedgerWriter:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
-        context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), store=self.zone)
+        context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()))
         return LedgerWriter(context, Source.parse("ledger"), lambda _: table, run_started=self.now())
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:

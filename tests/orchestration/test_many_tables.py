@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
@@ -17,12 +16,13 @@ from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import MirrorfeedError, Transient, with_code
 from mirrorfeed.orchestration import table_task
 from mirrorfeed.orchestration.errors import TableTimeout
-from mirrorfeed.orchestration.publish_run import publish_tables, run_context
-from mirrorfeed.orchestration.run_context import RunContext, Stop
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.scheduler import default_max_tables
 from mirrorfeed.publish.change_sources import feed_gap
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap, GapReason
+from tests.support.clock import FakeClock
 
 NO_SPARK: Any = None
 
@@ -57,11 +57,8 @@ class World:
         on_step(progress)
         self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
-    def publish(self, config: Config, stop: Stop = lambda: False, **options: Any) -> list[TableResult]:
-        context = RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, stop=stop)
-        return self.run(context, **options)
-
-    def run(self, context: RunContext, **options: Any) -> list[TableResult]:
+    def publish(self, config: Config, callbacks: Callbacks | None = None, **options: Any) -> list[TableResult]:
+        context = RunContext(NO_SPARK, config, callbacks or Callbacks(), FakeClock(self.sleep, lambda: self.now))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(table_task, "needs_no_spark", lambda _: False)
             patched.setattr(table_task, "publish", self.work)
@@ -116,8 +113,8 @@ def test_broken_function_of_the_user_changes_nothing_and_is_reported_once(config
         raise ValueError("no such widget")
 
     world, problems = World(), list[MirrorfeedError]()
-    context = run_context(NO_SPARK, configured("a", "b"), problems.append, broken, broken, broken)
-    outcomes = world.run(replace(context, sleep=world.sleep, clock=lambda: world.now))
+    callbacks = Callbacks.guarded(problems.append, broken, broken, broken)
+    outcomes = world.publish(configured("a", "b"), callbacks)
     assert [(each.table, each.tries, each.error, each.stopped) for each in outcomes] == [
         ("a", 1, None, False),
         ("b", 1, None, False),
@@ -198,7 +195,9 @@ def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configur
         raise Busy
 
     world = World(a=fails)
-    outcomes = world.publish(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped))
+    outcomes = world.publish(
+        configured("a", "b", more="max_parallel_tables: 1\n"), Callbacks(stop=lambda: bool(stopped))
+    )
     assert [(each.table, str(each.error)) for each in outcomes] == [("a", "The service is busy. Wait.")]
     assert (world.started, world.slept) == (["a"], [])
 

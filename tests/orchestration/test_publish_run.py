@@ -19,12 +19,13 @@ from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration import run_context, table_reload
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables, run_time
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.conftest import everything, never
+from tests.support.clock import FakeClock
 from tests.support.delta import FEED, DeltaTable
 
 OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
@@ -42,7 +43,9 @@ def test_failure_of_one_table_does_not_stop_the_others(
     def on_step(table: str, _: str) -> None:
         seen.append(table)
 
-    outcomes = publish_tables(RunContext(spark, configured("a", "b", "c", "d"), on_step=on_step, sleep=never))
+    outcomes = publish_tables(
+        RunContext(spark, configured("a", "b", "c", "d"), callbacks=Callbacks(on_step=on_step), clock=FakeClock(never))
+    )
     assert [outcome.table for outcome in outcomes] == ["a", "b", "c", "d"]
     errors = [outcome.error for outcome in outcomes]
     assert errors[0] is None
@@ -68,7 +71,7 @@ def test_workspace_is_opened_once_for_all_tables(
         return opened[-1]
 
     monkeypatch.setattr(run_context, "default_workspace", workspace)
-    outcomes = publish_tables(RunContext(spark, config, sleep=never))
+    outcomes = publish_tables(RunContext(spark, config, clock=FakeClock(never)))
     assert [type(outcome.error) for outcome in outcomes] == [CatalogRefused] * 3
     assert len(opened) == 1
 
@@ -79,7 +82,7 @@ def test_only_named_tables_are_published(
 ) -> None:
     for name in ("a", "b"):
         DeltaTable(spark, tmp_path / name)
-    outcomes = publish_tables(RunContext(spark, configured("a", "b"), sleep=never), ["b"])
+    outcomes = publish_tables(RunContext(spark, configured("a", "b"), clock=FakeClock(never)), ["b"])
     assert [(outcome.table, outcome.error) for outcome in outcomes] == [("b", None)]
     assert [path.name for path in (tmp_path / "zone").iterdir()] == ["b"]
 
@@ -93,7 +96,7 @@ def test_transient_failures_are_retried_with_growing_pauses(
     DeltaTable(spark, tmp_path / "a")
     monkeypatch.setattr(FolderStore, "create", fail)
     pauses: list[float] = []
-    (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=pauses.append))
+    (outcome,) = publish_tables(RunContext(spark, configured("a"), clock=FakeClock(pauses.append)))
     assert pauses == sorted(pauses)
     assert len(pauses) == outcome.tries - 1 == 3
     assert str(tmp_path / "zone") in str(outcome.error)
@@ -101,7 +104,7 @@ def test_transient_failures_are_retried_with_growing_pauses(
     def mend(_seconds: float) -> None:
         monkeypatch.undo()
 
-    (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=mend))
+    (outcome,) = publish_tables(RunContext(spark, configured("a"), clock=FakeClock(mend)))
     assert (outcome.error, outcome.tries, len(outcome.records)) == (None, 2, 1)
 
 
@@ -139,7 +142,7 @@ class Reloading:
     def __init__(self, table: DeltaTable, configured: Callable[..., Config]) -> None:
         self.table, self.configured, self.zone = table, configured, table.path.parent / "zone"
         table.insert(1, 2)
-        publish_tables(RunContext(table.spark, configured("a"), sleep=never))
+        publish_tables(RunContext(table.spark, configured("a"), clock=FakeClock(never)))
 
     def publish(self, option: str) -> tuple[TableResult, list[str]]:
         """Publish with an option, and return the names of dropped tables."""
@@ -154,7 +157,7 @@ class Reloading:
         config = self.configured("a", more=f"{option}\n")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(table_reload, "dropping", dropping)
-            (outcome,) = publish_tables(RunContext(self.table.spark, config, sleep=never))
+            (outcome,) = publish_tables(RunContext(self.table.spark, config, clock=FakeClock(never)))
         return outcome, dropped
 
     def check(self, option: str, finding: type[Exception], change: Callable[[DeltaTable], None]) -> None:
@@ -220,7 +223,7 @@ def test_failed_reload_is_not_reported_and_has_as_many_attempts_as_a_publication
 ) -> None:
     table = DeltaTable(spark, tmp_path / "a")
     config = configured("a", more="on_gap: reseed\n")
-    publish_tables(RunContext(spark, config, sleep=never))
+    publish_tables(RunContext(spark, config, clock=FakeClock(never)))
     for statement in (OFF, ON):
         table.sql(statement)
     before, requests = everything(tmp_path / "zone"), list[str]()
@@ -238,10 +241,10 @@ def test_failed_reload_is_not_reported_and_has_as_many_attempts_as_a_publication
         yield
 
     monkeypatch.setattr(table_reload, "dropping", refusing)
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=never))
+    (outcome,) = publish_tables(RunContext(spark, config, clock=FakeClock(never)))
     assert (str(outcome.error), outcome.reseeded) == ("No.", None)
     after = everything(tmp_path / "zone")
     assert {path: after[path] for path in after if "/_mirrorfeed/failures/" not in path} == before
     monkeypatch.setattr(table_reload, "dropping", busy)
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None))
+    (outcome,) = publish_tables(RunContext(spark, config, clock=FakeClock()))
     assert (outcome.error, type(outcome.reseeded), outcome.tries, len(requests)) == (None, Gap, 5, 4)

@@ -14,6 +14,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Writer
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
 
 
@@ -33,7 +34,7 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
     monkeypatch.setattr(run_context, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
     busy, deleted = publish_run.publish_tables(
-        run_context.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
+        run_context.RunContext(spark, config, clock=FakeClock(pauses.append, lambda: sum(pauses)))
     )
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)

@@ -27,7 +27,7 @@ from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, LedgerRow
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log import TableLog
@@ -69,7 +69,7 @@ def all_up_to_date(config: Config) -> list[TableResult] | None:
 
     problems: list[MirrorfeedError] = []
     try:
-        results = publish_tables(RunContext(refuse, config, on_problem=problems.append))
+        results = publish_tables(RunContext(refuse, config, Callbacks(on_problem=problems.append)))
     except NoSpark:
         return None
     assert all("Spark was started" in str(problem) for problem in problems)
@@ -163,7 +163,9 @@ def test_publication_that_is_completed_before_a_stop_is_in_the_results(tmp_path:
     (file,) = view.newest.files
     renamed = f"{folder}/{data_name(file.number)}"
     zone.rename(renamed, f"{folder}/{log_folder(view.log_id)}/{file.staged}")
-    context = RunContext(NO_SPARK, config, on_problem=lambda _: None, stop=(tmp_path / "zone" / renamed).exists)
+    context = RunContext(
+        NO_SPARK, config, Callbacks(on_problem=lambda _: None, stop=(tmp_path / "zone" / renamed).exists)
+    )
     (result,) = publish_tables(context, ["sales.t2"])
     assert (result.published_version, len(result.records), result.stopped) == (1, 1, True)
 

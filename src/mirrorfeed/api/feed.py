@@ -263,7 +263,7 @@ class Feed:
             on_step: Called with the name of the table and its current step.
         """
         from mirrorfeed.mirror.verify import mirrors_folder
-        from mirrorfeed.orchestration.publish_run import run_context
+        from mirrorfeed.orchestration.run_context import Callbacks, RunContext
         from mirrorfeed.orchestration.verify_and_repair import repair_table
 
         config, problems = self._current_config, list[MirrorfeedError]()
@@ -271,7 +271,7 @@ class Feed:
         if source_only and where is None:
             raise ConditionMissing()
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
-        context = run_context(self._spark(), config, problems.append, on_step)
+        context = RunContext(self._spark(), config, Callbacks.guarded(problems.append, on_step))
         progress.info("%s: reading the rows to publish again", table)
         rows = tuple(repair_table(context, each, folder, where) for each in selected)
         return Result(rows, tuple(map(with_code, problems)))

@@ -6,7 +6,6 @@ table does not stop the others.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
@@ -20,7 +19,14 @@ from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_record import first_and_last_commit, split_segments
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, next_state
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, map_parallel, run_queue
+from mirrorfeed.orchestration.scheduler import (
+    Clock,
+    QueuedTable,
+    Scheduler,
+    default_max_tables,
+    map_parallel,
+    run_queue,
+)
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 
@@ -89,7 +95,7 @@ def append_histories(
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}
     states = {name: RetryState(ATTEMPTS) for name in tables}
-    session = spark()
+    session, clock = spark(), Clock()
     progress.info("Appending to the histories")
 
     def attempt(name: str) -> MirrorfeedError | None:
@@ -103,10 +109,10 @@ def append_histories(
         states[name] = state = next_state(states[name], error)
         if not state.remaining:
             return None
-        return QueuedTable(name, tables[name].priority, not_before=time.monotonic() + state.pause)
+        return QueuedTable(name, tables[name].priority, not_before=clock.now() + state.pause)
 
     queue = [QueuedTable(name, table.priority) for name, table in tables.items()]
-    run_queue(Scheduler(config.max_parallel_tables or default_max_tables(), queue), attempt, ended)
+    run_queue(Scheduler(config.max_parallel_tables or default_max_tables(), queue), attempt, ended, clock)
     return [append_row(name, appended[name], state.error) for name, state in states.items()]
 
 

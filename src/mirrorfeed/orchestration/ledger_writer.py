@@ -42,7 +42,7 @@ class LedgerWriter:
     _is_prepared: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._written_at = self.context.clock()
+        self._written_at = self.context.clock.now()
 
     def begin(self) -> None:
         """Create the ledger, or add missing columns. Ignores errors: `write` tries again and returns the error."""
@@ -52,13 +52,13 @@ class LedgerWriter:
 
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
-        if self.context.clock() - self._written_at >= _INTERVAL:
+        if self.context.clock.now() - self._written_at >= _INTERVAL:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
         """Write the results not written yet. Returns an error instead of raising it. The next call retries."""
         error = self.write(self._pending) if self._pending else None
-        self._written_at = self.context.clock()
+        self._written_at = self.context.clock.now()
         if error is None:
             self._pending = []
         return error

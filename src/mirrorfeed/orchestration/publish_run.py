@@ -18,11 +18,9 @@ from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
-from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
-from mirrorfeed.orchestration.run_context import RunContext, Stop
+from mirrorfeed.orchestration.run_context import Callbacks, OnDone, OnStep, RunContext, Stop
 from mirrorfeed.orchestration.scheduler import (
-    STOP_CHECK_INTERVAL,
     QueuedTable,
     Scheduler,
     default_max_tables,
@@ -41,10 +39,6 @@ if TYPE_CHECKING:
 
 EXPAND_INTERVAL = 300.0
 """Seconds between two expansions of the configured patterns in continuous publishing."""
-OnStep = Callable[[str, str], None] | None
-"""Function that is called with the name and the current step of a table, from several threads."""
-OnDone = Callable[[TableResult], None] | None
-"""Function that is called with each new result."""
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
 """Results of the tables, notes to show, and a summary in one sentence, which may be empty."""
 
@@ -53,8 +47,8 @@ def publish_new(
     spark: Callable[..., SparkSession],
     config: Config,
     names: Sequence[str] = (),
-    on_step: OnStep = None,
-    on_done: OnDone = None,
+    on_step: OnStep | None = None,
+    on_done: OnDone | None = None,
     stop: Stop | None = None,
 ) -> Published:
     """Publish new changes of all tables or only of `names`. Ends early if `stop` returns True.
@@ -72,7 +66,7 @@ def publish_new(
     progress.info("Reading what is published")
     problems: list[MirrorfeedError] = []
     session = partial(spark, *([] if config.ledger else delta_sources(chosen)))
-    context = run_context(session, config, problems.append, on_step, on_done, stop)
+    context = RunContext(session, config, Callbacks.guarded(problems.append, on_step, on_done, stop))
     rows = {row.table: row for row in publish_tables(context, names)}
     for name in (str(table.target) for table in chosen):
         if name not in rows and name not in pauses:
@@ -98,7 +92,7 @@ def follow_tables(
     names: Sequence[str],
     written: Config,
     stop: Stop,
-    on_done: OnDone = None,
+    on_done: OnDone | None = None,
 ) -> Published:
     """Publish the tables `names` (if empty: all tables) continuously until `stop` returns True.
 
@@ -112,8 +106,8 @@ def follow_tables(
         notes[with_code(problem)] = None
         progress.warning("%s", with_code(problem))
 
-    context = run_context(spark, config, note, on_done=on_done, stop=stop)
-    results = publish_tables(replace(context, follows=True, written=written), names)
+    callbacks = Callbacks.guarded(note, on_done=on_done, stop=stop)
+    results = publish_tables(RunContext(spark, config, callbacks, follows=True, written=written), names)
     return tuple(results), tuple(notes), f"Followed {counted(len(config.select(names)), 'table')}."
 
 
@@ -143,42 +137,10 @@ def delta_sources(tables: Sequence[Table]) -> list[Source]:
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
-def run_context(
-    spark: SparkSession | Callable[[], SparkSession],
-    config: Config,
-    on_problem: Callable[[MirrorfeedError], None],
-    on_step: OnStep = None,
-    on_done: OnDone = None,
-    stop: Stop | None = None,
-) -> RunContext:
-    """Return the settings of a run.
-
-    `on_problem` receives errors that do not prevent the publication of a table. One of them is the first error of each
-    of the functions `on_step`, `on_done` and `stop`, because they come from users.
-    """
-    stop = guard_callback("stop", stop, on_problem, default=False)
-    return RunContext(
-        spark,
-        config,
-        on_step=guard_callback("on_step", on_step, on_problem, None),
-        on_problem=on_problem,
-        on_done=guard_callback("on_done", on_done, on_problem, None),
-        sleep=partial(sleep_unless, stop),
-        stop=stop,
-    )
-
-
-def stop_after(minutes: float | None, stop: Stop | None, clock: Callable[[], float] = time.monotonic) -> Stop:
+def stop_after(minutes: float | None, stop: Stop | None) -> Stop:
     """Return a function that returns True after `minutes` (None: no limit), or when `stop` returns True."""
-    end = math.inf if minutes is None else clock() + minutes * 60
-    return lambda: clock() >= end or (stop is not None and stop())
-
-
-def sleep_unless(stop: Stop, seconds: float) -> None:
-    """Sleep for `seconds`, or until `stop` returns True."""
-    end = time.monotonic() + seconds
-    while not stop() and (remaining := end - time.monotonic()) > 0:
-        time.sleep(min(STOP_CHECK_INTERVAL, remaining))
+    end = math.inf if minutes is None else time.monotonic() + minutes * 60
+    return lambda: time.monotonic() >= end or (stop is not None and stop())
 
 
 def publish_tables(
@@ -197,13 +159,13 @@ def publish_tables(
             from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 
             if orphans := orphans_problem(context.config, context.zone):
-                context.on_problem(orphans)
+                context.callbacks.on_problem(orphans)
     run, skips = _Run(context, names), not (includes_paused or follows)
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if not follows:
         map_parallel(TableTask.attempt_without_spark, list(run.tasks.values()), run.add)
     tasks = [task for name, task in run.tasks.items() if name not in run.newest]
-    if tasks and not context.stop():
+    if tasks and not context.callbacks.stop():
         _ = context.session  # starts in this thread, and fails for all tables
         if run.ledger:
             run.ledger.begin()
@@ -214,9 +176,8 @@ def publish_tables(
         run.scheduler,
         lambda name: run.tasks[name].attempt(),
         run.ended,
-        stop=context.stop,
-        clock=context.clock,
-        sleep=context.sleep,
+        context.clock,
+        stop=context.callbacks.stop,
         on_pass=run.on_pass,
         endless=follows,
     )
@@ -224,7 +185,7 @@ def publish_tables(
         waiting = [run.tasks[each.name] for each in run.scheduler.waiting]
         run.add([task.finished() for task in waiting if task.state.tries or task.result.records])
     if run.ledger and (lost := run.ledger.flush()):
-        context.on_problem(lost)
+        context.callbacks.on_problem(lost)
     results = [run.newest[name] for name in run.current if name in run.newest]
     report_problems(context, results if not follows else [])
     reloaded_tables = run.ledger.reloaded_tables if run.ledger else ()
@@ -245,7 +206,7 @@ class _Run:
 
             self.ledger = LedgerWriter(context, location, lambda name: self.tasks[name].table)
         self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
-        self.expanded_at = context.clock()
+        self.expanded_at = context.clock.now()
 
     def set_tables(self, tables: Sequence[Table]) -> list[TableTask]:
         """Set the tables to publish from now on. Return a task for each table that this run did not publish before."""
@@ -264,8 +225,8 @@ class _Run:
         context = self.context
         if self.ledger:
             self.ledger.add([])
-        if context.follows and context.clock() - self.expanded_at >= EXPAND_INTERVAL:
-            self.expanded_at = context.clock()
+        if context.follows and context.clock.now() - self.expanded_at >= EXPAND_INTERVAL:
+            self.expanded_at = context.clock.now()
             if tables := context.expand(self.names):
                 new = self.set_tables(tables)
                 self.scheduler.waiting = [each for each in self.scheduler.waiting if each.name in self.current]
@@ -289,7 +250,7 @@ class _Run:
         new_results: list[TableResult] = []
         for result in filter(None, results):
             before, self.newest[result.table] = self.newest.get(result.table), result
-            self.context.on_done(result)
+            self.context.callbacks.on_done(result)
             if before is None or result.records or str(result.error) != str(before.error):
                 new_results.append(result)
         self.record_failures(new_results)
@@ -311,17 +272,17 @@ def update_partner_events(context: RunContext) -> None:
     try:
         write_partner_events(zone, context.config)
     except MirrorfeedError as problem:  # tables can be published without the file
-        context.on_problem(problem)
+        context.callbacks.on_problem(problem)
 
 
 def report_problems(context: RunContext, results: Sequence[TableResult]) -> None:
-    """Pass the warnings in `results` to `context.on_problem`."""
+    """Report the warnings in `results`."""
     for result in results:
         for warning in (result.retention_warning, result.missing_file_warning):
             if warning:
-                context.on_problem(warning)
+                context.callbacks.on_problem(warning)
         if result.cleanup_error:
-            context.on_problem(LeftoversNotDeleted(table=result.table, cause=result.cleanup_error))
+            context.callbacks.on_problem(LeftoversNotDeleted(table=result.table, cause=result.cleanup_error))
     if rewritten := [result for result in results if result.differed]:
         tables = [result.table for result in rewritten]
-        context.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))
+        context.callbacks.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.errors import MirrorfeedError, with_code
-from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
-from mirrorfeed.orchestration.run_context import Stop
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.run_context import Callbacks, OnDone, OnStep, RunContext, Stop
 from mirrorfeed.orchestration.table_reload import clear_table
 from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.next_publication import with_keys
@@ -25,8 +25,8 @@ def rebuild(
     name: str,
     drop_timeout: float,
     confirm: Callable[..., None] | None = None,
-    on_step: OnStep = None,
-    on_done: OnDone = None,
+    on_step: OnStep | None = None,
+    on_done: OnDone | None = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
     """Delete a table's folder, wait until Fabric has dropped the table, and publish the table again.
@@ -41,14 +41,14 @@ def rebuild(
         for table in tables:
             folder = zone_of(config).address(table.target.folder)
             confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
-    context = run_context(spark(), config, problems.append, on_step, on_done, stop)
-    context.drop_timeout = drop_timeout
+    callbacks = Callbacks.guarded(problems.append, on_step, on_done, stop)
+    context = RunContext(spark(), config, callbacks, drop_timeout=drop_timeout)
     rows: list[TableResult] = []
     for table in tables:
-        if not context.stop():
+        if not context.callbacks.stop():
             source = source_for(context.session, config, table)
             clear_table(context, with_keys(table, lambda: context.client), source)
-        done = [] if context.stop() else publish_tables(context, [str(table.target)], includes_paused=True)
+        done = [] if context.callbacks.stop() else publish_tables(context, [str(table.target)], includes_paused=True)
         rows += [replace(each, published_before=False) for each in done] or [
             TableResult(str(table.target), stopped=True)
         ]

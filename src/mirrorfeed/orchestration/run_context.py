@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,9 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.errors import OrphanedTables
+from mirrorfeed.orchestration.scheduler import Clock
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import CredentialRefused
@@ -30,40 +31,64 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.last_failure import LastFailures
 
 Stop = Callable[[], bool]
+OnStep = Callable[[str, str], None]
+"""Function that is called with the name and the current step of a table, from several threads."""
+OnDone = Callable[[TableResult], None]
+"""Function that is called with each new result."""
+OnProblem = Callable[[MirrorfeedError], None]
+"""Function that is called with problems that do not prevent publishing a table."""
 
 
 def _warn(error: MirrorfeedError) -> None:
     warnings.warn(str(error), stacklevel=3)
 
 
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that a run calls. After `stop` returns True, no attempt to publish a table starts, and running attempts
+    end after their current publication."""
+
+    on_step: OnStep = lambda *_: None
+    on_problem: OnProblem = _warn
+    on_done: OnDone = lambda _: None
+    stop: Stop = lambda: False
+
+    @classmethod
+    def guarded(
+        cls,
+        on_problem: OnProblem,
+        on_step: OnStep | None = None,
+        on_done: OnDone | None = None,
+        stop: Stop | None = None,
+    ) -> Callbacks:
+        """Return callbacks for functions of a user. `on_problem` receives the first error of each of these functions,
+        which changes nothing else."""
+        return cls(
+            guard_callback("on_step", on_step, on_problem, None),
+            on_problem,
+            guard_callback("on_done", on_done, on_problem, None),
+            guard_callback("stop", stop, on_problem, default=False),
+        )
+
+
 @dataclass
 class RunContext:
-    """Settings and resources that the tables of a run share.
-
-    `on_problem` receives problems that do not prevent publishing a table. After `stop` returns True, no attempt to
-    publish a table starts, and running attempts end after their current publication.
-    """
+    """Settings and resources that the tables of a run share."""
 
     spark: SparkSession | Callable[[], SparkSession]
     """Spark session, or a function that starts one when it is needed."""
     config: Config
-    on_step: Callable[[str, str], None] = lambda *_: None
-    """Function that is called with the name and the current step of a table, from several threads."""
-    on_problem: Callable[[MirrorfeedError], None] = _warn
-    on_done: Callable[[TableResult], None] = lambda _: None
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    clock: Clock = field(default_factory=Clock)
     drop_timeout: float = 600.0
     """Maximum number of seconds to wait until Fabric has dropped a table whose folder was deleted."""
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    stop: Stop = lambda: False
-    store: Store | None = None
-    """Landing zone. If None, the property `zone` opens the landing zone of the configuration."""
     follows: bool = False
     """True to publish tables continuously until `stop` returns True."""
     written: Config | None = None
     """Configuration before its patterns were expanded, so that continuous publishing can expand them again."""
     start_seconds: float = field(default=0.0, init=False)
     """Seconds until the Spark session had started. 0 if no session was started."""
+    _zone: Store | None = field(default=None, init=False)
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
 
@@ -71,16 +96,16 @@ class RunContext:
     def session(self) -> SparkSession:
         with self._lock:
             if callable(self.spark):
-                started = self.clock()
+                started = self.clock.now()
                 self.spark = self.spark()
-                self.start_seconds = self.clock() - started
+                self.start_seconds = self.clock.now() - started
             return self.spark
 
     @property
     def zone(self) -> Store:
         with self._lock:
-            self.store = self.store or zone_of(self.config)
-            return self.store
+            self._zone = self._zone or zone_of(self.config)
+            return self._zone
 
     @cached_property
     def client(self) -> WorkspaceClient:
@@ -103,7 +128,7 @@ class RunContext:
         with self._lock:
             if isinstance(error, CredentialRefused):
                 forget(self.zone)
-            self.store = None
+            self._zone = None
             self.__dict__.pop("failures", None)
             self.spark = renew_session(self.session)
 
@@ -134,10 +159,10 @@ class RunContext:
         except Exception as caught:
             error = wrap_error("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:
-                self.on_problem(error)
+                self.callbacks.on_problem(error)
             self._expansion_error = str(error)
             return ()
         self._expansion_error, self.config = "", config
         if orphans:
-            self.on_problem(OrphanedTables(targets=tuple(map(str, orphans)), path=config.path))
+            self.callbacks.on_problem(OrphanedTables(targets=tuple(map(str, orphans)), path=config.path))
         return tables

@@ -28,6 +28,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class Clock:
+    """Clock of a run. Tests replace it, so that they do not wait."""
+
+    def now(self) -> float:
+        """Return the seconds of a clock that is never set back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Sleep for `seconds`, or until `stop` returns True."""
+        end = time.monotonic() + seconds
+        while not stop() and (remaining := end - time.monotonic()) > 0:
+            time.sleep(min(STOP_CHECK_INTERVAL, remaining))
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedTable:
     """A table that waits for its next attempt."""
@@ -79,10 +93,9 @@ def run_queue(
     scheduler: Scheduler,
     attempt: Callable[[str], Result],
     ended: Callable[[str, Result], QueuedTable | None],
+    clock: Clock,
     *,
     stop: Callable[[], bool] = lambda: False,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
     on_pass: Callable[[], None] = lambda: None,
     endless: bool = False,
 ) -> None:
@@ -97,12 +110,12 @@ def run_queue(
     with ThreadPoolExecutor(_THREADS) as pool:
         while running or ((scheduler.waiting or endless) and not stop()):
             on_pass()
-            now = max(floor, clock())
+            now = max(floor, clock.now())
             for table in [] if stop() else scheduler.begin(now):
                 running[pool.submit(attempt, table.name)] = table.name
             pause = min(scheduler.seconds_to_wait(now), _LONGEST_SLEEP if endless else math.inf)
             if not running:
-                sleep(pause)
+                clock.sleep(pause, stop)
                 floor = now + pause
                 continue
             done, _ = wait(running, min(STOP_CHECK_INTERVAL, pause), FIRST_COMPLETED)

@@ -32,7 +32,7 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
     Raises an error, and deletes nothing, if no snapshot of the source can be published.
     """
     with dropping(context, table):
-        clear(source, context.zone, table)
+        clear(source, context.zone, table, context.clock.sleep)
         clear_staging(context.config.staging_path, context.zone, context.zone.address(table.target.folder))
 
 
@@ -48,7 +48,8 @@ def dropping(context: RunContext, table: Table) -> Iterator[None]:
     from mirrorfeed.mirror.fabric import database_of  # slow to import, and not needed for folders
 
     def on_wait(state: str) -> None:
-        context.on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")
+        step = f"waiting until Fabric has dropped the table; current status: {state}"
+        context.callbacks.on_step(str(table.target), step)
 
     database = database_of(context.config)
     database.status()  # report an error before anything is deleted

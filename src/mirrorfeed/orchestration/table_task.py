@@ -54,16 +54,16 @@ class TableTask:
 
     def attempt_without_spark(self) -> TableResult | None:
         """Check without Spark whether the table is up to date. Return its result if so, otherwise None."""
-        context, started = self.context, self.context.clock()
-        if context.stop() or not needs_no_spark(self.table):
+        context, started = self.context, self.context.clock.now()
+        if context.callbacks.stop() or not needs_no_spark(self.table):
             return None
         try:
             source = source_for(NO_SPARK, context.config, self.table)
-            publish(source, context.zone, with_keys(self.table), self.result, self._on_step, context.stop)
+            publish(source, context.zone, with_keys(self.table), self.result, self._on_step, context.callbacks.stop)
         except Exception:  # the attempt with Spark reports the error, and has the whole time limit
             self.result.latest, self.result.decision = None, ""
             return None
-        self.result.seconds += context.clock() - started
+        self.result.seconds += context.clock.now() - started
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
@@ -73,11 +73,11 @@ class TableTask:
         freshness target. In other runs, `due` is infinite unless `ordered` is True. With `ordered`, a table gets an
         earlier `due` if its unpublished changes have waited longer.
         """
-        context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
+        context, table, not_before = self.context, self.table, self.context.clock.now() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
             within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
-            since = unpublished_since(context.zone, table) if ordered and not context.stop() else None
+            since = unpublished_since(context.zone, table) if ordered and not context.callbacks.stop() else None
             due = math.inf if since is None else since.timestamp() + within * 60
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
@@ -90,12 +90,12 @@ class TableTask:
         if context.follows and not self._is_due():
             self.state = replace(self.state, pause=self.table.follow.poll)
             return None
-        started, limit, error = context.clock(), self.limit, None
+        started, limit, error = context.clock.now(), self.limit, None
         try:
-            self._publish(lambda: context.stop() or context.clock() - started >= limit)
+            self._publish(lambda: context.callbacks.stop() or context.clock.now() - started >= limit)
         except Exception as caught:
             error = wrap_error(f"Publishing {self.name}", caught)
-        self.result.seconds += context.clock() - started
+        self.result.seconds += context.clock.now() - started
         self._update_state(error)
         if self.state.remaining and not (context.follows and self.state.error):
             return None
@@ -120,7 +120,7 @@ class TableTask:
         except (Gap, SourceRecreated) as finding:
             from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
 
-            if (bridge := bridge_gap(source, table, finding, context.on_problem)) is None:
+            if (bridge := bridge_gap(source, table, finding, context.callbacks.on_problem)) is None:
                 raise
             publish(bridge, context.zone, table, self.result, self._on_step, ends)
 
@@ -154,10 +154,10 @@ class TableTask:
 
     def _on_step(self, result: TableResult) -> None:
         _log.info("%s: %s", result.table, result.step)
-        self.context.on_step(result.table, result.step)
+        self.context.callbacks.on_step(result.table, result.step)
 
     def _is_due(self) -> bool:
-        table, published, now = self.table, self.result.published_version, self.context.clock()
+        table, published, now = self.table, self.result.published_version, self.context.clock.now()
         if table.pause_at(datetime.now(UTC)):
             return False
         if published is None or self.state.tries:
@@ -168,12 +168,12 @@ class TableTask:
     def finished(self) -> TableResult:
         """Return the result of all attempts.
 
-        Warns with `context.on_problem` if changes were published from a history or a comparison instead of the feed.
+        Reports a problem if changes were published from a history or a comparison instead of the feed.
         """
         state, context, result = self.state, self.context, self.result
         if result.source_note and result.records:
-            context.on_problem(result.source_note)
-        stopped = state.error is None and context.stop() and self._lags
+            context.callbacks.on_problem(result.source_note)
+        stopped = state.error is None and context.callbacks.stop() and self._lags
         return replace(result, tries=state.tries, error=state.error, reseeded=state.reloaded, stopped=stopped)
 
     @property

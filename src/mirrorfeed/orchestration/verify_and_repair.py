@@ -27,7 +27,7 @@ from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import report_problems, update_partner_events
-from mirrorfeed.orchestration.run_context import RunContext, Stop
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
@@ -142,7 +142,7 @@ def verify_tables(
         ledger_rows.append(ledger.comparison_row(name, result, datetime.now(UTC)))
         comparison = _row(name, view.newest.to_version_inclusive, len(view.numbers) - 1, result)
         if comparison.equal is False and table.auto_repair_max_keys and table.changes != "compare":
-            context = RunContext(spark, config, on_problem=on_problem)
+            context = RunContext(spark, config, Callbacks(on_problem=on_problem))
             try:
                 repair = repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
             except Exception as error:
@@ -290,9 +290,9 @@ def _publish_again(context: RunContext, table: Table, keys: DataFrame) -> TableR
     writer = LedgerWriter(context, location, lambda _: table) if location else None
     task = _RepairTask(context, table, keys)
     while (result := task.attempt()) is None:
-        context.sleep(task.state.pause)
+        context.clock.sleep(task.state.pause, context.callbacks.stop)
     if writer and (lost := writer.write([result])):
-        context.on_problem(lost)
+        context.callbacks.on_problem(lost)
     report_problems(context, [result])
     return result
 

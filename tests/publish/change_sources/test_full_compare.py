@@ -20,7 +20,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.table_reload import clear
 from mirrorfeed.publish.change_sources.errors import ColumnsChanged, NotRowHashes, RowHashesChanged, RowHashesLost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
@@ -505,5 +505,5 @@ def test_follow_is_refused_for_a_compared_table(spark: SparkSession, tmp_path: P
     file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
     config = load(str(file))
     with pytest.raises(FeedRequired) as caught:
-        publish_tables(RunContext(spark, config, stop=lambda: True, follows=True))
+        publish_tables(RunContext(spark, config, Callbacks(stop=lambda: True), follows=True))
     assert caught.value.table == f"{tmp_path}/files"

@@ -21,13 +21,14 @@ from mirrorfeed.monitor.doctor import diagnose
 from mirrorfeed.monitor.status import read_status
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.change_sources.errors import FeedOffAfterReplacement
 from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap, Recreation, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Commit, PublishedVersion, is_published_version
+from tests.support.clock import FakeClock
 from tests.support.commits import write_checksum
 from tests.support.delta import FEED, DeltaTable, Zone
 
@@ -87,7 +88,7 @@ def test_on_replace_decides_whether_a_replaced_table_is_compared(
 
 def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[MirrorfeedError]]:
     errors: list[MirrorfeedError] = []
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=errors.append))
+    (outcome,) = publish_tables(RunContext(spark, config, Callbacks(on_problem=errors.append), clock=FakeClock()))
     return outcome, errors
 
 

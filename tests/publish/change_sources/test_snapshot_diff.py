@@ -18,7 +18,7 @@ from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.change_sources.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
@@ -35,6 +35,7 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable, SparkTable, Zone
 
 
@@ -50,7 +51,7 @@ def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Con
 
 def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[MirrorfeedError]]:
     errors: list[MirrorfeedError] = []
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=errors.append))
+    (outcome,) = publish_tables(RunContext(spark, config, Callbacks(on_problem=errors.append), clock=FakeClock()))
     return outcome, errors
 
 

@@ -16,11 +16,12 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources.errors import GONE, NO_KEYS, NOT_DELTA, OTHER_TABLE, PublishedFromFeed
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import Recreation, SourceRecreated
+from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable, Zone
 
 
@@ -33,7 +34,7 @@ def a_config(folder: Path, changes: str = "compare", keys: str = "[id]", more: s
 
 def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[MirrorfeedError]]:
     errors: list[MirrorfeedError] = []
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=errors.append))
+    (outcome,) = publish_tables(RunContext(spark, config, Callbacks(on_problem=errors.append), clock=FakeClock()))
     return outcome, errors
 
 

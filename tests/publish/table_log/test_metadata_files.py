@@ -11,8 +11,9 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint
+from mirrorfeed.orchestration import run_context
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.storage.errors import StoreUnavailable
@@ -62,9 +63,12 @@ def test_partner_events_file_is_written_again_if_it_is_deleted_meanwhile(config:
 def problems_of_a_run(store: MemoryStore, config: Config) -> list[str]:
     """Problems that a run reports before the first table. They do not stop the run."""
     problems: list[str] = []
-    context = RunContext(NO_SPARK, config, store=store, stop=lambda: True)
-    context.on_problem = lambda problem: problems.append(str(problem))
-    assert publish_tables(context) == []
+    context = RunContext(
+        NO_SPARK, config, Callbacks(on_problem=lambda problem: problems.append(str(problem)), stop=lambda: True)
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run_context, "zone_of", lambda _: store)
+        assert publish_tables(context) == []
     return problems
 
 
