@@ -155,11 +155,8 @@ def publish_tables(
     follows, now = context.follows, datetime.now(UTC)
     if not follows:  # in continuous publishing, each table reports an unreachable landing zone and tries again
         update_partner_events(context)
-        if context.config.patterns and not names:  # a source can disappear although its entry did not change
-            from mirrorfeed.orchestration.orphaned_targets import orphans_problem
-
-            if orphans := orphans_problem(context.config, context.zone):
-                context.callbacks.on_problem(orphans)
+        if not names:
+            report_orphans(context)
     run, skips = _Run(context, names), not (includes_paused or follows)
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if not follows:
@@ -181,15 +178,7 @@ def publish_tables(
         on_pass=run.on_pass,
         endless=follows,
     )
-    if not follows:
-        waiting = [run.tasks[each.name] for each in run.scheduler.waiting]
-        run.add([task.finished() for task in waiting if task.state.tries or task.result.records])
-    if run.ledger and (lost := run.ledger.flush()):
-        context.callbacks.on_problem(lost)
-    results = [run.newest[name] for name in run.current if name in run.newest]
-    report_problems(context, results if not follows else [])
-    reloaded_tables = run.ledger.reloaded_tables if run.ledger else ()
-    return [replace(each, published_before=each.table in reloaded_tables) for each in results]
+    return run.finish()
 
 
 class _Run:
@@ -259,6 +248,19 @@ class _Run:
         if self.context.follows:
             report_problems(self.context, new_results)
 
+    def finish(self) -> list[TableResult]:
+        """Write what is left to the ledger, report problems, and return the newest result of each table."""
+        if not self.context.follows:
+            waiting = [self.tasks[each.name] for each in self.scheduler.waiting]
+            self.add([task.finished() for task in waiting if task.state.tries or task.result.records])
+        if self.ledger and (lost := self.ledger.flush()):
+            self.context.callbacks.on_problem(lost)
+        results = [self.newest[name] for name in self.current if name in self.newest]
+        if not self.context.follows:
+            report_problems(self.context, results)
+        reloaded_tables = self.ledger.reloaded_tables if self.ledger else ()
+        return [replace(each, published_before=each.table in reloaded_tables) for each in results]
+
     def record_failures(self, results: Sequence[TableResult]) -> None:
         """Write the last failure of tables that failed, and delete that of tables that succeeded. Raises no error."""
         with suppress(MirrorfeedError):  # the landing zone cannot be opened, which the results of the tables report
@@ -273,6 +275,16 @@ def update_partner_events(context: RunContext) -> None:
         write_partner_events(zone, context.config)
     except MirrorfeedError as problem:  # tables can be published without the file
         context.callbacks.on_problem(problem)
+
+
+def report_orphans(context: RunContext) -> None:
+    """Report published tables that no pattern selects any more: a source can disappear although its entry did not
+    change."""
+    if context.config.patterns:
+        from mirrorfeed.orchestration.orphaned_targets import orphans_problem  # imported late: only patterns need it
+
+        if orphans := orphans_problem(context.config, context.zone):
+            context.callbacks.on_problem(orphans)
 
 
 def report_problems(context: RunContext, results: Sequence[TableResult]) -> None:

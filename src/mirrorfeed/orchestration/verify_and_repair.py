@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed import archive
@@ -219,41 +219,23 @@ def repair_table(
     was never published, and `RebuildRequired` if it has no keys or if its columns do not match the mirror.
     """
     spark, name = context.session, str(table.target)
-    if table.changes == "compare":
-        raise FeedRequired(table=str(table.source), operation="Repairing a mirror")
-    ((_, view, candidates),) = mirror_positions(context.config, [name])
-    if view is None or (newest := view.newest) is None:
-        raise NothingPublished(table=name)
-    if not newest.keys:
-        raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
+    newest, candidates = _position_to_repair(context.config, table)
     comparison: row_comparison.RowComparison | None = None
-    mirror = None if mirrors is None else mirror_of(mirrors, table.target)
-    with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), lossless_settings(spark):
+    mirror, published = None if mirrors is None else mirror_of(mirrors, table.target), newest.to_version_inclusive
+    with version_gone_errors(spark, table.source, published, mirror), lossless_settings(spark):
         if mirror is None:
             keys = _keys_of_source(spark, table, newest, where)
         else:
-            try:
-                comparison, keys = _keys_of_mirror(spark, table, mirror, candidates, where)
-            except MirrorColumns as error:
-                raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
-            if comparison is not None and comparison.equal:
-                return Repair(name, f"nothing to repair, {comparison}", published_version=newest.to_version_inclusive)
-        is_null = reduce(or_, (F.col(quote(column)).isNull() for column in newest.keys))
-        counts = keys.agg(
-            F.count_if(~is_null),
-            F.count_if(~is_null & (F.col(IN_MIRROR) > 1)),
-            F.sum(F.when(is_null, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
-        ).collect()[0]
+            comparison, keys = _keys_of_mirror(spark, table, mirror, candidates, where)
+        if comparison and comparison.equal:
+            return Repair(name, f"nothing to repair, {comparison}", published_version=published)
+        counts = _count_keys(keys, newest.keys)
     by_time = table.file_order == "modified_time"
-    count, unrepaired = count_repairable(name, *(n or 0 for n in counts), by_time=by_time, max_keys=max_keys)
+    count, unrepaired = count_repairable(name, *counts, by_time=by_time, max_keys=max_keys)
     if count == 0:
         what = "" if unrepaired else "nothing to repair"
-        return Repair(name, what, published_version=newest.to_version_inclusive, error=unrepaired)
-    columns = [F.col(quote(column)) for column in newest.keys]
-    repairable = keys.where(~is_null).select(*columns, (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
-    if by_time:
-        repairable = repairable.where(f"NOT {DELETE_FIRST}")
-    done = _publish_again(context, table, repairable)
+        return Repair(name, what, published_version=published, error=unrepaired)
+    done = _publish_again(context, table, _repairable_keys(keys, newest.keys, by_time=by_time))
     rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
     what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
     return Repair(
@@ -265,6 +247,44 @@ def repair_table(
         done.published_version,
         done.error or unrepaired,
     )
+
+
+def _position_to_repair(config: Config, table: Table) -> tuple[Record, tuple[Record, ...]]:
+    """Return the newest log record of a table, and the records of which Fabric may have applied one last, newest first.
+
+    Raises an error if the table cannot be repaired."""
+    name = str(table.target)
+    if table.changes == "compare":
+        raise FeedRequired(table=str(table.source), operation="Repairing a mirror")
+    ((_, view, candidates),) = mirror_positions(config, [name])
+    if view is None or view.newest is None:
+        raise NothingPublished(table=name)
+    if not view.newest.keys:
+        raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
+    return view.newest, candidates
+
+
+def _has_null(names: Sequence[str]) -> Column:
+    return reduce(or_, (F.col(quote(name)).isNull() for name in names))
+
+
+def _count_keys(keys: DataFrame, names: Sequence[str]) -> tuple[int, int, int]:
+    """Return the number of keys without NULL, the number of these keys that the mirror has more than once, and the
+    number of rows whose keys have NULL."""
+    is_null = _has_null(names)
+    (counts,) = keys.agg(
+        F.count_if(~is_null),
+        F.count_if(~is_null & (F.col(IN_MIRROR) > 1)),
+        F.sum(F.when(is_null, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
+    ).collect()
+    differing, duplicated, null_keys = (count or 0 for count in counts)
+    return differing, duplicated, null_keys
+
+
+def _repairable_keys(keys: DataFrame, names: Sequence[str], *, by_time: bool) -> DataFrame:
+    columns = [F.col(quote(name)) for name in names]
+    repairable = keys.where(~_has_null(names)).select(*columns, (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
+    return repairable.where(f"NOT {DELETE_FIRST}") if by_time else repairable
 
 
 @dataclass
@@ -303,17 +323,21 @@ def _keys_of_mirror(
     """Return the comparison of source and mirror, and the keys to repair.
     If it is unknown which log record Fabric applied last, `candidates` has all possible log records, newest first. If
     `where` is None, the keys to repair are the keys that differ. Otherwise nothing is compared: the comparison is None,
-    and the keys to repair are the keys of all rows in source or mirror that match the SQL filter `where`."""
+    and the keys to repair are the keys of all rows in source or mirror that match the SQL filter `where`. Raises
+    `RebuildRequired` if the columns do not match the mirror."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
-    if where is None:
-        comparison = verify_at(spark, table.source, mirror, candidates, selection=selection)
-    version = comparison.version if comparison else record.to_version_inclusive
-    as_text = record.extension != PARQUET
-    keys = find_differing_keys(
-        spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=selection
-    )
+    try:
+        if where is None:
+            comparison = verify_at(spark, table.source, mirror, candidates, selection=selection)
+        version = comparison.version if comparison else record.to_version_inclusive
+        as_text = record.extension != PARQUET
+        keys = find_differing_keys(
+            spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=selection
+        )
+    except MirrorColumns as error:
+        raise RebuildRequired(table=str(table.target), reason="; ".join(error.faults)) from error
     return comparison, keys
 
 
