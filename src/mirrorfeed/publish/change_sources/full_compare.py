@@ -158,19 +158,10 @@ class RowHashTable:
         the commit. Returns None, without a commit, if no row changed and `all_hashes` is False. Raises
         `RowHashesChanged` if another process made a commit after `facts` were read.
         """
-        batch, own_columns = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
-        payload = [name for name in rows.columns if name not in own_columns]
-        rows = rows.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
-            *key,
-            *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
-            HASH,
-            f"IF({DIFFERS}, {facts.latest}L, NULL) AS {_STATE}",
-            f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
-            ROW_PROBLEM,
-        )
+        batch, stored = uuid.uuid4().hex, _to_stored_rows(rows, facts, key, all_hashes=all_hashes)
         if all_hashes:  # write one empty row, because Delta commits nothing without rows
-            rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
-        writer = rows.writeTo(self.location.sql).option("userMetadata", batch)
+            stored = stored.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
+        writer = stored.writeTo(self.location.sql).option("userMetadata", batch)
         try:
             if facts.before is None:
                 for name, value in ((_ID, facts.table_id), _NTZ, _KEEPS_FILES):
@@ -266,6 +257,19 @@ class RowHashTable:
 
     def rows_at(self, version: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", version).table(self.location.sql)
+
+
+def _to_stored_rows(rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool) -> DataFrame:
+    """Return compared rows as the table of row hashes stores them: without the values of rows that did not change."""
+    payload = [name for name in rows.columns if name not in (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)]
+    return rows.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
+        *key,
+        *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
+        HASH,
+        f"IF({DIFFERS}, {facts.latest}L, NULL) AS {_STATE}",
+        f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
+        ROW_PROBLEM,
+    )
 
 
 @dataclass(frozen=True)

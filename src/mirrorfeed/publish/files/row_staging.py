@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -91,44 +91,67 @@ def stage(
       source. These rows are staged in separate files, which Fabric must apply last.
     """
     with ExitStack() as folders:
-
-        def prepare(rows: DataFrame, *, collects: bool = True, corrects: bool = False) -> _Part:
-            find_text = None if corrects else find_invalid_text
-            rows = rows_and_markers.check_text(rows, job.columns, from_feed=find_text is not None)
-            if (collects or area is None) and (batch := collect_small_batch(rows)) is not None:
-                if area is not None:
-                    folders.callback(area.clear, job, may_request=False)
-                return small_part(batch, job, unique_keys, find_text)
-            if area is None:
-                raise StagingPathRequired(table=job.table)
-            from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
-
-            part = next(part_names)
-            files = folders.enter_context(write_with_spark(rows, area, job, rows_per_file(), part=part))
-            return _spark_part(rows, files, job, unique_keys, upload_from, find_text)
-
-        part_names = iter(("", "-2", "-3", "-4"))
-        parts = [prepare(rows, collects=expect_small)]
+        builder = _PartBuilder(job, area, upload_from, rows_per_file, unique_keys, find_invalid_text, folders)
+        parts = [builder.build(rows, collects=expect_small)]
         if other_rows and parts[0].without_marker:
-            parts.append(prepare(other_rows()))
+            parts.append(builder.build(other_rows()))
         deleted = [keys for part in parts if existing_rows and (keys := part.deleted()) is not None]
         if existing_rows is None or not deleted:
             return combine_staged(part.write() for part in parts)
-        with ThreadPoolExecutor(1) as other_thread:
-            # If Spark looks up keys in its files, the upload must not move them away.
-            can_upload = all(isinstance(keys, pa.Table) for keys in deleted)
-            upload = other_thread.submit(_write_and_count_retries, parts) if can_upload else None
-            started = time.monotonic()
-            found = [existing for keys in deleted if (existing := existing_rows(keys)) is not None]
-            look_up_seconds = time.monotonic() - started
-            corrections = [prepare(existing, corrects=True) for existing in found]
-            written = [upload.result() if upload else combine_staged(part.write() for part in parts)]
-        for part in corrections:
-            if job.output.by_time:
-                time.sleep(_TIME_STEP)
-            written.append(part.write())
-        correction_files = sum(len(staged.files) for staged in written[1:])
-        return combine_staged(written)._replace(corrections=correction_files, look_up_seconds=look_up_seconds)
+        return _write_with_corrections(builder, parts, deleted, existing_rows)
+
+
+@dataclass
+class _PartBuilder:
+    """Checks rows, and collects them on the driver or lets Spark write them to the staging area."""
+
+    job: StagingJob
+    area: StagingArea | None
+    upload_from: Literal["driver", "executors"]
+    rows_per_file: Callable[[], int | None]
+    unique_keys: Sequence[str]
+    find_invalid_text: FindInvalidText | None
+    folders: ExitStack
+    """Context in which Spark's files exist."""
+    _names: Iterator[str] = field(default_factory=lambda: iter(("", "-2", "-3", "-4")))
+
+    def build(self, rows: DataFrame, *, collects: bool = True, corrects: bool = False) -> _Part:
+        """Check rows, and return them as a part. With `collects`, tries to collect the rows first. With `corrects`, the
+        rows come from a snapshot of the source, and not from its change data feed."""
+        job, area, find_text = self.job, self.area, None if corrects else self.find_invalid_text
+        rows = rows_and_markers.check_text(rows, job.columns, from_feed=find_text is not None)
+        if (collects or area is None) and (batch := collect_small_batch(rows)) is not None:
+            if area is not None:
+                self.folders.callback(area.clear, job, may_request=False)
+            return small_part(batch, job, self.unique_keys, find_text)
+        if area is None:
+            raise StagingPathRequired(table=job.table)
+        from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
+
+        written = write_with_spark(rows, area, job, self.rows_per_file(), part=next(self._names))
+        files = self.folders.enter_context(written)
+        return _spark_part(rows, files, job, self.unique_keys, self.upload_from, find_text)
+
+
+def _write_with_corrections(
+    builder: _PartBuilder, parts: Sequence[_Part], deleted: Sequence[pa.Table | DataFrame], existing_rows: ExistingRows
+) -> Staged:
+    """Write parts, look up their deleted keys at the same time, and then write the rows that exist with these keys."""
+    with ThreadPoolExecutor(1) as other_thread:
+        # If Spark looks up keys in its files, the upload must not move them away.
+        can_upload = all(isinstance(keys, pa.Table) for keys in deleted)
+        upload = other_thread.submit(_write_and_count_retries, parts) if can_upload else None
+        started = time.monotonic()
+        found = [existing for keys in deleted if (existing := existing_rows(keys)) is not None]
+        look_up_seconds = time.monotonic() - started
+        corrections = [builder.build(existing, corrects=True) for existing in found]
+        written = [upload.result() if upload else combine_staged(part.write() for part in parts)]
+    for part in corrections:
+        if builder.job.output.by_time:
+            time.sleep(_TIME_STEP)
+        written.append(part.write())
+    correction_files = sum(len(staged.files) for staged in written[1:])
+    return combine_staged(written)._replace(corrections=correction_files, look_up_seconds=look_up_seconds)
 
 
 def _write_and_count_retries(parts: Sequence[_Part]) -> Staged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mirrorfeed.config.model import Config, Table, zone_of
@@ -102,12 +102,7 @@ def audit_log(store: Store, target: Target) -> tuple[tuple[LogRecord, ...], tupl
         return None
     log_path = f"{target.folder}/{log_folder(view.log_id)}"
     lost = log.find_lost_files(view)
-    states: list[FileState] = []
-    for file in view.newest.files if view.newest else ():
-        staged = _file_state(store, f"{log_path}/{file.staged}", file)
-        final = _file_state(store, f"{target.folder}/{published_name(file.number, file.staged)}", file)
-        consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
-        states += [staged, replace(final, consumed=consumed)]
+    states = _file_states(log, view, log_path, lost.numbers if lost else ())
     problems = [] if view.is_linked else ["The record before the newest one is missing."]
     problems += [f"{state.address}: {state.found}" for state in states if state.found and not state.is_the_file]
     rows = tuple(
@@ -130,6 +125,17 @@ def audit_log(store: Store, target: Target) -> tuple[tuple[LogRecord, ...], tupl
     notes = [f"{state.address}: {state.found}" for state in states if state.is_the_file]
     notes += [f"{state.address}: consumed and removed by Fabric" for state in states if state.consumed]
     return rows, (f"The log is in {store.address(log_path)}.", *notes)
+
+
+def _file_states(log: TableLog, view: View, log_path: str, lost: Collection[int]) -> list[FileState]:
+    """Return the states of the newest publication's files: of each, under its staged and under its final name."""
+    states: list[FileState] = []
+    for file in view.newest.files if view.newest else ():
+        staged = _file_state(log.store, f"{log_path}/{file.staged}", file)
+        final = _file_state(log.store, f"{log.folder}/{published_name(file.number, file.staged)}", file)
+        consumed = not (staged.found or final.found or file.number in lost)
+        states += [staged, replace(final, consumed=consumed)]
+    return states
 
 
 def _file_state(store: Store, path: str, file: File) -> FileState:
