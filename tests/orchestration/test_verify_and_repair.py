@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
@@ -15,12 +18,31 @@ from deltalake import write_deltalake
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from fixtures.memory import MemoryStore
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
-from mirrorfeed.orchestration.errors import TooManyToRepair
+from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.options import Pause
+from mirrorfeed.orchestration import run_context, verify_and_repair
+from mirrorfeed.orchestration.errors import TableTimeout, TooManyToRepair
+from mirrorfeed.orchestration.ledger_writer import LedgerWriter
+from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.verify_and_repair import count_repairable
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.snapshot_or_range import Facts
+from mirrorfeed.storage.errors import StoreUnavailable
+from tests.publish.scenarios import plan, two_orders
+from tests.support.clock import FakeClock, Time
 from tests.support.delta import DeltaTable
+from tests.support.entries import FOLDER
 from tests.support.json_output import run_json
+from tests.support.tables import TableFeed
+
+NO_SPARK: Any = None
 
 
 @pytest.mark.parametrize(
@@ -60,6 +82,72 @@ def test_repair_above_the_key_limit_is_refused() -> None:
     assert count == 0
     assert isinstance(refused, TooManyToRepair)
     assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)
+
+
+@dataclass(frozen=True)
+class Failing(TableFeed):
+    """Fails once when the rows of a repair are read."""
+
+    fail: Callable[[], None] = lambda: None
+
+    def stage(self, what: Any, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        self.fail()
+        return super().stage(what, facts, table, job)
+
+
+class Repairs:
+    """Repairs of a published table, with a simulated clock and without Spark."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        self.store, self.source, self.clock = MemoryStore(), two_orders(), Time()
+        self.steps, self.written = list[str](), list[TableResult]()
+        publish(TableFeed(self.source), self.store, plan())
+        self.source.update(2, status="not published")
+        self.failures = iter([seconds])
+        monkeypatch.setattr(run_context, "zone_of", lambda _: self.store)
+        monkeypatch.setattr(verify_and_repair, "source_for", lambda *_: Failing(self.source, fail=self.fail))
+        monkeypatch.setattr(LedgerWriter, "write", lambda _, results: self.written.extend(results))
+
+    def fail(self) -> None:
+        if seconds := next(self.failures, None):
+            self.clock.now += seconds
+            raise StoreUnavailable(action="create", address="a", reason="timeout")
+
+    def repair(self, table: Table, *ids: int) -> TableResult:
+        config = Config(landing_zone="/nowhere", tables=(table,), ledger=Source(path="/nowhere/ledger"))
+        callbacks = Callbacks(on_step=lambda _, step: self.steps.append(step))
+        clock = FakeClock(self.clock.sleep, self.clock.monotonic)
+        return verify_and_repair.publish_again(RunContext(NO_SPARK, config, callbacks, clock), table, [(ids, False)])
+
+
+def test_repair_is_tried_again_after_a_transient_error_and_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    repairs = Repairs(monkeypatch, 10.0)
+    paused = Pause(reason="moved", until=datetime.now(UTC) + timedelta(hours=1))
+    result = repairs.repair(plan(paused=paused), 1)
+    (record,) = result.records
+    assert (result.error, result.tries, result.upserts, repairs.clock.pauses) == (None, 2, 1, [2.0])
+    assert (record.is_repair, record.to_version_inclusive, result.latest) == (True, 1, 2)
+    assert repairs.written == [result]
+    repairing = "publishing a repair at version 1"
+    assert repairs.steps == [repairing, repairing, "published up to version 1: 1 upsert, 1 file"]
+
+
+def test_repair_over_its_timeout_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    repairs = Repairs(monkeypatch, 61.0)
+    result = repairs.repair(plan(table_timeout_minutes=1), 1)
+    assert isinstance(result.error, TableTimeout)
+    assert (result.tries, result.records, repairs.clock.pauses) == (1, [], [])
+    assert repairs.written == [result]
+
+
+@pytest.mark.parametrize("options", [{"on_replace": "reseed"}, {"on_replace": "compare"}])
+def test_repair_of_a_recreated_source_reloads_nothing(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    repairs = Repairs(monkeypatch, 0.0)
+    repairs.source.id = "another id"
+    before = repairs.store.copy().list(FOLDER)
+    result = repairs.repair(plan(**options), 1)
+    assert isinstance(result.error, SourceRecreated)
+    assert (result.tries, result.reseeded, repairs.store.list(FOLDER)) == (1, None, before)
 
 
 class Shop:

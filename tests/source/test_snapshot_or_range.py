@@ -10,8 +10,11 @@ import pytest
 from mirrorfeed.source.errors import BlockingFinding, FeedOff, Gap, GapReason, PartitionsChanged, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     Commit,
+    ComparisonStart,
     Facts,
+    KeyRepair,
     NothingNew,
+    Publication,
     PublishedVersion,
     PublishRanges,
     Range,
@@ -204,6 +207,25 @@ def test_ranges_are_contiguous_without_overlap(breaks: tuple[int, ...], limit: i
 )
 def test_decisions_have_a_readable_text(decision: object, words: str) -> None:
     assert str(decision) == words
+
+
+PUBLISHED = PublishedVersion("id", 4)
+
+
+@pytest.mark.parametrize(
+    ("publication", "versions", "reads", "words"),
+    [
+        (Snapshot(7), (None, 7), Snapshot(7), "snapshot at version 7"),
+        (Range(4, 7), (4, 7), Range(4, 7), "versions 5 to 7"),
+        (KeyRepair(4, []), (4, 4), Snapshot(4), "a repair at version 4"),
+        (ComparisonStart(9, PUBLISHED), (9, 9), Snapshot(4), "row hashes of version 4, then a comparison"),
+    ],
+)
+def test_publications_have_versions_and_a_readable_text(
+    publication: Publication, versions: tuple[int | None, int], reads: object, words: str
+) -> None:
+    assert (publication.from_version_exclusive, publication.to_version_inclusive) == versions
+    assert (publication.reads, str(publication)) == (reads, words)
 
 
 @pytest.mark.parametrize(

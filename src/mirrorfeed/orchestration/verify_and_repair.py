@@ -235,7 +235,7 @@ def repair_table(
     if count == 0:
         what = "" if unrepaired else "nothing to repair"
         return Repair(name, what, published_version=published, error=unrepaired)
-    done = _publish_again(context, table, _repairable_keys(keys, newest.keys, by_time=by_time))
+    done = publish_again(context, table, _repairable_keys(keys, newest.keys, by_time=by_time))
     rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
     what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
     return Repair(
@@ -303,7 +303,7 @@ class _RepairTask(TableTask):
         return False
 
 
-def _publish_again(context: RunContext, table: Table, keys: DataFrame) -> TableResult:
+def publish_again(context: RunContext, table: Table, keys: DataFrame) -> TableResult:
     """Publish the rows of `keys` again, with the attempts and the time limit of a run, and write the ledger."""
     update_partner_events(context)
     location = context.config.ledger
