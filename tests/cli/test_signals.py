@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mirrorfeed.cli.output import Interruption
-from mirrorfeed.orchestration import publish_run
-from mirrorfeed.orchestration.publish_run import stop_after
+from mirrorfeed.orchestration import follow
+from mirrorfeed.orchestration.follow import stop_after
 from mirrorfeed.orchestration.scheduler import Clock
 from tests.support.clock import Time
 
@@ -191,7 +191,7 @@ def test_other_threads_run_without_a_signal_handler() -> None:
 
 def test_run_stops_after_its_duration_or_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, requested = Time(100.0), [False]
-    monkeypatch.setattr(publish_run, "time", clock)
+    monkeypatch.setattr(follow, "time", clock)
     limited = stop_after(2, lambda: requested[0])
     unlimited = stop_after(None, None)
     for clock.now, over in ((100.0, False), (219.9, False), (220.0, True)):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from mirrorfeed.config.options import FollowLimits
-from mirrorfeed.orchestration.scheduler import FULL_READ_INTERVAL, QueuedTable, Scheduler, is_due
+from mirrorfeed.orchestration.follow_limits import FULL_READ_INTERVAL, is_due
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 
 A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")

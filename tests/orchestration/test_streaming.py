@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Unexpected
-from mirrorfeed.orchestration import publish_run
-from mirrorfeed.orchestration.publish_run import publisher
+from mirrorfeed.orchestration import follow
+from mirrorfeed.orchestration.follow import publisher
 from mirrorfeed.publish.errors import ForeignFile
 from mirrorfeed.publish.table_result import TableResult
 from tests.support.delta import DeltaTable, Zone
@@ -33,7 +33,7 @@ def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pyte
                 raise
             return [TableResult("sales.orders", error=error)]
 
-    monkeypatch.setattr(publish_run, "publish_tables", failed)
+    monkeypatch.setattr(follow, "publish_tables", failed)
     run = publisher(Config(landing_zone="./zone", tables=()))
     try:
         run(cast(DataFrame, SimpleNamespace(sparkSession=None)), 0)
@@ -41,7 +41,7 @@ def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pyte
         lines = traceback.format_exc().splitlines()
     assert [Path(line.split('"')[1]).name for line in lines if line.startswith("  File ")] == [
         "test_streaming.py",
-        "publish_run.py",
+        "follow.py",
     ]
     assert lines[-1].startswith("mirrorfeed.publish.errors.ForeignFile: zone/a.parquet was not written by a publisher")
 
@@ -50,7 +50,7 @@ def test_unknown_error_of_a_batch_has_a_code_and_no_traceback_of_spark(monkeypat
     def failed(*_: object) -> list[TableResult]:
         raise ValueError("[INTERNAL_ERROR] at org.apache.spark")
 
-    monkeypatch.setattr(publish_run, "publish_tables", failed)
+    monkeypatch.setattr(follow, "publish_tables", failed)
     run = publisher(Config(landing_zone="./zone", tables=()))
     with pytest.raises(Unexpected) as caught:
         run(cast(DataFrame, SimpleNamespace(sparkSession=None)), 0)

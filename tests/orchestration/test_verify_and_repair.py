@@ -115,7 +115,7 @@ class Repairs:
 
     def repair(self, table: Table, *ids: int) -> TableResult:
         config = Config(landing_zone="/nowhere", tables=(table,), ledger=Source(path="/nowhere/ledger"))
-        callbacks = Callbacks(on_step=lambda _, step: self.steps.append(step))
+        callbacks = Callbacks(on_step=lambda _, step: self.steps.append(step), on_problem=lambda _: None)
         clock = FakeClock(self.clock.sleep, self.clock.monotonic)
         return verify_and_repair.publish_again(RunContext(NO_SPARK, config, callbacks, clock), table, [(ids, False)])
 

@@ -13,7 +13,8 @@ from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
-from mirrorfeed.publish.table_publisher import publish, repair
+from mirrorfeed.publish.key_repair import repair
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 from tests.support.entries import FOLDER, entry
 from tests.support.tables import Table, TableFeed

@@ -25,10 +25,11 @@ from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_log.view import View
-from mirrorfeed.publish.table_publisher import publish, repair
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders

@@ -16,8 +16,9 @@ from mirrorfeed.landing.names import published_name
 from mirrorfeed.publish import table_publisher
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
+from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_log import TableLog
-from mirrorfeed.publish.table_publisher import publish, repair
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot

@@ -179,7 +179,7 @@ class Feed:
             on_done: Called with the result of each publication and of each failed attempt.
             stop: Checked often. When it returns True, the method completes current publications and returns.
         """
-        from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
+        from mirrorfeed.orchestration.follow import follow_tables, stop_after
 
         ends, config = stop_after(minutes, stop), self._current_config  # `minutes` include the start of Spark
         return Result(*follow_tables(self._spark(), config, tables, self._config, ends, on_done))
@@ -190,7 +190,7 @@ class Feed:
         The function does not read the rows of the batch. If a table fails, the function raises `MirrorfeedError`. Then
         the batch fails, and Spark repeats it.
         """
-        from mirrorfeed.orchestration.publish_run import publisher
+        from mirrorfeed.orchestration.follow import publisher
 
         return publisher(self._config, *tables)
 

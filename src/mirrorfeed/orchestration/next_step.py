@@ -38,6 +38,7 @@ from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     NothingNew,
+    Publication,
     PublishRanges,
     Range,
     Snapshot,
@@ -173,7 +174,7 @@ def check_next(
             metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
         return None
     check_writable(log.store, log.folder)
-    what = decision.first if isinstance(decision, PublishRanges) else decision
+    what: Publication = decision.first if isinstance(decision, PublishRanges) else decision
     columns = prepare(source, log, table, newest, facts, what).columns
     if not isinstance(decision, PublishRanges) or newest is None:
         return None

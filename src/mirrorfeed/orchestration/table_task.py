@@ -13,7 +13,7 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.run_context import RunContext, Stop
-from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
+from mirrorfeed.orchestration.scheduler import QueuedTable
 from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
 from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.table_publisher import publish
@@ -162,6 +162,8 @@ class TableTask:
             return False
         if published is None or self.state.tries:
             return True
+        from mirrorfeed.orchestration.follow_limits import is_due  # imported late: only continuous publishing needs it
+
         since_publication = None if self._published_at is None else now - self._published_at
         return is_due(table.follow, self.context.pending(table, published), since_publication, now - self._read_at)
 

@@ -31,10 +31,10 @@ from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
+from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log.audit import mirror_positions
-from mirrorfeed.publish.table_publisher import repair
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote

@@ -22,23 +22,21 @@ from mirrorfeed.landing.selection import (
     source_types,
     target_keys,
 )
-from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefused
+from mirrorfeed.publish.errors import KeysRequired, RowsRefused
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
 from mirrorfeed.source.snapshot_or_range import (
     DROP,
     ComparisonStart,
     Decision,
     Facts,
-    KeyRepair,
     Publication,
     PublishedVersion,
     Snapshot,
     WithinVersion,
     decide,
-    find_recreation,
     renamed_columns,
 )
 from mirrorfeed.source.table_info import commit_name
@@ -204,22 +202,6 @@ def decide_next(
         return facts, ComparisonStart(facts.latest, published)
     facts = facts or source.facts(published, table.max_versions_per_publication)
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
-
-
-def decide_repair(
-    source: ChangeSource, table: Table, view: View | None, keys: Any
-) -> tuple[Facts, KeyRepair | SourceRecreated]:
-    """Return facts about the source, and a repair that publishes the rows of `keys` again, at the published version.
-
-    If another table has replaced the source, returns `SourceRecreated` instead of the repair. Raises `NothingPublished`
-    if the table has no log record.
-    """
-    if view is None or view.newest is None:
-        raise NothingPublished(table=str(table.target))
-    published = published_version(view.newest)
-    facts = source.facts(published, 0)
-    other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)
-    return facts, other_table or KeyRepair(published.version, keys)
 
 
 def unpublished_since(store: Store, table: Table) -> datetime | None:

@@ -1,9 +1,9 @@
-"""Publish new versions of one table (`publish`), or the rows of some keys again (`repair`).
+"""Publish new versions of one table, and the steps of this, which `key_repair` shares.
 
-Both run in passes. A pass reads the log and gives the staged files of the newest record their final names. Then it
-deletes old files, decides what to publish, stages the files and adds one record to the log.
+A publication runs in passes. A pass reads the log and gives the staged files of the newest record their final names.
+Then it deletes old files, decides what to publish, stages the files and adds one record to the log.
 
-The source is a protocol (`ChangeSource`), so that tests run both without Spark and inject a fault at every call.
+The source is a protocol (`ChangeSource`), so that tests run the passes without Spark and inject a fault at every call.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.next_publication import (
     check_unchanged,
     decide_next,
-    decide_repair,
     prepare,
     published_version,
 )
-from mirrorfeed.publish.publication_errors import publication_errors
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
 from mirrorfeed.publish.table_log.view import View
@@ -72,7 +70,7 @@ def publish(
     run ends after the current publication. Raises a subclass of `BlockingFinding` if the source cannot be published,
     and another `MirrorfeedError` for any other failure.
     """
-    run = _Run(source, store, table, result, on_step)
+    run = Run(source, store, table, result, on_step)
     view = goal = None
     while not run.is_done:
         view = run.finish(view or run.log.read_latest())
@@ -88,33 +86,7 @@ def publish(
     return run.result
 
 
-def repair(
-    source: ChangeSource,
-    store: Store,
-    table: Table,
-    keys: Any,
-    result: TableResult | None = None,
-    on_step: OnStep = lambda _: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> TableResult:
-    """Publish the rows of some keys again, with their values at the published version, as one log record.
-
-    `keys` is a Spark DataFrame with the key columns and, optionally, the column `DELETE_FIRST`. Everything else is the
-    same as in `publish`.
-    """
-    run = _Run(source, store, table, result, on_step)
-    view = None
-    while not run.is_done:
-        view = run.finish(view or run.log.read_view())
-        if run.has_repaired or stop():
-            break
-        facts, decision = decide_repair(source, table, view, keys)
-        run.check(view, facts, decision)
-        view = run.carry_out(view, facts, decision)
-    return run.result
-
-
-class _Run:
+class Run:
     """One run that publishes one table. The methods are the steps of the run, and update its result `result`."""
 
     def __init__(
@@ -128,14 +100,6 @@ class _Run:
     def has_published(self, goal: int | None) -> bool:
         published = self.result.published_version
         return goal is not None and published is not None and published >= goal
-
-    @property
-    def has_repaired(self) -> bool:
-        """True if this run added the record of a repair.
-
-        A repair without `lag_versions` belongs to an earlier run, and this run only finished its renames."""
-        measured = self.result.measured
-        return any(each.is_repair and "lag_versions" in measured[each.batch] for each in self.result.records)
 
     def check(self, view: View | None, facts: Facts, decision: Decision | KeyRepair | ComparisonStart) -> None:
         """Show a decision in the result. If it publishes no new version, check keys and selection. Otherwise check that
@@ -166,9 +130,14 @@ class _Run:
         if isinstance(decision, BlockingFinding):
             raise decision
         self.on_step(self.result)
-        what = decision.first if isinstance(decision, PublishRanges) else decision
-        with publication_errors(str(self.table.source), what, facts.commits, self.table.selection):
+        what: Publication = decision.first if isinstance(decision, PublishRanges) else decision
+        try:
             staged = self.stage(view, facts, what)
+        except Exception:
+            from mirrorfeed.publish.publication_errors import publication_errors  # imported late: few publications fail
+
+            with publication_errors(str(self.table.source), what, facts.commits, self.table.selection):
+                raise
         return self.record(*staged) if staged else None
 
     def stage(self, view: View | None, facts: Facts, what: Publication) -> tuple[View, Record] | None:
