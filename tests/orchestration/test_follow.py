@@ -23,9 +23,10 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration import ledger, run_context, table_task
+from mirrorfeed.orchestration import ledger, pattern_changes, run_context, table_task
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
+from mirrorfeed.orchestration.pattern_changes import expand_again
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
@@ -59,9 +60,6 @@ class Following(RunContext):
     def pending(self, table: Configured, published: int) -> PendingCommits | None:
         return self.world.pending(table, published)  # type: ignore[no-any-return]
 
-    def expand(self, names: Sequence[str]) -> Sequence[Configured]:
-        return self.world.tables()  # type: ignore[no-any-return]
-
 
 def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[TableResult]:
     """Follow tables with the clock of a world, which records the ledger rows."""
@@ -76,6 +74,7 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run_context, "renew_session", lambda spark: spark)
         patched.setattr(table_task, "publish", world.work)
+        patched.setattr(pattern_changes, "expand_again", lambda *_: world.tables())
         patched.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
         return publish_tables(context)
 
@@ -321,7 +320,7 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
     )
 
     def found() -> list[str]:
-        return [str(table.target) for table in run.expand([])]
+        return [str(table.target) for table in expand_again(run, [])]
 
     assert found() == ["s.lines", "s.orders"]
     publish(
@@ -336,7 +335,7 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
     assert (found(), found(), codes) == ([], [], ["MF3408", "MF2202"])
     create("lines")
     assert found() == ["s.lines"]
-    assert RunContext(NO_SPARK, config).expand([]) == ()
+    assert expand_again(RunContext(NO_SPARK, config), []) == ()
 
 
 def test_expansion_is_repeated_if_the_landing_zone_cannot_be_listed(
@@ -362,8 +361,8 @@ def test_expansion_is_repeated_if_the_landing_zone_cannot_be_listed(
     for place, name in ((run_context, "zone_of"), (FolderStore, "list")):
         with monkeypatch.context() as patched:
             patched.setattr(place, name, fail)
-            assert (run.expand([]), run.expand([]), codes) == ((), (), ["MF4003"])
-    assert ([str(table.target) for table in run.expand([])], codes) == (["s.orders"], ["MF4003", "MF3408"])
+            assert (expand_again(run, []), expand_again(run, []), codes) == ((), (), ["MF4003"])
+    assert ([str(table.target) for table in expand_again(run, [])], codes) == (["s.orders"], ["MF4003", "MF3408"])
 
 
 # With Spark

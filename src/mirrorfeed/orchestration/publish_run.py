@@ -163,8 +163,10 @@ class _Run:
         if self.ledger:
             self.ledger.add([])
         if context.follows and context.clock.now() - self.expanded_at >= EXPAND_INTERVAL:
+            from mirrorfeed.orchestration.pattern_changes import expand_again  # only continuous publishing needs it
+
             self.expanded_at = context.clock.now()
-            if tables := context.expand(self.names):
+            if tables := expand_again(context, self.names):
                 new = self.set_tables(tables)
                 self.scheduler.waiting = [each for each in self.scheduler.waiting if each.name in self.current]
                 self.scheduler.waiting += [task.queued() for task in new]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.errors.callbacks import guard_callback
-from mirrorfeed.orchestration.errors import OrphanedTables
 from mirrorfeed.orchestration.scheduler import Clock
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
@@ -90,7 +88,8 @@ class RunContext:
     """Seconds until the Spark session had started. 0 if no session was started."""
     _zone: Store | None = field(default=None, init=False)
     _lock: RLock = field(default_factory=RLock, init=False)
-    _expansion_error: str = field(default="", init=False)
+    expansion_error: str = field(default="", init=False)
+    """Last error of expanding the patterns again, so that each error is reported once."""
 
     @property
     def session(self) -> SparkSession:
@@ -139,30 +138,3 @@ class RunContext:
         except Exception as error:
             wrap_error(f"Checking {table.source} for changes", error)
             return None
-
-    def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Expand the patterns of the configuration again. Return all tables of the new configuration, or only `names`.
-
-        Returns no table if there are no patterns, or if the patterns cannot be expanded. `on_problem` receives the
-        error of the expansion, or a warning about published tables that the patterns no longer select.
-        """
-        if not (self.written and self.written.patterns):
-            return ()
-        from mirrorfeed.orchestration.orphaned_targets import find_orphans  # imported late: only patterns need it
-
-        before = {str(table.target) for table in self.config.select(names)}
-        try:
-            config = expand_patterns(self.written, lambda: self.session).config
-            tables = config.select(names)
-            removed = before - {str(table.target) for table in tables}
-            orphans = find_orphans(self.zone, config) if removed else []
-        except Exception as caught:
-            error = wrap_error("Reading which tables the patterns select", caught)
-            if str(error) != self._expansion_error:
-                self.callbacks.on_problem(error)
-            self._expansion_error = str(error)
-            return ()
-        self._expansion_error, self.config = "", config
-        if orphans:
-            self.callbacks.on_problem(OrphanedTables(targets=tuple(map(str, orphans)), path=config.path))
-        return tables
