@@ -1,7 +1,7 @@
 """Read and change tables with archived files. A read fails at once if it needs archived files that are not restored.
 
-Publishing uses the archive only through the functions of this module. They load other modules of the archive only for
-tables that may have archived files.
+Publishing and histories use the archive only through the functions of this module. They load other modules of the
+archive only for tables that may have archived files.
 """
 
 from __future__ import annotations
@@ -21,6 +21,27 @@ PROPERTY = "delta.timeUntilArchived"
 
 def has_interval(properties: Mapping[str, str]) -> bool:
     return PROPERTY in properties
+
+
+def interval_days(source: Source, properties: Mapping[str, str]) -> int | None:
+    """Return the archive interval in a table's properties in days, or None if there is none.
+
+    Raises `InvalidInterval` if the properties are invalid.
+    """
+    if not has_interval(properties):
+        return None
+    from mirrorfeed.archive.archive_interval import parse_policy
+
+    policy = parse_policy(str(source), properties)
+    return policy.days if policy else None
+
+
+def set_interval(spark: SparkSession, source: Source, days: int, now: datetime) -> None:
+    """Set the archive interval of a table, unless it has one."""
+    from mirrorfeed.archive import archive_interval
+
+    if archive_interval.read(spark, source) is None:
+        archive_interval.set_first(spark, source, days, now)
 
 
 def check(
@@ -54,6 +75,16 @@ def readable_rows(
 
     arguments = (str(source), "--where", where)
     return guard.guarded_rows(spark, rows, tiers_at, datetime.now(UTC), "A snapshot", arguments=arguments)
+
+
+def query(spark: SparkSession, source: Source, where: str, version: int) -> DataFrame:
+    """Return the rows of a table at a version that match a SQL condition. The result reads only checked files.
+
+    Raises `ArchivedFilesNeeded` if archived files in which rows may match are not restored, also on Databricks.
+    """
+    from mirrorfeed.archive.guarded_table import GuardedTable
+
+    return GuardedTable(spark, source).query(where, version=version)
 
 
 def readable_keys(

@@ -19,7 +19,6 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed import archive
-from mirrorfeed.archive import archive_interval
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.history import history_table
@@ -209,8 +208,8 @@ class _Append:
             if self.history.read_view() is None:  # otherwise another run created the history
                 raise
         days = self.table.history.archive_days if self.table.history else None
-        if days is not None and archive_interval.read(self.spark, self.history.table) is None:
-            archive_interval.set_first(self.spark, self.history.table, days, self.now())
+        if days is not None:
+            archive.set_interval(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
         """Return whether the newest record must be appended again, because its file will soon count as archived."""

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archive_interval import parse_policy
+from mirrorfeed import archive
 from mirrorfeed.display.rows import counted
 from mirrorfeed.history import history_record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
@@ -97,8 +97,7 @@ class HistoryTable:
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in fields}
         if missing := [name for name in _OWN_COLUMNS if name not in columns]:
             raise NotAHistory(table=str(self.table), missing=missing[0])
-        policy, is_mapped = parse_policy(str(self.table), info.properties), maps_columns(info)
-        archive_days = policy.days if policy else None
+        archive_days, is_mapped = archive.interval_days(self.table, info.properties), maps_columns(info)
         count, appended = self._count_and_records(version, archive_days, is_mapped=is_mapped)
         view = HistoryView(version, appended, columns, archive_days, is_mapped)
         expected = view.newest.total if view.newest else 0
@@ -184,10 +183,7 @@ class HistoryTable:
         )
         if view.archive_days is None:
             return read_version(self.spark, self.table, view.version).where(where)
-        # imported late: imports cloud clients, which few runs need
-        from mirrorfeed.archive.guarded_table import GuardedTable
-
-        return GuardedTable(self.spark, self.table).query(where, version=view.version)
+        return archive.query(self.spark, self.table, where, view.version)
 
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
