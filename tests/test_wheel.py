@@ -23,8 +23,8 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
 """pyspark and its dependencies, which a runtime includes."""
-BY_EXTRA = ("mirrorfeed.mirror.local_replica",)
-"""Packages that need the extra [replica]."""
+BY_EXTRA = ("mirrorfeed.mirror.local_replica", "mirrorfeed.orchestration.lineage")
+"""Modules that need an extra."""
 
 
 def uv() -> Path:

@@ -10,14 +10,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from mirrorfeed.config import FILE, validators
 from mirrorfeed.config.connections import Alerts, CredentialField, FabricOptions
@@ -108,6 +101,8 @@ class Config(Options):
     """Description of the publisher in `_partnerEvents.json`. None means that the file is not written."""
     history: CommonHistory = None
     """Schema or folder for the histories of all tables that do not set `history`. None means no histories."""
+    lineage: Literal["openlineage"] | None = None
+    """System that receives an event for each publication and each failure. None means that no events are sent."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files: prices. None means no prices."""
     alerts: Alerts = Alerts()

@@ -215,8 +215,8 @@ def parse_hosts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _number_validator(unit: str, lowest: int, highest: int, never: float | None = None) -> PlainValidator:
-    """Return a validator that accepts a number (in `unit`) from `lowest` to `highest`, or `never`.
+def _number_validator(unit: str, low: int, high: int, never: float | None = None) -> PlainValidator:
+    """Return a validator that accepts a number (in `unit`) from `low` to `high`, or `never`.
     The argument `never` is the value for this word."""
 
     def check(value: object) -> float | None:
@@ -224,13 +224,11 @@ def _number_validator(unit: str, lowest: int, highest: int, never: float | None 
             return None
         if value == "never":
             return never
-        if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
-            raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {shorten(value)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"must be a number of {unit} from {low} to {high}, or never, not {shorten(value)}")
         return float(value)
 
-    return PlainValidator(
-        check, json_schema_input_type=Annotated[float, Field(ge=lowest, le=highest)] | Literal["never"]
-    )
+    return PlainValidator(check, json_schema_input_type=Annotated[float, Field(ge=low, le=high)] | Literal["never"])
 
 
 def check_text(value: object) -> str:
@@ -287,8 +285,7 @@ TextValidator = partial(PlainValidator, json_schema_input_type=str)
 ListValidator = partial(PlainValidator, json_schema_input_type=list[str])
 PairsValidator = partial(PlainValidator, json_schema_input_type=dict[str, str])
 _SizeText = Annotated[str, Field(pattern="^[0-9]+ *[KMGkmg][Ii][Bb]$")]
-_SizeInput = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST)] | _SizeText
-Size = Annotated[int, PlainValidator(_parse_size, json_schema_input_type=_SizeInput)]
+Size = Annotated[int, PlainValidator(_parse_size, json_schema_input_type=int | _SizeText)]
 """Size in bytes."""
 Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]
 Minutes = Annotated[float | None, _number_validator("minutes", 1, 525_600)]

@@ -33,6 +33,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
+    from mirrorfeed.orchestration.exporter import Exporter
     from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
 EXPAND_INTERVAL = 300.0
@@ -142,6 +143,11 @@ class _Run:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
             self.ledger = LedgerWriter(context, location, lambda name: self.tasks[name].table)
+        self.exporter: Exporter | None = None
+        if context.config.lineage:
+            from mirrorfeed.orchestration.exporter import Exporter
+
+            self.exporter = Exporter(context.config, lambda name: self.tasks[name].table, context.callbacks.on_problem)
         self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
         self.expanded_at = context.clock.now()
 
@@ -195,6 +201,8 @@ class _Run:
         self.record_failures(new_results)
         if self.ledger:
             self.ledger.add(new_results)
+        if self.exporter:
+            self.exporter.add(new_results)
         if self.context.follows:
             report_problems(self.context, new_results)
 
@@ -205,6 +213,8 @@ class _Run:
             self.add([task.finished() for task in waiting if task.state.tries or task.result.records])
         if self.ledger and (lost := self.ledger.flush()):
             self.context.callbacks.on_problem(lost)
+        if self.exporter:
+            self.exporter.finish()
         results = [self.newest[name] for name in self.current if name in self.newest]
         if not self.context.follows:
             report_problems(self.context, results)

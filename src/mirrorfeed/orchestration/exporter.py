@@ -1,0 +1,130 @@
+"""Send the results of a run to other systems, such as OpenLineage, in a separate thread.
+
+A run waits for this thread only at its end and only for a limited time. Errors of other systems become one warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Protocol
+
+from mirrorfeed.errors import MirrorfeedError, Transient, first_line
+
+if TYPE_CHECKING:
+    from mirrorfeed.config.model import Config, Table
+    from mirrorfeed.publish.table_result import TableResult
+
+_log = logging.getLogger(__name__)
+_MAX_WAITING = 10_000
+"""Maximum number of results that wait until they are sent. Further results are not sent."""
+
+
+class ResultsNotSent(Transient):
+    code = "MF8004"
+    what = "Results of the run were not all sent as `lineage` sets: {reason}."
+    fix = (
+        "Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the"
+        " receiver. Publications do not depend on it."
+    )
+    meaning = (
+        "Lineage events of some publications were not sent, for example because the receiver could not be reached. They"
+        " are not sent later. The tables were published."
+    )
+    is_warning = True
+
+
+@dataclass(frozen=True)
+class Finished:
+    """New result of a table, and the time when the run got it."""
+
+    table: Table
+    result: TableResult
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class Receiver(Protocol):
+    """System that receives results. The methods can take long and can raise any error."""
+
+    def send(self, finished: Finished) -> None: ...
+
+    def close(self) -> None:
+        """Wait until everything is sent."""
+
+
+def receivers_of(config: Config) -> Iterator[Receiver]:
+    """Yield the systems in the configuration. Imports the packages that only they need."""
+    if config.lineage:
+        from mirrorfeed.orchestration.lineage import Lineage
+
+        yield Lineage(config)
+
+
+@dataclass
+class Exporter:
+    """Sends results to receivers, which are created in the thread that sends."""
+
+    config: Config
+    table: Callable[[str], Table]
+    """Function that returns a configured table by its name."""
+    on_problem: Callable[[MirrorfeedError], None]
+    """Function that receives the first problem. Later problems are only logged."""
+    receivers: Callable[[Config], Iterable[Receiver]] = receivers_of
+    timeout: float = 10.0
+    """Maximum seconds for which `finish` waits."""
+    _waiting: SimpleQueue[Finished | None] = field(default_factory=SimpleQueue, init=False)
+    _has_problem: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        # The interpreter ends without waiting for a daemon thread, which may hang in a connection.
+        self._thread = Thread(target=self._send_all, name="mirrorfeed-exporter", daemon=True)
+        self._is_started = False
+
+    def add(self, results: Iterable[TableResult]) -> None:
+        for result in results:
+            if not self._is_started:
+                self._is_started = True
+                self._thread.start()
+            if self._waiting.qsize() < _MAX_WAITING:
+                self._waiting.put(Finished(self.table(result.table), result))
+            else:
+                self._report(f"more than {_MAX_WAITING:,} results were waiting")
+
+    def finish(self) -> None:
+        """Wait until all results are sent, or the time is over."""
+        if not self._is_started:
+            return
+        self._waiting.put(None)
+        self._thread.join(self.timeout)
+        if self._thread.is_alive():
+            self._report(f"sending took more than {self.timeout:g} seconds after the end of the run")
+
+    def _send_all(self) -> None:
+        receivers: Sequence[Receiver] = ()
+        with self._reporting():
+            receivers = list(self.receivers(self.config))
+        while finished := self._waiting.get():
+            for receiver in receivers:
+                with self._reporting():
+                    receiver.send(finished)
+        for receiver in receivers:
+            with self._reporting():
+                receiver.close()
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._report(first_line(f"{type(error).__name__}: {error}"))
+
+    def _report(self, reason: str) -> None:
+        _log.warning("Results were not sent: %s", reason)
+        if not self._has_problem:
+            self._has_problem = True
+            self.on_problem(ResultsNotSent(reason=reason))
