@@ -34,7 +34,7 @@ READS = {
 ERRORS = {"verify": "shop.orders: order_id = 5: status is 'placed' in the source, 'lost' in the mirror"}
 """Error of the last cell, by notebook. One row of the shop differs from its mirror."""
 
-PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 0}
+PICTURES = {"feed": 1, "publish": 5, "verify": 1, "recovery": 0, "archive": 0}
 
 FRAMES = {"feed": 6, "publish": 6, "verify": 4, "recovery": 5, "archive": 3}
 
