@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
+from mirrorfeed.errors import SparkError
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
-from mirrorfeed.runtime.spark_session import ConnectNotConfigured, get_session
+from mirrorfeed.runtime.spark_session import get_session, no_connect_compute
 from tests.support.click_testing import separate_streams
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -134,7 +135,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     assert SparkSession._instantiatedSession is None, "A test without this fixture started Spark, with other options."
     try:
         session = get_session(options=options)
-    except ConnectNotConfigured as error:
+    except SparkError as error:
+        if not no_connect_compute.matches(error):
+            raise
         pytest.skip(str(error))
     yield session
     session.stop()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.runtime.errors import JavaUnusable
+from mirrorfeed.runtime.errors import java_unusable
 from mirrorfeed.runtime.local_spark import JAVA_VERSIONS, check_java
+from tests.raised import raises
 
 pytestmark = pytest.mark.process
 
@@ -111,7 +112,7 @@ def test_package_and_makefile_accept_the_same_java_versions(machine: Path, versi
         check_java(str(machine / "java"))
     else:
         assert f"/java is Java {release}. Install one" in one_line(answer)
-        with pytest.raises(JavaUnusable):
+        with raises(java_unusable):
             check_java(str(machine / "java"))
 
 

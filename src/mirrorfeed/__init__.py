@@ -22,17 +22,51 @@ if TYPE_CHECKING:
     from mirrorfeed.api.feed import Feed as Feed
     from mirrorfeed.api.feed import load as load
     from mirrorfeed.api.notebook import deployed as deployed
+    from mirrorfeed.archive.archived_files import ArchivedFilesNeededError as ArchivedFilesNeededError
     from mirrorfeed.archive.guard import guarded as guarded
+    from mirrorfeed.errors import ArchiveError as ArchiveError
+    from mirrorfeed.errors import ConcurrentPublisherError as ConcurrentPublisherError
+    from mirrorfeed.errors import ConfigurationError as ConfigurationError
+    from mirrorfeed.errors import CredentialsError as CredentialsError
+    from mirrorfeed.errors import FabricError as FabricError
+    from mirrorfeed.errors import HistoryError as HistoryError
+    from mirrorfeed.errors import LandingZoneError as LandingZoneError
+    from mirrorfeed.errors import MirrorError as MirrorError
     from mirrorfeed.errors import MirrorfeedError as MirrorfeedError
-    from mirrorfeed.errors import Terminal as Terminal
-    from mirrorfeed.errors import Transient as Transient
+    from mirrorfeed.errors import SourceError as SourceError
+    from mirrorfeed.errors import SparkError as SparkError
+    from mirrorfeed.errors import SparkSessionLostError as SparkSessionLostError
+    from mirrorfeed.errors import StorageError as StorageError
+    from mirrorfeed.errors import TerminalError as TerminalError
+    from mirrorfeed.errors import TransientError as TransientError
+    from mirrorfeed.errors import UnexpectedError as UnexpectedError
+    from mirrorfeed.publish.errors import RowsRefusedError as RowsRefusedError
 
 _HOMES = {
     "api.archive_table": ["ArchiveAwareTable"],
     "api.feed": ["Feed", "load"],
     "api.notebook": ["deployed"],
+    "archive.archived_files": ["ArchivedFilesNeededError"],
     "archive.guard": ["guarded"],
-    "errors": ["MirrorfeedError", "Terminal", "Transient"],
+    "errors": [
+        "ArchiveError",
+        "ConcurrentPublisherError",
+        "ConfigurationError",
+        "CredentialsError",
+        "FabricError",
+        "HistoryError",
+        "LandingZoneError",
+        "MirrorError",
+        "MirrorfeedError",
+        "SourceError",
+        "SparkError",
+        "SparkSessionLostError",
+        "StorageError",
+        "TerminalError",
+        "TransientError",
+        "UnexpectedError",
+    ],
+    "publish.errors": ["RowsRefusedError"],
 }
 __all__ = [*sorted(chain.from_iterable(_HOMES.values()))]
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -13,18 +13,23 @@ import pytest
 import mirrorfeed
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
-from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult
-from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
+from mirrorfeed.api.results import Comparison, Difference, FailedRowsError, Finding, Result, Status, TableResult
+from mirrorfeed.errors import MirrorfeedError, TerminalError, with_code
 from mirrorfeed.mirror import local_replica
 from mirrorfeed.monitor.findings import Severity
-from mirrorfeed.source.errors import FeedOff
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.source.errors import feed_off
+from mirrorfeed.storage.errors import StorageUnavailableError
 from tools.public_api import FUNCTIONS, GROUPS, described_parameters, functions, members, signatures, values
 
 ROOT = Path(__file__).parents[2]
 
 # The public API. Change a line only after a release has warned about the change.
-NAMES = "ArchiveAwareTable Feed MirrorfeedError Terminal Transient deployed guarded load"
+NAMES = (
+    "ArchiveAwareTable ArchiveError ArchivedFilesNeededError ConcurrentPublisherError ConfigurationError"
+    " CredentialsError FabricError Feed HistoryError LandingZoneError MirrorError MirrorfeedError RowsRefusedError"
+    " SourceError SparkError SparkSessionLostError StorageError TerminalError TransientError UnexpectedError deployed"
+    " guarded load"
+)
 SIGNATURES = {
     "load": (
         "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None, secret_scope=None)"
@@ -232,7 +237,7 @@ def test_import_and_load_start_neither_spark_nor_cloud_clients(tmp_path: Path) -
     assert ran.stdout.splitlines() == ["('a',)", "[]"]
 
 
-class Gone(Terminal):
+class Gone(TerminalError):
     code = "MF0000"
     what = "It is gone."
     fix = "Look for it."
@@ -250,14 +255,14 @@ def test_result_is_a_sequence_with_an_overall_status() -> None:
     found = Result((status("a"), status("b", Gone())))
     assert [row.table for row in found] == ["a", "b"]
     assert (len(found), found[0].ok, found[1].ok, found.ok, found[:1]) == (2, True, False, False, (found[0],))
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(FailedRowsError) as raised:
         found.check()
     assert str(raised.value) == "b: MF0000: It is gone. Look for it."
     assert Result((status("a"),)).check() is None
 
 
 def test_result_as_json_has_errors_with_their_fields() -> None:
-    error = FeedOff(table="main.a", version=4)
+    error = feed_off(table="main.a", version=4)
     as_dict = Result((publication("a", error=error),), ("A note.",)).to_dict()
     json.dumps(as_dict)
     assert (as_dict["ok"], as_dict["notes"], as_dict["rows"][0]["table"]) == (False, ["A note."], "a")
@@ -267,7 +272,7 @@ def test_result_as_json_has_errors_with_their_fields() -> None:
 def test_result_is_a_table_in_notebook_and_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     found = Result(
-        (publication("sales.orders"), publication("b<", error=FeedOff(table="main.b", version=4))), ("A note.",)
+        (publication("sales.orders"), publication("b<", error=feed_off(table="main.b", version=4))), ("A note.",)
     )
     html = found._repr_html_()
     assert "<th>table</th><th>published</th>" in html
@@ -312,14 +317,14 @@ def test_finding_is_ok_up_to_severity_note(severity: Severity) -> None:
     found = Result((Finding(severity, "MF101", "NAME", "a", "What it is.", "what helps"),))
     assert found.ok is (severity.value in ("note", "unknown", "ok"))
     if not found.ok:
-        with pytest.raises(Failed, match=rf"{severity.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
+        with pytest.raises(FailedRowsError, match=rf"{severity.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
             found.check()
 
 
 def test_pass_over_an_unavailable_landing_zone_has_only_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
-    error = StoreUnavailable(action="list", address="zone", reason="it sleeps")
+    error = StorageUnavailableError(action="list", address="zone", reason="it sleeps")
     monkeypatch.setattr(local_replica, "run_passes", lambda *_: iter([error]))
     found = mirrorfeed.load(file).replicate(str(tmp_path / "mirror"), 1)
     assert (found.rows, found.notes, found.summary) == ((), (with_code(error),), "")

@@ -15,13 +15,13 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import failed, passed
 from mirrorfeed.publish.table_log.audit import LogRecord
-from mirrorfeed.source.errors import RowsProtected
-from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.source.errors import rows_protected
+from mirrorfeed.storage.errors import PathMissingError
 from tools.public_api import GROUPS
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "main.sales.orders"
-ERROR = RowsProtected(table=SECRET, row_filter="f", masked=())
+ERROR = rows_protected(table=SECRET, row_filter="f", masked=())
 
 
 def published(records: int = 1, error: Any = None) -> Any:
@@ -82,8 +82,8 @@ def test_checks_are_those_of_the_page() -> None:
         (10, {"fabric.status": [[]]}, ("wrong", "no tables; 0 tables without rows")),
         (12, {"verify": [[SimpleNamespace(ok=True, error=None)]]}, ("ok", "1 table, 0 with differences")),
         (12, {"verify": [[SimpleNamespace(ok=False, error=None)]]}, ("wrong", "1 table, 1 with differences")),
-        (12, {"verify": [[SimpleNamespace(ok=False, error=NotThere(address=SECRET))]]},
-            ("wrong", "0 tables with differences; 1 MF4001 (NotThere)")),
+        (12, {"verify": [[SimpleNamespace(ok=False, error=PathMissingError(address=SECRET))]]},
+            ("wrong", "0 tables with differences; 1 MF4001 (PathMissing)")),
         (14, {"status": [[status()]]}, ("ok", "every step has a time; 0 waiting")),
         (14, {"status": [[status(2, {"mirrored": "why"})]]}, ("wrong", "mirrored unknown for 1; 1 waiting")),
         (4, {}, ("not done", f"a person makes this check: {PAGE}")),

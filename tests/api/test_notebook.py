@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import mirrorfeed
-from mirrorfeed.api.errors import NoArchiveNamed
+from mirrorfeed.api.errors import no_archive_named
 from mirrorfeed.api.notebook import DEPLOYED
-from mirrorfeed.mirror.errors import MirrorNotNamed
+from mirrorfeed.mirror.errors import mirror_not_named
 from mirrorfeed.mirror.verify import mirrors_folder
 from mirrorfeed.runtime.version import this_build
+from tests.raised import raises
 
 SPARK: Any = object()
 """A workspace that must not be used."""
@@ -87,14 +88,12 @@ def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> 
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )
-    with pytest.raises(
-        MirrorNotNamed, match="in Python with the argument `mirror`, in the field `mirror` of a notebook"
-    ):
+    with raises(mirror_not_named, match="in Python with the argument `mirror`, in the field `mirror` of a notebook"):
         mirrorfeed.deployed(Fields(files / "notebooks/verify"), SPARK).verify()
 
 
 def test_first_archive_table_of_the_deployment_is_used_or_required(files: Path) -> None:
-    with pytest.raises(NoArchiveNamed):
+    with raises(no_archive_named):
         mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive.table()
     facts = json.loads((files / "notebooks" / DEPLOYED).read_text()) | {"archive_tables": ["main.a.b", "c"]}
     (files / "notebooks" / DEPLOYED).write_text(json.dumps(facts))

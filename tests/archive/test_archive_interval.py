@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import PROPERTY, Policy, SafeInterval, parse_policy, to_properties
-from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
+from mirrorfeed.archive.errors import InvalidIntervalError, interval_increase_too_early, no_archive_interval
 from mirrorfeed.source.table_info import parse_days, read_table_info
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,13 +19,13 @@ DAY = timedelta(days=1)
 
 def test_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
-    with pytest.raises(NoInterval) as missing:
+    with raises(no_archive_interval) as missing:
         archive_interval.step(spark, table.source, START)
     assert missing.value.table == f"{tmp_path}/t"
     assert archive_interval.read(spark, table.source) is None
     archive_interval.set_first(spark, table.source, parse_days("60 days"), START)
     assert read_table_info(spark, table.source).properties[PROPERTY] == "60 days"
-    with pytest.raises(LongerInterval) as longer:
+    with raises(interval_increase_too_early) as longer:
         archive_interval.set_first(spark, table.source, 90, START)
     assert (longer.value.now, longer.value.rule, longer.value.wanted) == (60, 60, 90)
     assert "the lifecycle rule has archived after 60 days" in str(longer.value)
@@ -56,7 +57,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_invalid_interval_properties_are_reported(broken: dict[str, str]) -> None:
-    with pytest.raises(InvalidInterval) as caught:
+    with pytest.raises(InvalidIntervalError) as caught:
         parse_policy("main.t", broken)
     listed = ", ".join(f"{name} = {value!r}" for name, value in broken.items())
     assert caught.value.listed == listed
@@ -69,7 +70,7 @@ def test_invalid_interval_properties_are_repaired_by_set_and_unset(spark: SparkS
     def break_it() -> None:
         with archive_interval.any_property(spark):
             table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({listed})")
-        with pytest.raises(InvalidInterval, match=str(table.path)):
+        with pytest.raises(InvalidIntervalError, match=str(table.path)):
             archive_interval.step(spark, table.source, START)
 
     break_it()

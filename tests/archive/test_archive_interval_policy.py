@@ -15,8 +15,8 @@ from mirrorfeed.archive.archive_interval import (
     parse_policy,
     to_properties,
 )
-from mirrorfeed.archive.errors import InvalidInterval
-from mirrorfeed.source.errors import BadInterval
+from mirrorfeed.archive.errors import InvalidIntervalError
+from mirrorfeed.source.errors import IntervalTextError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -39,9 +39,9 @@ def test_table_without_the_property_has_no_policy() -> None:
 
 
 def test_property_in_another_unit_is_refused() -> None:
-    with pytest.raises(InvalidInterval) as caught:
+    with pytest.raises(InvalidIntervalError) as caught:
         parse_policy("t", {PROPERTY: "2 months"})
-    assert isinstance(caught.value.__cause__, BadInterval)
+    assert isinstance(caught.value.__cause__, IntervalTextError)
 
 
 def test_change_is_stepped_until_it_is_done() -> None:

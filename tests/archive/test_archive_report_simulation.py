@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from mirrorfeed.archive.archive_report import read_conditions, simulate
-from mirrorfeed.archive.errors import CannotSimulate, NoConditions
+from mirrorfeed.archive.errors import invalid_conditions_file, simulation_impossible
 from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders, data_moved_away
+from tests.raised import raises
 
 
 def test_queries_are_planned_but_not_executed(spark: SparkSession, tmp_path: Path) -> None:
@@ -32,13 +32,13 @@ def test_conditions_are_read_one_per_line(tmp_path: Path) -> None:
     path.write_text("\ufeffa = 1\n\n  -- why\n  b = 'é'  \n")
     assert read_conditions(str(path)) == ["a = 1", "b = 'é'"]
     path.write_bytes(b"\xff\xff\xff")
-    with pytest.raises(NoConditions) as caught:
+    with raises(invalid_conditions_file) as caught:
         read_conditions(str(path))
     assert caught.value.path == str(path)
 
 
 def test_databricks_shows_no_plans(spark: SparkSession) -> None:
     session = RecordingDatabricks(spark, {})
-    with pytest.raises(CannotSimulate, match="Databricks does not show which files a query reads"):
+    with raises(simulation_impossible, match="Databricks does not show which files a query reads"):
         simulate(session, Source(path="/t"), [60], [], None, NOW)  # type: ignore[arg-type]
     assert session.statements == []

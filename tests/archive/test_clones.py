@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard, restore
 from mirrorfeed.archive.archive_report import share
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, find_unreadable
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError, find_unreadable
 from mirrorfeed.archive.data_files import DataFile, NeededFiles
-from mirrorfeed.archive.errors import FileOfNoTable
+from mirrorfeed.archive.errors import file_of_deleted_table
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_plan import plan_files
@@ -24,6 +24,7 @@ from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.storage.tier_store import Tier, TierFacts, TiersOfTables, TierStore
 from tests.archive.archived_table import NOW, Orders, days
+from tests.raised import raises
 from tests.support.delta import DeltaTable, SparkTable, Zone
 
 
@@ -46,16 +47,16 @@ def clone(spark: SparkSession, original: Orders) -> DeltaTable:
 @pytest.mark.soak
 def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone: DeltaTable) -> None:
     guarded = Guarded(spark, now=lambda: NOW)
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         guarded.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
     assert days(caught.value.files) == ["1"]
     assert f" of {clone.path} at version" in str(caught.value)
     assert guarded.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
     table = GuardedTable(spark, clone.source, now=lambda: NOW)
     assert days(table._needed("id < 25").files) == ["1", "2"]
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         table.query("id = 25")
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         table.delete("id = 25")
     assert share(spark, clone.source, NOW).archived_files == 2
     assert maintain(spark, clone.source, NOW).left_out == ({"day": "1"}, {"day": "2"})
@@ -63,7 +64,7 @@ def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone
 
 def test_snapshot_and_range_of_a_clone_without_an_interval_are_checked(spark: SparkSession, clone: DeltaTable) -> None:
     for what in (Snapshot(0), Range(-1, 0)):
-        with pytest.raises(ArchivedFilesNeeded) as caught:
+        with pytest.raises(ArchivedFilesNeededError) as caught:
             guard.check(spark, clone.source, what, lambda _: None, NOW)
         assert days(caught.value.files) == ["1", "2"]
     guard.check(spark, clone.source, Range(0, 1), lambda _: None, NOW)
@@ -79,7 +80,7 @@ def test_publication_of_a_clone_without_an_interval_names_archived_files(
 
     monkeypatch.setattr(DeltaFeed, "_stage_snapshot", refuse)
     zone = Zone(tmp_path, clone)
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         zone.publish()
     assert {"1", "2"} <= set(days(caught.value.files))
     assert zone.files == []
@@ -98,7 +99,7 @@ def test_clone_with_a_missing_original_is_refused(
     log = original.path / "_delta_log"
     log.rename(tmp_path / "aside")
     try:
-        with pytest.raises(FileOfNoTable) as caught:
+        with raises(file_of_deleted_table) as caught:
             Guarded(spark).sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3")
     finally:
         (tmp_path / "aside").rename(log)
@@ -118,7 +119,7 @@ def test_deletion_vector_of_a_clone_uses_the_interval_of_the_clone(spark: SparkS
     guarded = Guarded(spark, lambda _: tiers, lambda: NOW + timedelta(days=100))
     assert guarded.sql(query).first() == (42,)
     tiers.archive([vector])
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         guarded.sql(query)
     assert [file.deletion_vector for file in caught.value.files] == [vector]
 

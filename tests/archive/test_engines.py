@@ -10,15 +10,16 @@ from pyspark.sql import Row, SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
-from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
+from mirrorfeed.archive.errors import InvalidPredicateError, only_newest_version
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.table_maintenance import EARLY_DELETION, check_files, maintain
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
+from tests.raised import raises
 
 SHOW = "SHOW ARCHIVED FILES FOR "
 
@@ -52,13 +53,13 @@ def test_databricks_lists_its_archived_files(
 
 def test_invalid_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {})
-    with pytest.raises(BadPredicate):
+    with pytest.raises(InvalidPredicateError):
         DatabricksEngine(engine).needed(table.source, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
     assert engine.statements == []
 
 
 def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
-    with pytest.raises(OnlyNewestVersion) as caught:
+    with raises(only_newest_version) as caught:
         DatabricksEngine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
     assert (caught.value.version, caught.value.newest) == (1, 2)
 
@@ -80,7 +81,7 @@ def test_every_file_listed_by_databricks_is_checked(spark: SparkSession, table: 
     tiers.archive(old)
     tiers.restore(old[:1], Priority.HIGH)
     clock.pass_(1)
-    with pytest.raises(ArchivedFilesNeeded, match="1 archived file of"):
+    with pytest.raises(ArchivedFilesNeededError, match="1 archived file of"):
         guarded.query()  # Databricks only samples files, so it might treat all as restored
     tiers.restore(old, Priority.HIGH)
     clock.pass_(1)

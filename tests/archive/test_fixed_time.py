@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.errors import RelativeWord
+from mirrorfeed.archive.errors import relative_time_in_plan
 from mirrorfeed.archive.fixed_time import Moment, fix_relative_times, moment
 from mirrorfeed.archive.restore import session_time_zone
+from tests.raised import raises
 
 AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
 DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
@@ -56,12 +57,12 @@ def test_column_named_like_a_relative_time_is_not_replaced() -> None:
     ["day = DATE 'today'", "ts > timestamp' Yesterday CET '", "t < current_time(3)", "t < current_time /* */ (3)"],
 )
 def test_irreplaceable_relative_times_are_refused(text: str) -> None:
-    with pytest.raises(RelativeWord):
+    with raises(relative_time_in_plan):
         fix_relative_times(text, AT)
 
 
 def test_refusal_names_the_relative_time() -> None:
-    assert "'today'" in str(RelativeWord(text="day = 'today'", word="'today'"))
+    assert "'today'" in str(relative_time_in_plan(text="day = 'today'", word="'today'"))
 
 
 def test_timestamp_is_shown_in_the_session_time_zone(spark: SparkSession) -> None:

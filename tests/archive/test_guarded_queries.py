@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.runtime.spark_session import setting
 from tests.archive.archived_table import NOW
@@ -71,7 +71,7 @@ def test_random_queries_are_refused_or_correct(
             with setting(spark, SKIPPING, str(skips).lower()):
                 try:
                     found = rows_of(guarded.sql(query.replace("{}", cut.table.source.sql)))
-                except ArchivedFilesNeeded:
+                except ArchivedFilesNeededError:
                     counted["guarded queries that were refused"] += 1
                     continue
             counted["guarded queries that ran"] += 1

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.api.feed import Feed
 from mirrorfeed.archive import archive_interval, guard, restore, restore_planner
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive
-from mirrorfeed.archive.errors import FeedOnDatabricks
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError, lookup_needs_archived_files
+from mirrorfeed.archive.errors import archived_feed_unknown
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.dry_run import plan_next_steps
@@ -23,12 +23,13 @@ from mirrorfeed.publish.change_sources import source_for
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
+from mirrorfeed.source.errors import FeedGapError, GapReason, SnapshotFilesDeletedError, VersionExpiredError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
+from tests.raised import raises
 from tests.support.commits import commit
 from tests.support.delta import SPARK_4_0, Zone
 from tests.support.entries import changed
@@ -54,7 +55,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
 
 
 def test_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         check(table, Range(0, 1), now=NOW)
     assert days(caught.value.files) == ["1", "2"]
     assert "The change data feed (version 1) needs 2 archived files" in str(caught.value)
@@ -62,14 +63,14 @@ def test_range_with_archived_files_is_refused_and_names_them(spark: SparkSession
 
 
 def test_removed_file_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         check(table, Range(3, 4), now=NOW)
     assert days(caught.value.files) == ["1"]  # it is no longer part of the table
 
 
 def test_change_files_count_by_the_age_of_their_commit(spark: SparkSession, table: Orders) -> None:
     check(table, Range(2, 3), now=NOW)
-    with pytest.raises(ArchivedFilesNeeded, match="/_change_data/"):
+    with pytest.raises(ArchivedFilesNeededError, match="/_change_data/"):
         check(table, Range(2, 3), now=LATER)
 
 
@@ -83,7 +84,7 @@ def test_plan_covers_a_range_that_is_readable_after_the_restore(
     assert sum("/_change_data/" in file.uri for file in plan.files) == 1
     assert sum("/day=1/" in file.uri for file in plan.files) == 1
     tiers.archive(file.uri for file in plan.files)
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         check(table, Range(0, 4), tiers, LATER)
     assert not restore.request_files(plan, tiers).done
     clock.pass_(1)
@@ -98,12 +99,12 @@ def test_plan_excludes_versions_that_delta_no_longer_reads(spark: SparkSession, 
     weeks_ago = (NOW - timedelta(days=20)).timestamp()
     for version in range(3):
         os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
-    with pytest.raises(Gap, match=f"at version 1 {re.escape(GapReason.EXPIRED)}"):
+    with pytest.raises(FeedGapError, match=f"at version 1 {re.escape(GapReason.EXPIRED)}"):
         restore_planner.plan_feed(spark, Priority.HIGH, NOW, source=table.source, first=1)
     orders = restore_planner.plan_query(spark, Priority.HIGH, NOW, source=table.source, where="day = 1")
     table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
-    with pytest.raises(VersionExpired):
+    with pytest.raises(VersionExpiredError):
         restore.run_query(spark, orders, tiers, NOW)
     table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
     rows = restore.run_query(spark, orders, tiers, NOW)
@@ -115,7 +116,7 @@ def test_publication_detects_archived_files_before_it_starts(
     spark: SparkSession, table: Orders, tmp_path: Path
 ) -> None:
     zone = Zone(tmp_path, table)
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         zone.publish()
     assert days(caught.value.files) == ["2"]
     assert not list(tmp_path.iterdir())
@@ -139,7 +140,7 @@ def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(published: Zon
     assert commit(folder, "INSERT INTO {} VALUES (15, 'second', 4)")
     assert zone.publish().rows == {"upsert": 1, "delete": 1}
     assert commit(folder, "DELETE FROM {} WHERE id = 15 AND day = 4")
-    with pytest.raises(LookUpNeedsArchive) as caught:
+    with raises(lookup_needs_archived_files) as caught:
         zone.publish()
     assert days(caught.value.files) == ["1"]
     zone.plan = changed(zone.plan, validate_keys="range")
@@ -150,7 +151,7 @@ def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(published: Zon
 def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(published: Zone, tmp_path: Path) -> None:
     zone = Zone.copied(published, tmp_path)
     assert commit(zone.table.path, "DELETE FROM {} WHERE id = 35")
-    with pytest.raises(LookUpNeedsArchive) as caught:
+    with raises(lookup_needs_archived_files) as caught:
         zone.publish()
     assert days(caught.value.files) == ["1", "2"]
 
@@ -167,8 +168,8 @@ def test_dry_run_considers_archived_files_and_a_refused_publication_creates_noth
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
     (found,) = plan_next_steps(table.spark, config)
-    assert isinstance(found.error, ArchivedFilesNeeded)
-    with pytest.raises(ArchivedFilesNeeded):
+    assert isinstance(found.error, ArchivedFilesNeededError)
+    with pytest.raises(ArchivedFilesNeededError):
         Zone(tmp_path / "zone", table).publish()
     assert not (tmp_path / "zone").exists()
 
@@ -182,7 +183,7 @@ def test_first_publication_with_a_condition_needs_only_the_files_in_which_rows_m
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 5)
     zone = Zone(tmp_path / "zone", table, where="day > 2", target_file_size=1)
     assert zone.publish().rows == {"insert": 19}
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         Zone(tmp_path / "other", table, where="day > 1 AND id > 20").publish()
     assert days(caught.value.files) == ["2"]
     assert "A snapshot needs 1 archived file" in str(caught.value)
@@ -202,10 +203,10 @@ def test_comparison_of_archived_files_is_refused_in_a_dry_run_and_before_it_star
         landing_zone=str(tmp_path / "zone"), ledger=Source(path=str(tmp_path / "ledger")), tables=(compared,)
     )
     (found,) = plan_next_steps(spark, config)
-    assert isinstance(found.error, ArchivedFilesNeeded)
+    assert isinstance(found.error, ArchivedFilesNeededError)
     assert days(found.error.files) == (["2"] if is_view else ["1", "2"])
     assert f"`mirrorfeed archive plan --sql 'SELECT * FROM {source.sql}' --to PLAN`" in str(found.error)
-    with pytest.raises(ArchivedFilesNeeded, match="A comparison of all rows needs"):
+    with pytest.raises(ArchivedFilesNeededError, match="A comparison of all rows needs"):
         publish(source_for(spark, config, compared), FolderStore(str(tmp_path / "zone")), compared)
     assert not (tmp_path / "zone").exists()
 
@@ -214,14 +215,14 @@ def test_changes_in_archived_files_are_refused_with_the_command_that_restores_th
     table: Orders, tmp_path: Path
 ) -> None:
     feed = Feed(Config(landing_zone=str(tmp_path), tables=()), table.spark)
-    with pytest.raises(ArchivedFilesNeeded, match=r"archive plan .* --feed-from 1 --feed-to 1"):
+    with pytest.raises(ArchivedFilesNeededError, match=r"archive plan .* --feed-from 1 --feed-to 1"):
         feed.changes(str(table.path), 1, 1)
     assert feed.changes(str(table.path), 3, 3).counts()[0].updates == 1
 
 
 def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkSession, published: Zone) -> None:
     before = published.everything()
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         clear(DeltaFeed(spark, published.table.source), published.store, published.plan)
     assert published.everything() == before
 
@@ -231,13 +232,13 @@ def test_files_removed_by_vacuum_are_named(spark: SparkSession, tmp_path: Path) 
     assert commit(table.path, "DELETE FROM {} WHERE day = 1")
     (removed,) = table.changed_files(3, 3)
     Path(removed.uri.removeprefix("file:")).unlink()
-    with pytest.raises(Gap) as caught:
+    with pytest.raises(FeedGapError) as caught:
         check(table, Range(2, 3), now=EARLIER)
     assert (caught.value.published, caught.value.reason) == (2, f"files are gone, {removed.uri}")
-    with pytest.raises(SnapshotGone) as lost:
+    with pytest.raises(SnapshotFilesDeletedError) as lost:
         check(table, Snapshot(2), now=EARLIER)
     assert list(lost.value.uris) == [removed.uri]
 
 
 def test_feed_plan_error_on_databricks_suggests_the_path() -> None:
-    assert "path of the table" in str(FeedOnDatabricks(table="t"))
+    assert "path of the table" in str(archived_feed_unknown(table="t"))

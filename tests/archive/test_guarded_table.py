@@ -12,20 +12,20 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.api.archive_table import ArchiveAwareTable
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError, not_enough_active_rows
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.errors import (
-    ActiveRowsUnavailable,
-    BadNumber,
-    BadPredicate,
-    NoSuchColumn,
-    NoSuchVersion,
+    InvalidPredicateError,
+    VersionMissingError,
+    active_rows_unavailable,
+    column_missing,
+    negative_number,
 )
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, data_moved_away, days
+from tests.raised import Expected, raises
 from tests.support.delta import SparkTable
 
 
@@ -89,13 +89,13 @@ def test_query_that_needs_no_archived_file_is_answered(
 def test_query_that_needs_archived_files_fails_before_it_reads(
     guarded: GuardedTable, where: str | None, needed: list[str]
 ) -> None:
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         guarded.query(where)
     assert days(caught.value.files) == needed
 
 
 def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table: Orders) -> None:
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         guarded.query("id = 15")
     (file,) = caught.value.files
     assert str(caught.value) == (
@@ -107,7 +107,7 @@ def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table:
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_fix_is_a_valid_shell_command(where: str) -> None:
-    solution = ArchivedFilesNeeded(needed=(), arguments=("t", "--where", where)).solution
+    solution = ArchivedFilesNeededError(needed=(), arguments=("t", "--where", where)).solution
     command = solution.removeprefix("Restore the files with `").partition("` and `mirrorfeed archive restore")[0]
     printed = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
     assert printed.stdout == where
@@ -138,44 +138,44 @@ def test_queries_answered_by_the_log_need_no_data(
     ],
 )
 def test_inexact_bounds_of_the_log_need_archived_files(guarded: GuardedTable, column: str, version: int) -> None:
-    with pytest.raises(ArchivedFilesNeeded, match="A query for bounds needs 2 archived files"):
+    with pytest.raises(ArchivedFilesNeededError, match="A query for bounds needs 2 archived files"):
         guarded.bounds(column, version)
 
 
 def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable, table: Orders) -> None:
     assert {row["day"] for row in guarded.limit(19).collect()} == {3, 4}
     assert guarded.limit(10, "day > 3").count() == 10
-    with pytest.raises(NotEnoughFiles) as caught:
+    with raises(not_enough_active_rows) as caught:
         guarded.limit(20)
     archived = sum(file.bytes or 0 for file in caught.value.files)
     assert (caught.value.limit, caught.value.found) == (20, 19)
     assert caught.value.missing == f"2 archived files ({archived / 1024:.1f} KiB)"
-    with pytest.raises(BadPredicate, match="names `id`, which is not a column"):
+    with pytest.raises(InvalidPredicateError, match="names `id`, which is not a column"):
         guarded.limit(1, "id = 15")
 
 
 @pytest.mark.parametrize(
     ("question", "error", "words"),
     [
-        (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Use one of the columns of"),
-        (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
-        (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1. The newest version is 3."),
-        (lambda t: t._needed(version=-1), NoSuchVersion, "cannot be read at version -1"),
+        (lambda t: t.query(columns=["id", "nope"]), column_missing, "has no column 'nope'. Use one of the columns of"),
+        (lambda t: t.bounds("nope"), column_missing, "has no column 'nope'"),
+        (lambda t: t.query(version=-1), VersionMissingError, "cannot be read at version -1. The newest version is 3."),
+        (lambda t: t._needed(version=-1), VersionMissingError, "cannot be read at version -1"),
         (
             lambda t: t.query("day = 3", version=4),
-            NoSuchVersion,
+            VersionMissingError,
             "cannot be read at version 4. The newest version is 3.",
         ),
-        (lambda t: t.count(version=9), NoSuchVersion, "at version 9"),
-        (lambda t: t.partitions(version=-2), NoSuchVersion, "at version -2"),
-        (lambda t: t.limit(-1), BadNumber, "is negative: -1."),
-        (lambda t: t.stream(-1), BadNumber, "The starting version for"),
+        (lambda t: t.count(version=9), VersionMissingError, "at version 9"),
+        (lambda t: t.partitions(version=-2), VersionMissingError, "at version -2"),
+        (lambda t: t.limit(-1), negative_number, "is negative: -1."),
+        (lambda t: t.stream(-1), negative_number, "The starting version for"),
     ],
 )
 def test_invalid_query_is_reported_in_a_sentence(
-    guarded: GuardedTable, question: Callable[[GuardedTable], Any], error: type[Terminal], words: str
+    guarded: GuardedTable, question: Callable[[GuardedTable], Any], error: Expected, words: str
 ) -> None:
-    with pytest.raises(error) as caught:
+    with raises(error) as caught:
         question(guarded)
     assert words in str(caught.value)
 
@@ -217,7 +217,7 @@ def test_active_rows_keep_names_of_mapped_columns(spark: SparkSession, tmp_path:
 
 def test_active_rows_are_not_selected_on_databricks() -> None:
     assert "On Databricks, the rows in active files of t cannot be selected (`recent`)." in str(
-        ActiveRowsUnavailable(table="t")
+        active_rows_unavailable(table="t")
     )
 
 
@@ -226,13 +226,13 @@ def test_stream_is_guarded_for_its_start(guarded: GuardedTable, start: int | Non
     if not needed:
         assert guarded.stream(start).isStreaming
         return
-    with pytest.raises(ArchivedFilesNeeded, match="A stream") as caught:
+    with pytest.raises(ArchivedFilesNeededError, match="A stream") as caught:
         guarded.stream(start)
     assert days(caught.value.files) == needed
 
 
 def test_archived_file_is_never_read_without_tiers(spark: SparkSession, table: Orders) -> None:
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         GuardedTable(spark, table.source, now=lambda: NOW).query("day = 2")
 
 
@@ -270,10 +270,10 @@ def test_texts_are_compared_by_the_collation_of_their_column(spark: SparkSession
 def test_partly_restored_table_is_still_guarded(guarded: GuardedTable, tiers: FolderTiers, clock: Clock) -> None:
     first, second = guarded._needed("day <= 2").files
     tiers.restore([first.uri], Priority.HIGH)
-    with pytest.raises(ArchivedFilesNeeded, match="2 archived files"):
+    with pytest.raises(ArchivedFilesNeededError, match="2 archived files"):
         guarded.query("day <= 2")  # a pending restore is not complete
     clock.pass_(1)
-    with pytest.raises(ArchivedFilesNeeded, match="1 archived file ") as caught:
+    with pytest.raises(ArchivedFilesNeededError, match="1 archived file ") as caught:
         guarded.query("day <= 2")
     assert caught.value.files == (second,)
     tiers.restore([second.uri], Priority.STANDARD)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers, make_old
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
@@ -100,7 +100,7 @@ class Cut:
         before = self.table.latest
         try:
             statement.guarded(self._writer, self.spark)
-        except ArchivedFilesNeeded:
+        except ArchivedFilesNeededError:
             assert self.table.latest == before
             return False
         return True

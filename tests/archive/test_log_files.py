@@ -17,11 +17,12 @@ from mirrorfeed.archive.data_files import DataFile, deletion_vector_uri, normali
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import ColumnarLog, LogFiles, require_own_commits, select_log_files
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
-from mirrorfeed.archive.errors import CommitsElsewhere
+from mirrorfeed.archive.errors import commits_outside_log
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.source.table_info import commit_name, read_table_info
 from tests.archive.archived_table import Orders, days
+from tests.raised import raises
 from tests.support import commits
 from tests.support.delta import SPARK_4_0
 
@@ -117,10 +118,10 @@ def engine(*features: str) -> Any:
 def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> None:
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     for what in (Snapshot(3), Range(0, 3)):
-        with pytest.raises(CommitsElsewhere) as caught:
+        with raises(commits_outside_log) as caught:
             guard.files_to_read(spark, orders, read_table_info(spark, orders), what)
         assert (caught.value.table, caught.value.feature) == ("main.sales.orders", feature)
-    with pytest.raises(CommitsElsewhere):
+    with raises(commits_outside_log):
         OpenSourceEngine(spark).files(orders)
 
 

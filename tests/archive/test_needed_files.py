@@ -17,14 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guard
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError, not_enough_active_rows
 from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query, plan_statement
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, error_name
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
@@ -147,11 +147,13 @@ def compare(request: pytest.FixtureRequest, tables: dict[str, DeltaTable]) -> It
         found: Any
         try:
             found = ask()
-        except ArchivedFilesNeeded as error:
-            found = [type(error).__name__, _needed(tables, error.needed)]
-        except NotEnoughFiles as error:
-            found = [type(error).__name__, _files(tables, error.files)]
-        except (MirrorfeedError, PySparkException) as error:
+        except ArchivedFilesNeededError as error:
+            found = [error_name(error), _needed(tables, error.needed)]
+        except MirrorfeedError as error:
+            found = error_name(error)
+            if not_enough_active_rows.matches(error):
+                found = [found, _files(tables, error.facts["files"])]
+        except PySparkException as error:
             found = type(error).__name__
         found = json.loads(json.dumps(found))
         if renews:

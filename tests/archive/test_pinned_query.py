@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.errors import BadStatement, CannotBePinned
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
+from mirrorfeed.archive.errors import InvalidQueryError, query_not_repeatable
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.archive.restore_planner import plan_statement
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
+from tests.raised import raises
 
 ORDERS = "`spark_catalog`.`shop`.`orders`"
 
@@ -53,7 +54,7 @@ def test_plan_made_from_sql_returns_the_rows_of_its_versions(spark: SparkSession
         ("spark_catalog.shop.changed", 2, 2),
         (str(plain.path), 1, 0),
     ]
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         Guarded(spark, now=lambda: NOW).sql(query)
     assert caught.value.plan(Priority.HIGH) == planned
 
@@ -102,19 +103,19 @@ def test_tables_in_a_query_are_pinned(spark: SparkSession, orders: Orders, query
 def test_query_whose_rows_could_change_is_not_planned(
     spark: SparkSession, orders: Orders, query: str, reason: str
 ) -> None:
-    with pytest.raises(CannotBePinned) as caught:
+    with raises(query_not_repeatable) as caught:
         plan_statement(spark, Priority.HIGH, NOW, sql=query)
     assert reason in caught.value.reason
 
 
 @pytest.mark.usefixtures("orders")
 def test_error_of_a_query_that_cannot_be_planned_has_a_plan_for_its_files(spark: SparkSession) -> None:
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         Guarded(spark, now=lambda: NOW).sql("SELECT id FROM recent UNION ALL SELECT id FROM orders WHERE day = 1")
     assert caught.value.plan().files_alone
     assert "error.plan().save('PLAN')" in caught.value.solution
 
 
 def test_invalid_query_is_reported_before_it_is_pinned(spark: SparkSession, orders: Orders) -> None:
-    with pytest.raises(BadStatement, match="UNRESOLVED_COLUMN"):
+    with pytest.raises(InvalidQueryError, match="UNRESOLVED_COLUMN"):
         pin_query(spark, "SELECT nothing FROM orders", NOW)

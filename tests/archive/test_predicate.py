@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.data_skipping import apply_condition
-from mirrorfeed.archive.errors import BadPredicate
+from mirrorfeed.archive.errors import InvalidPredicateError
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def frame(spark: SparkSession) -> DataFrame:
 )
 def test_condition_on_a_row_is_accepted(frame: DataFrame, predicate: str | None, rows: int | None) -> None:
     if rows is None:
-        with pytest.raises(BadPredicate, match="cannot be parsed"):
+        with pytest.raises(InvalidPredicateError, match="cannot be parsed"):
             apply_condition(frame, "t", predicate)
     else:
         assert apply_condition(frame, "t", predicate).count() == rows
@@ -54,12 +54,12 @@ def test_condition_on_a_row_is_accepted(frame: DataFrame, predicate: str | None,
     ],
 )
 def test_invalid_predicate_is_refused(frame: DataFrame, predicate: str, reason: str) -> None:
-    with pytest.raises(BadPredicate) as caught:
+    with pytest.raises(InvalidPredicateError) as caught:
         apply_condition(frame, "main.sales.orders", predicate)
     assert (caught.value.predicate, caught.value.table, caught.value.reason) == (predicate, "main.sales.orders", reason)
 
 
 @pytest.mark.parametrize("given", ["5", "*", "'a'", "id AS x", "explode(array(true))", "sum(id) OVER () > 1"])
 def test_expression_that_is_not_a_row_condition_is_refused(frame: DataFrame, given: str) -> None:
-    with pytest.raises(BadPredicate, match=r"is not a condition on a row \([A-Z_.\d]+\)"):
+    with pytest.raises(InvalidPredicateError, match=r"is not a condition on a row \([A-Z_.\d]+\)"):
         apply_condition(frame, "t", given)

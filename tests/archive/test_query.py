@@ -13,14 +13,15 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore, restore_planner
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
+from mirrorfeed.archive.errors import no_query_plan, not_a_query, one_table_per_plan, query_not_plannable, unknown_files
 from mirrorfeed.archive.guard import Guarded, guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore import TiersOfTables, session_time_zone
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
+from tests.raised import raises
 from tests.support.delta import SPARK_4_0
 
 CASES = """
@@ -195,7 +196,7 @@ def test_query_is_answered_or_names_the_archived_files_it_needs(
     if not needed:
         assert sorted(map(tuple, asking.sql(query).collect())) == ANSWERS[name]
         return
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         asking.sql(query)
     assert {Path(each.table).name: days(each.files) for each in caught.value.needed} == needed
 
@@ -212,18 +213,18 @@ def test_returned_frame_can_be_queried_further(asking: Guarded, spark: SparkSess
 
 
 def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables: dict[str, Orders]) -> None:
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         asking.sql("SELECT o.id FROM orders o JOIN returns r ON o.id = r.id AND o.day = 1 AND r.day = 1")
     first, second = (each.files[0] for each in caught.value.needed)
     assert caught.value.problem == (
         f"The query needs 1 archived file ({first.bytes} B) of {tables['orders'].path} at version 2: {first.uri};"
         f" 1 archived file ({second.bytes} B) of {tables['returns'].path} at version 2: {second.uri}. Nothing was read."
     )
-    assert ArchivedFilesNeeded(needed=caught.value.needed, statement="SELECT 'a'").solution == (
+    assert ArchivedFilesNeededError(needed=caught.value.needed, statement="SELECT 'a'").solution == (
         "Restore the files with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN` and `mirrorfeed archive"
         " restore PLAN`, or use conditions that need no archived file."
     )
-    of_frames = ArchivedFilesNeeded(needed=caught.value.needed)
+    of_frames = ArchivedFilesNeededError(needed=caught.value.needed)
     assert "with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`" in of_frames.solution
     assert [file.uri for file in of_frames.plan().files] == sorted([first.uri, second.uri])
 
@@ -261,7 +262,7 @@ def scripts(spark: SparkSession) -> Iterator[None]:
 def test_statement_that_is_not_a_query_does_not_run(
     asking: Guarded, spark: SparkSession, statement: str, kind: str
 ) -> None:
-    with pytest.raises(NoQuery) as caught:
+    with raises(not_a_query) as caught:
         asking.sql(statement)
     assert (caught.value.kind, caught.value.statement) == (kind, statement)
     assert not spark.catalog.tableExists("copied")
@@ -276,7 +277,7 @@ def test_statements_that_read_no_rows_run_normally(spark: SparkSession, tables: 
 
 
 def test_invalid_value_is_reported_when_the_query_is_planned(asking: Guarded) -> None:
-    with pytest.raises(CannotBePlanned) as caught:
+    with raises(query_not_plannable) as caught:
         asking.sql("SELECT v FROM orders WHERE id = 'x'")
     assert str(caught.value).startswith("The query cannot be planned: [CAST_INVALID_INPUT] The value 'x' of the type")
     assert str(caught.value).endswith("Nothing was read. Correct the query, and run it again.")
@@ -288,10 +289,10 @@ def test_session_that_ignores_missing_files_is_refused(
 ) -> None:
     """A file that is archived just after the check would be missing from the result, without an error."""
     with setting(spark, name, "true"):
-        with pytest.raises(CannotBePlanned) as caught:
+        with raises(query_not_plannable) as caught:
             asking.frame(spark.range(1))
         writer = GuardedTable(spark, next(iter(tables.values())).source, now=lambda: NOW)
-        with pytest.raises(CannotBePlanned):
+        with raises(query_not_plannable):
             writer.delete("id = 35")
     assert str(caught.value) == (
         f"The query cannot be planned: {name} is true, so rows of unreadable files would be missing. Nothing was read."
@@ -304,9 +305,9 @@ def test_cached_rows_are_ignored(asking: Guarded, spark: SparkSession) -> None:
     frame = spark.table("orders").cache()
     spark.sql("CACHE LAZY TABLE all_orders AS SELECT * FROM orders")
     try:
-        with pytest.raises(ArchivedFilesNeeded):
+        with pytest.raises(ArchivedFilesNeededError):
             asking.sql("SELECT * FROM orders WHERE day = 1")
-        with pytest.raises(ArchivedFilesNeeded):
+        with pytest.raises(ArchivedFilesNeededError):
             asking.sql("SELECT max(v) FROM all_orders")
         assert asking.sql("SELECT id FROM all_orders WHERE day = 3").count() == 10
     finally:
@@ -322,11 +323,11 @@ def test_rows_without_a_plan_are_refused_unless_local(
     orders = spark.table("orders")
     assert asking.frame(temporary.join(orders.where("day = 3"), "id")).count() == 2
     through = spark.createDataFrame(orders.select("id").rdd, "id int")
-    with pytest.raises(UnknownFiles) as caught:
+    with raises(unknown_files) as caught:
         asking.frame(through)
     assert caught.value.reads == "rows of an RDD, whose files it does not show"
     changes = spark.read.option("readChangeFeed", True).option("startingVersion", 1).table(tables["orders"].source.sql)
-    with pytest.raises(UnknownFiles, match="the change feed"):
+    with raises(unknown_files, match="the change feed"):
         asking.frame(changes)
 
 
@@ -344,7 +345,7 @@ def test_files_of_a_delta_table_cannot_be_read_as_plain_files(
             lambda: asking.frame(read.parquet(f"{orders}/day=3")),
             lambda: asking.frame(read.parquet(*map(str, orders.glob("day=3/*.parquet")))),
         ):
-            with pytest.raises(UnknownFiles) as caught:
+            with raises(unknown_files) as caught:
                 frame()
             assert f"reads files of the Delta table file:{orders} directly" in str(caught.value)
         pq.write_table(pa.table({"id": [31, 32]}), tmp_path / "plain.parquet")
@@ -364,9 +365,9 @@ def test_one_plan_restores_files_of_several_tables(
     restore.check_plan(spark, plan)
     both = TiersOfTables(tuple(file.uri for file in plan.files), lambda _: tiers)
     assert restore.request_files(plan, both).pending == 2
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         restore.run_query(spark, plan, both, NOW)
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         asking.frame(spark.sql(query))
     assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was created only for files
     clock.pass_(1)
@@ -381,10 +382,10 @@ def test_databricks_guards_queries_itself(spark: SparkSession) -> None:
     engine = RecordingDatabricks(spark, {"SELECT": [(1,)]})
     assert Guarded(engine).sql("SELECT 1").collect() == [(1,)]  # type: ignore[arg-type]
     assert engine.statements == ["SELECT 1"]
-    with pytest.raises(TableByTable) as caught:
+    with raises(one_table_per_plan) as caught:
         Guarded(engine).needed("SELECT 1")  # type: ignore[arg-type]
     assert "only one table at a time" in str(caught.value)
 
 
 def test_missing_plan_is_reported() -> None:
-    assert "Nothing was read." in str(NoPlan())
+    assert "Nothing was read." in str(no_query_plan())

@@ -16,11 +16,18 @@ from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
 from mirrorfeed.archive.data_files import DataFile, NeededFiles
-from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
+from mirrorfeed.archive.errors import (
+    plan_of_another_table,
+    planned_files_deleted,
+    restore_cannot_last,
+    restore_rejected,
+    restore_tier_not_supported,
+)
 from mirrorfeed.archive.restore import Restoring, check_table
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tier_store import Priority, Tier
+from tests.raised import raises
 
 Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -111,17 +118,17 @@ def test_file_refused_by_busy_storage_is_requested_again(tmp_path: Path) -> None
 def test_permanently_refused_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.busy = True
-    with pytest.raises(RestoreRejected) as caught:
+    with raises(restore_rejected) as caught:
         restore.request_files(scene.plan, scene.tiers)
     assert list(caught.value.refused.values()) == ["503 ServerBusy"] * 3
-    assert (caught.value.table, caught.value.files) == ("t", "3 files")
+    assert (caught.value.table, caught.value.computed["files"]) == ("t", "3 files")
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     missing = f"file:{tmp_path}/t/gone"
     plan = plan_of([*scene.plan.files, DataFile(missing, 1)], "HIGH")
-    with pytest.raises(FilesGone) as caught:
+    with raises(planned_files_deleted) as caught:
         restore.read_progress(plan, scene.tiers)
     assert (caught.value.table, caught.value.uris) == ("t", [missing])
 
@@ -129,7 +136,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("table_id", "newest"), [("id-2", 9), ("id-1", 6)])
 def test_plan_of_another_table_is_refused(table_id: str, newest: int) -> None:
     check_table(TABLE, "id-1", 7)
-    with pytest.raises(PlanOfAnotherTable) as caught:
+    with raises(plan_of_another_table) as caught:
         check_table(TABLE, table_id, newest)
     assert str(caught.value).startswith("t is no longer the table of the plan: the id of the table was id-1")
 
@@ -160,7 +167,7 @@ def test_days_cannot_be_promised_if_a_rule_archives_files_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, 1)
-    with pytest.raises(CannotKeep) as caught:
+    with raises(restore_cannot_last) as caught:
         scene.restore(monkeypatch, Terms(keep_days=7))
     assert scene.tiers.requests == []
     assert (caught.value.table, caught.value.days) == ("t", 7)
@@ -168,7 +175,7 @@ def test_days_cannot_be_promised_if_a_rule_archives_files_again(
 
 def test_restored_copies_have_only_one_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, 1, copies=True)
-    with pytest.raises(OnlyHot) as caught:
+    with raises(restore_tier_not_supported) as caught:
         scene.restore(monkeypatch, Terms(Tier.COOL))
     assert scene.tiers.requests == []
     assert caught.value.to is Tier.COOL

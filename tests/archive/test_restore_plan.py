@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.data_files import DataFile, NeededFiles
-from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
+from mirrorfeed.archive.errors import invalid_plan, plan_file_exists, plan_not_written
 from mirrorfeed.archive.restore_plan import Plan, check_path, estimate, plan_files
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tier_store import Priority
+from tests.raised import raises
 
 GIB = 2**30
 FILES = [
@@ -78,7 +79,7 @@ def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
     plan = priced(make_plan(where="v = 'é'"))
     plan.save(path)
     assert Plan.load(path) == plan
-    with pytest.raises(PlanExists) as caught:
+    with raises(plan_file_exists) as caught:
         plan.save(path)
     assert caught.value.path == path
 
@@ -94,7 +95,7 @@ def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
 def test_file_that_is_not_a_plan_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(BadPlan) as caught:
+    with raises(invalid_plan) as caught:
         Plan.load(str(path))
     assert reason in str(caught.value)
 
@@ -127,7 +128,7 @@ def test_plan_with_wrong_values_is_refused_with_the_field(tmp_path: Path, change
     path = tmp_path / "plan.json"
     priced(make_plan()).save(str(path))
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(BadPlan) as caught:
+    with raises(invalid_plan) as caught:
         Plan.load(str(path))
     assert reason in str(caught.value)
 
@@ -144,12 +145,12 @@ def test_statement_plan_has_files_of_all_its_tables(tmp_path: Path) -> None:
 
 def test_unwritable_plan_is_reported_before_planning(tmp_path: Path) -> None:
     path = str(tmp_path / "no" / "plan.json")
-    with pytest.raises(PlanNotWritten) as caught:
+    with raises(plan_not_written) as caught:
         check_path(path)
     assert caught.value.reason == f"the folder {tmp_path / 'no'} does not exist"
-    with pytest.raises(PlanNotWritten, match="No such file or directory"):
+    with raises(plan_not_written, match="No such file or directory"):
         make_plan().save(path)
     check_path(str(tmp_path / "plan"))
     make_plan().save(str(tmp_path / "plan"))
-    with pytest.raises(PlanExists):
+    with raises(plan_file_exists):
         check_path(str(tmp_path / "plan"))

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.restore_plan import Terms, cost_of_restore, describe_costs
-from mirrorfeed.storage.errors import InvalidPrices
+from mirrorfeed.storage.errors import invalid_prices
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
+from tests.raised import raises
 
 GIB = 2**30
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -105,7 +106,7 @@ def test_archived_bytes_save_the_price_difference_every_month() -> None:
 def test_invalid_prices_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES | change))
-    with pytest.raises(InvalidPrices) as caught:
+    with raises(invalid_prices) as caught:
         Prices.load(str(path))
     assert str(caught.value).startswith(f"{path} is not a valid file with prices: {reason}")
     assert Prices.load(str(_written(tmp_path))) == RATES
@@ -121,7 +122,7 @@ def _written(folder: Path) -> Path:
 def test_price_is_a_number_of_at_least_zero(tmp_path: Path, price: Any) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES | {"standard": {"per_gib": price, "per_10k_files": 5}}))
-    with pytest.raises(InvalidPrices, match=r"standard\.per_gib: Input should be"):
+    with raises(invalid_prices, match=r"standard\.per_gib: Input should be"):
         Prices.load(str(path))
 
 
@@ -129,5 +130,5 @@ def test_price_is_a_number_of_at_least_zero(tmp_path: Path, price: Any) -> None:
 def test_file_without_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(content)
-    with pytest.raises(InvalidPrices, match="Write your prices as JSON"):
+    with raises(invalid_prices, match="Write your prices as JSON"):
         Prices.load(str(path))

@@ -14,14 +14,15 @@ from pyspark.sql import functions as F
 
 from fixtures.tiers import Clock, FolderTiers, make_old
 from mirrorfeed.archive import archive_interval, restore_planner
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.archive.engines.open_source import files_of
-from mirrorfeed.archive.errors import UnknownFiles
+from mirrorfeed.archive.errors import unknown_files
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
+from tests.raised import raises
 from tests.support.delta import SPARK_4_0, DeltaTable
 
 DERIVES = "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled"
@@ -93,7 +94,7 @@ def test_cached_data_hides_no_file(spark: SparkSession, orders: Orders) -> None:
         assert days(guarded._needed("id = 15").files) == ["1"]
         plan = restore_planner.plan_query(spark, Priority.HIGH, NOW, source=orders.source, where="id < 30")
         assert len(plan.files) == 2
-        with pytest.raises(ArchivedFilesNeeded):
+        with pytest.raises(ArchivedFilesNeededError):
             guarded.query("id = 15")
         assert guarded.query("day = 3").count() == 10
 
@@ -129,7 +130,7 @@ def test_table_read_through_another_connector_is_refused(spark: SparkSession, or
             lambda: table.query("day = 1", version=1),
             lambda: table.delete("day = 3"),
         ):
-            with pytest.raises(UnknownFiles, match=r"a Delta table in an unknown form \(DeltaV2Table\)"):
+            with raises(unknown_files, match=r"a Delta table in an unknown form \(DeltaV2Table\)"):
                 read()
 
 
@@ -190,6 +191,6 @@ def test_query_is_guarded_for_everything_it_reads(
     spark: SparkSession, orders: Orders, question: Callable[[DataFrame, str], DataFrame], needed: list[str]
 ) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         guarded._guard("A question", question(spark.table(orders.source.sql), orders.source.sql))
     assert days(caught.value.files) == needed

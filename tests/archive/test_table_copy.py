@@ -24,13 +24,14 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
 from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.engines import engine_of
-from mirrorfeed.archive.errors import BadStatement, CannotBeCopied
+from mirrorfeed.archive.errors import InvalidQueryError, rows_not_copyable
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
 from mirrorfeed.runtime.spark_session import setting
-from mirrorfeed.source.errors import TargetExists
+from mirrorfeed.source.errors import copy_target_exists
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_copy import find_obstacles
 from tests.archive.archived_table import NOW, Orders
+from tests.raised import raises
 
 FEED_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
 
@@ -97,15 +98,15 @@ def test_copy_that_cannot_be_made_is_refused_before_files_are_requested(
     restored.tiers.archive(file.uri for file in restored.needed.files)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/notes.txt").write_text("")
-    with pytest.raises(CannotBeCopied) as caught:
+    with raises(rows_not_copyable) as caught:
         restored.run("id, v AS ID, INTERVAL '1' DAY AS i", Source.parse("nowhere.copy"))
     assert caught.value.reasons == [
         "2 columns are named 'id'",
         "Delta cannot store the type interval day of i",
         "the schema nowhere does not exist",
     ]
-    with pytest.raises(BadStatement, match="nothing"):
+    with pytest.raises(InvalidQueryError, match="nothing"):
         restored.run("nothing", Source(path=str(tmp_path / "copy")))
-    with pytest.raises(TargetExists):
+    with raises(copy_target_exists):
         restored.run("id", Source(path=str(tmp_path / "taken")))
     assert restored.tiers.requests == []

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.data_files import DataFile
-from mirrorfeed.archive.errors import CannotCheckFiles
+from mirrorfeed.archive.errors import files_not_checkable
 from mirrorfeed.archive.table_maintenance import EARLY_DELETION, Maintained, check_files, condition, maintain, split
 from tests.archive.archived_table import NOW, Orders
 
@@ -82,7 +82,7 @@ def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: Spark
 
 
 def test_files_that_cannot_be_checked_are_reported() -> None:
-    error = CannotCheckFiles(table="t", uri="s3://b/t/part-0")
+    error = files_not_checkable(table="t", uri="s3://b/t/part-0")
     assert error.problem.endswith("for example s3://b/t/part-0.")
 
 

@@ -13,13 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, guarded_table
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, StatementFailed, SubqueryInStatement, UnknownFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
+from mirrorfeed.archive.errors import (
+    InvalidPredicateError,
+    column_missing,
+    statement_failed,
+    subquery_in_statement,
+    unknown_files,
+)
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.runtime.spark_session import setting
 from tests.archive.archived_table import NOW, Orders, days
 from tests.archive.test_spark_plans import DERIVES
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
@@ -72,7 +79,7 @@ def test_statement_that_touches_archived_files_fails_before_it_starts(
     needed: list[str],
 ) -> None:
     before = {path.name for path in (table.path / "_delta_log").iterdir()}
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         statement(writer, spark)
     assert days(caught.value.files) == needed
     assert {path.name for path in (table.path / "_delta_log").iterdir()} == before
@@ -106,11 +113,11 @@ def test_rows_added_to_the_source_meanwhile_are_not_merged(spark: SparkSession, 
 
 def test_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
     hot = spark.table(table.source.sql).where("day = 3")
-    with pytest.raises(UnknownFiles, match="rows of an RDD"):
+    with raises(unknown_files, match="rows of an RDD"):
         writer.merge(spark.createDataFrame(hot.rdd, hot.schema), ["id"], UPSERT)
-    with pytest.raises(UnknownFiles, match="a stream"):
+    with raises(unknown_files, match="a stream"):
         writer.merge(spark.readStream.format("rate").load().selectExpr("value AS id"), ["id"], UPSERT)
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         writer.merge(spark.table(table.source.sql), ["id"], UPSERT)
 
 
@@ -122,7 +129,7 @@ def test_not_matched_by_source_is_detected_in_any_spelling(
     spark: SparkSession, writer: GuardedTable, between: str
 ) -> None:
     clause = f"WHEN NOT MATCHED BY{between}source THEN DELETE"
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         writer.merge(rows(spark, 35), ["id"], clause, "t.day = 3")
     assert days(caught.value.files) == ["1", "2"]
 
@@ -142,7 +149,7 @@ def test_subqueries_in_a_statement_are_refused_before_it_starts(
 ) -> None:
     before = table.latest
     update, merge = partial(writer.update, {"v": text}, "day = 3"), partial(writer.merge, rows(spark, 35), ["id"], text)
-    with pytest.raises(SubqueryInStatement) as caught:
+    with raises(subquery_in_statement) as caught:
         (update if kind == "UPDATE" else merge)()
     assert f"The {kind} of {table.source} contains a subquery" in str(caught.value)
     assert repr(text) in str(caught.value)
@@ -152,7 +159,7 @@ def test_subqueries_in_a_statement_are_refused_before_it_starts(
 def test_subquery_is_refused_in_an_update_on_databricks(spark: SparkSession, table: Orders) -> None:
     """LIMIT skips archived files there, so the value of a subquery could come from active files alone."""
     databricks = RecordingDatabricks(spark, {})
-    with pytest.raises(SubqueryInStatement, match="The UPDATE of"):
+    with raises(subquery_in_statement, match="The UPDATE of"):
         GuardedTable(databricks, table.source).update({"v": "(SELECT v FROM VALUES ('a') AS t(v) LIMIT 1)"})  # type: ignore[arg-type]
     assert databricks.statements == []
 
@@ -164,9 +171,9 @@ def test_comment_in_an_assignment_does_not_swallow_the_next_one(spark: SparkSess
     writer.update({"a": "concat(a, '!') -- five", "B": "id + 6 /* six */", "c": "default"}, "id = 1 -- one")
     assert plain.rows() == [{"Id": 1, "a": "x!", "b": 7, "c": None}, {"Id": 2, "a": "y", "b": 2, "c": 2}]
     continued = "1 -- the next line too \\"  # a backslash continues a comment
-    with pytest.raises(BadPredicate, match="cannot be parsed"):
+    with pytest.raises(InvalidPredicateError, match="cannot be parsed"):
         writer.update({"b": continued, "c": "9"})
-    with pytest.raises(BadPredicate, match="cannot be parsed"):
+    with pytest.raises(InvalidPredicateError, match="cannot be parsed"):
         writer.delete(f"id = {continued}")
     assert len(plain.rows()) == 2
 
@@ -198,7 +205,7 @@ def test_invalid_assignment_changes_nothing(
     table: Orders, writer: GuardedTable, assignments: dict[str, str], code: str, reason: str
 ) -> None:
     before = table.latest
-    with pytest.raises(Terminal, match=reason) as caught:
+    with pytest.raises(TerminalError, match=reason) as caught:
         writer.update(assignments, "day = 3")
     assert (caught.value.code, table.latest) == (code, before)
 
@@ -223,7 +230,7 @@ def test_statement_that_fails_changes_nothing(
     reason: str,
 ) -> None:
     before = table.latest
-    with pytest.raises(StatementFailed, match=reason):
+    with raises(statement_failed, match=reason):
         statement(writer, spark)
     assert table.latest == before
 
@@ -245,11 +252,11 @@ def test_merges_at_the_same_time_use_their_own_rows(
 
 
 def test_subquery_and_unknown_key_errors_are_readable(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:
-    with pytest.raises(BadPredicate, match="contains a subquery"):
+    with pytest.raises(InvalidPredicateError, match="contains a subquery"):
         writer.merge(rows(spark, 35), ["id"], UPSERT, "t.day IN (SELECT 3)")
-    with pytest.raises(NoSuchColumn, match="has no column 'nope'"):
+    with raises(column_missing, match="has no column 'nope'"):
         writer.merge(rows(spark, 35), ["nope"], UPSERT)
-    with pytest.raises(NoSuchColumn, match=r"The source of the MERGE has no column 'day'"):
+    with raises(column_missing, match=r"The source of the MERGE has no column 'day'"):
         writer.merge(rows(spark, 35).select("id", "v"), ["id", "day"], UPSERT)
 
 
@@ -283,11 +290,11 @@ def test_archived_files_of_given_rows_are_detected_before_writing(
     other = DeltaTable(spark, tmp_path / "other", "id int, v string, day int")
     writer = GuardedTable(spark, other.source, now=lambda: NOW)
     before = sorted(other.path.rglob("*"))
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         writer.overwrite(spark.table(table.source.sql))
     assert days(caught.value.files) == ["1", "2"]
     frame = spark.table(table.source.sql)
-    with pytest.raises(UnknownFiles, match="rows of an RDD"):
+    with raises(unknown_files, match="rows of an RDD"):
         writer.overwrite(spark.createDataFrame(frame.rdd, frame.schema))
     assert sorted(other.path.rglob("*")) == before
     writer.overwrite(spark.table(table.source.sql).where("day = 4"))
@@ -320,7 +327,7 @@ def test_merge_reads_only_files_that_can_contain_its_keys(
     """Integer types of different widths are equal."""
     nowhere = "WHEN MATCHED THEN UPDATE SET v = s.v"
     writer.merge(rows(spark, 47).selectExpr("bigint(id) AS id", "v", "tinyint(day) AS day"), ["id", "day"], nowhere)
-    with pytest.raises(ArchivedFilesNeeded) as caught:
+    with pytest.raises(ArchivedFilesNeededError) as caught:
         writer.merge(rows(spark, 25).selectExpr("smallint(id) AS id", "v", "day"), ["id"], nowhere)
     assert days(caught.value.files) == ["2"]
     guarded = GuardedTable(spark, table.source, now=lambda: NOW)

@@ -20,7 +20,7 @@ from mirrorfeed.api.feed import Feed
 from mirrorfeed.api.results import DataRow, Enabled, Result, Row
 from mirrorfeed.cli import main
 from mirrorfeed.cli.main import show
-from mirrorfeed.config.errors import UnknownTable
+from mirrorfeed.config.errors import UnknownTableError
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import shard_of
 from mirrorfeed.landing.names import Target
@@ -137,7 +137,7 @@ def test_nonexistent_shard_is_refused(tmp_path: Path, shard: str) -> None:
 @pytest.mark.parametrize("name", ["shard:9/8", "shard:3/2", "shard:0/2"])
 def test_nonexistent_shard_name_is_an_unknown_table(tmp_path: Path, name: str) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./z\ntables: [{source: ./t, target: orders}]\n")
-    with pytest.raises(UnknownTable):
+    with pytest.raises(UnknownTableError):
         load(tmp_path / "mirrorfeed.yml").select([name])
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mirrorfeed.api.errors import NotInATask, TaskFailed
+from mirrorfeed.api.errors import not_in_a_task, task_failed
 from mirrorfeed.cli import main
 from mirrorfeed.cli.__main__ import task
 from mirrorfeed.cli.publish import set_task_value
-from mirrorfeed.config.errors import UnknownTable
+from mirrorfeed.config.errors import UnknownTableError
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
+from tests.raised import raises
 
 OLD_CLICK = version("click").startswith("8.1.")
 
@@ -53,7 +54,7 @@ def test_successful_task_returns_instead_of_exiting(
 def test_failed_task_raises_after_printing_the_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
 ) -> None:
-    with pytest.raises(TaskFailed) as failed:
+    with raises(task_failed) as failed:
         call(monkeypatch, *arguments)
     assert (failed.value.arguments, failed.value.status) == (arguments, status)  # type: ignore[attr-defined]
     assert words in capsys.readouterr().err
@@ -100,13 +101,13 @@ def test_every_table_has_one_stable_shard(tmp_path: Path) -> None:
     assert of_shard[1] < of_shard[0]
     assert configured(1).select(["shard:1/50", "shard:2/50"]) == ()
     for name in ("shard:0/7", "shard:a/7", "shard:1"):
-        with pytest.raises(UnknownTable):
+        with pytest.raises(UnknownTableError):
             configured(1).select([name])
 
 
 def test_task_values_are_refused_outside_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
-    with pytest.raises(NotInATask):
+    with raises(not_in_a_task):
         set_task_value("targets", ["orders"])
 
 

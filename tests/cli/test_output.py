@@ -19,12 +19,12 @@ from mirrorfeed.cli.main import print_result
 from mirrorfeed.display import terminal
 from mirrorfeed.display.progress import progress, progress_shown
 from mirrorfeed.display.rows import by_marker, duration, size
-from mirrorfeed.errors import SessionLost
-from mirrorfeed.landing.errors import IncompatibleSchema
+from mirrorfeed.errors import SparkSessionLostError
+from mirrorfeed.landing.errors import IncompatibleSchemaError
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import FeedOff
-from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.source.errors import feed_off
+from mirrorfeed.storage.errors import PathMissingError
 from tests.publish.scenarios import orders, plan
 from tests.support.tables import TableFeed
 
@@ -84,7 +84,7 @@ def test_result_has_a_line_per_table(monkeypatch: pytest.MonkeyPatch) -> None:
         (first_load(), "snapshot to 3"),
         (TableResult("a", 3, 4, 4), "4"),
         (TableResult("a", published_version=4), "nothing new at 4"),
-        (TableResult("a", error=NotThere(address="a")), "failed"),
+        (TableResult("a", error=PathMissingError(address="a")), "failed"),
         (TableResult("a", stopped=True), "stopped"),
     ],
 )
@@ -97,7 +97,7 @@ def remarks(result: TableResult) -> list[str]:
 
 
 def test_failures_attempts_and_unvalidated_keys_are_remarks() -> None:
-    error = FeedOff(table="main.a", version=4)
+    error = feed_off(table="main.a", version=4)
     assert remarks(TableResult("a", error=error)) == [f"MF2101: {error}"]
     assert remarks(first_load(keys_checked=False, tries=3)) == [
         "3 attempts.",
@@ -118,7 +118,7 @@ def test_lookups_that_take_most_of_a_publication_are_a_remark(stage: float, look
 
 
 def test_reload_is_a_remark_with_its_reason() -> None:
-    reason = IncompatibleSchema(table="main.a", version=3, changes=["'v' is missing"])
+    reason = IncompatibleSchemaError(table="main.a", version=3, changes=["'v' is missing"])
     reloaded = first_load(reseeded=reason, published_before=True)
     assert remarks(reloaded) == [f"reloaded from a snapshot. {reason.problem}"]
     (line,) = remarks(first_load(published_before=True))
@@ -178,7 +178,7 @@ def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
 
 def test_many_tables_with_nothing_new_are_counted() -> None:
     idle = [TableResult(f"t{number}", published_version=2, latest=2) for number in range(21)]
-    failed = TableResult("bad", error=NotThere(address="bad"))
+    failed = TableResult("bad", error=PathMissingError(address="bad"))
     assert len([line for line in lines(*idle[1:], failed) if line.startswith("│")]) == 21
     shown = lines(*idle, failed)
     assert len([line for line in shown if line.startswith("│")]) == 1
@@ -188,7 +188,7 @@ def test_many_tables_with_nothing_new_are_counted() -> None:
 def test_follow_log_shows_an_error_once_and_its_recovery() -> None:
     shown: list[str] = []
     log = output.FollowLog(lambda text, **_: shown.append(text), lambda: datetime(2026, 11, 21, 12))
-    error = SessionLost()
+    error = SparkSessionLostError()
     for each in (error, error, None, None):
         log(TableResult("s.t", error=each))
     assert shown == [f"12:00:00 s.t: MF1202: {error}", "12:00:00 s.t: recovered"]
@@ -221,7 +221,7 @@ def test_nothing_is_truncated_and_no_word_broken_at_80_columns(name: str, monkey
 
 def test_piped_output_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
     published = TableResult(f"{LONG}_{LONG}_{LONG}", 1, 4, 4, upserts=1, files=1, latest=4)
-    failed = TableResult("a", error=FeedOff(table="main." + LONG * 9, version=4))
+    failed = TableResult("a", error=feed_off(table="main." + LONG * 9, version=4))
     print_result(Result((published, failed)))
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 7

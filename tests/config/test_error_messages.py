@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mirrorfeed.config import loader
-from mirrorfeed.config.errors import ConfigInvalid
+from mirrorfeed.config.errors import ConfigInvalidError
 
 
 def written() -> Iterator[tuple[str, list[str]]]:
@@ -52,7 +52,7 @@ def test_each_mistake_is_reported_once_with_its_line_and_without_secrets(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mirrorfeed.yml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigInvalid) as caught:
+    with pytest.raises(ConfigInvalidError) as caught:
         loader.load()
     assert [f"{each.line}: {each.field}: {each.reason}" for each in caught.value.mistakes] == messages
     assert not any(secret in str(caught.value) for secret in ("hush", "sig="))

@@ -12,15 +12,16 @@ import yaml
 from pydantic import ValidationError
 
 from mirrorfeed.config import loader
-from mirrorfeed.config.errors import ConfigInvalid, ConfigMissing, ConfigUnreadable, UnknownTable
+from mirrorfeed.config.errors import ConfigInvalidError, UnknownTableError, config_missing, config_unreadable
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Options
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.source.identifier import Source
+from tests.raised import raises
 
 Load = Callable[[str], Config]
 
@@ -208,9 +209,9 @@ def test_all_mistakes_of_a_file_are_reported_with_their_lines(load: Load) -> Non
             target: Sales.Orders
             log_retention_records: 1
         """
-    with pytest.raises(ConfigInvalid) as caught:
+    with pytest.raises(ConfigInvalidError) as caught:
         load(text)
-    assert isinstance(caught.value, Terminal)
+    assert isinstance(caught.value, TerminalError)
     assert str(caught.value).splitlines() == [
         "The configuration has 10 mistakes:",
         "mirrorfeed.yml:1: landing_zone: 'onelake://workspace/database' does not name a workspace and a mirrored "
@@ -269,7 +270,7 @@ def test_shared_list_may_be_a_yaml_alias(load: Load) -> None:
 
 
 def test_single_mistake_is_not_counted(load: Load) -> None:
-    with pytest.raises(ConfigInvalid) as caught:
+    with pytest.raises(ConfigInvalidError) as caught:
         load(with_table("kees: []"))
     assert caught.value.problem == (
         "The configuration has a mistake:\nmirrorfeed.yml:5: kees: is not a known field; did you mean keys?"
@@ -277,7 +278,7 @@ def test_single_mistake_is_not_counted(load: Load) -> None:
 
 
 def test_missing_file_error_suggests_init(tmp_path: Path) -> None:
-    with pytest.raises(ConfigMissing) as caught:
+    with raises(config_missing) as caught:
         loader.load(tmp_path / "mirrorfeed.yml")
     assert caught.value.path == f"{tmp_path}/mirrorfeed.yml"
     assert "mirrorfeed init" in caught.value.solution
@@ -325,13 +326,13 @@ def test_file_that_is_not_yaml_is_refused_with_its_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mirrorfeed.yml").write_bytes(content)
-    with pytest.raises(ConfigUnreadable) as caught:
+    with raises(config_unreadable) as caught:
         loader.load()
-    assert f"{caught.value.place}: {caught.value.reason}." == what
+    assert f"{caught.value.computed['place']}: {caught.value.reason}." == what
 
 
 def test_folder_instead_of_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigUnreadable, match=re.escape(f"{tmp_path}: Is a directory.")):
+    with raises(config_unreadable, match=re.escape(f"{tmp_path}: Is a directory.")):
         loader.load(tmp_path)
 
 
@@ -374,14 +375,14 @@ def test_path_selects_its_table_from_any_working_folder(load: Load, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["orders", "sales", "a.b.c.d", "", "`", "lake/other"])
 def test_unknown_table_is_refused_with_the_known_ones(load: Load, name: str) -> None:
-    with pytest.raises(UnknownTable) as caught:
+    with pytest.raises(UnknownTableError) as caught:
         load(SEVERAL).select(["customers", name])
     assert (caught.value.path, caught.value.names) == ("mirrorfeed.yml", (name,))
     assert caught.value.known == ("sales.orders", "customers", "copies.orders", "items")
 
 
 def test_all_unknown_tables_are_named_together(load: Load) -> None:
-    with pytest.raises(UnknownTable, match=re.escape("mirrorfeed.yml has no target or source 'x', 'y'.")):
+    with pytest.raises(UnknownTableError, match=re.escape("mirrorfeed.yml has no target or source 'x', 'y'.")):
         load(SEVERAL).select(["x", "customers", "y"])
 
 
@@ -497,7 +498,7 @@ def test_secret_without_a_scope_is_read_from_the_scope_of_the_deployment(load: L
     ],
 )
 def test_yaml_error_does_not_show_secrets(load: Load, line: str, what: str) -> None:
-    with pytest.raises(ConfigUnreadable) as caught:
+    with raises(config_unreadable) as caught:
         load(f"{line}\n")
     assert what in str(caught.value)
     assert "hush" not in str(caught.value)

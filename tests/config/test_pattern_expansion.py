@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import deltalake
@@ -23,21 +22,23 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.errors import (
-    ConfigInvalid,
-    HistoriesMeet,
-    NothingMatches,
-    OptionInvalid,
-    SeveralLandingZones,
-    TargetsMeet,
+    ConfigInvalidError,
+    duplicate_histories,
+    duplicate_targets,
+    nothing_matches,
+    option_invalid,
+    several_landing_zones,
 )
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.pattern_expansion import Expansion, select_matches
-from mirrorfeed.landing.errors import BadKey, BadSelection
+from mirrorfeed.errors import error_name
+from mirrorfeed.landing.errors import invalid_key, invalid_selection
 from mirrorfeed.landing.names import TABLE_LIMITS
 from mirrorfeed.orchestration.dry_run import list_configured_tables
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.source.errors import CatalogRefused, NoTableAtPath
+from mirrorfeed.source.errors import NoTableAtPathError
 from mirrorfeed.source.identifier import FoundTable, Source
+from tests.raised import raises
 from tests.support.delta import FEED
 
 Written = Callable[..., Config]
@@ -190,12 +191,14 @@ def test_keys_of_a_pattern_apply_to_tables_with_these_columns(
 
 def test_pattern_without_a_match_is_refused(written: Written) -> None:
     loaded = written({**SALES, "exclude": ["tmp_*"]}, ledger="main.sales.ledger")
-    with pytest.raises(NothingMatches) as caught:
+    with raises(nothing_matches) as caught:
         select_matches(loaded, [[]])
     assert (caught.value.pattern, caught.value.path, caught.value.left_out) == ("main.sales.*", loaded.path, ())
-    with pytest.raises(NothingMatches) as caught:
+    with raises(nothing_matches) as caught:
         select_matches(loaded, [found_tables("main.sales.ledger", TMP)])
-    assert caught.value.reasons == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
+    assert (
+        caught.value.computed["reasons"] == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
+    )
 
 
 def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) -> None:
@@ -204,18 +207,18 @@ def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) ->
 
 def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*", "target": "all.{table}"})
-    with pytest.raises(TargetsMeet) as caught:
+    with raises(duplicate_targets) as caught:
         select_matches(loaded, [found_tables("main.crm.Orders", ORDERS)])
     assert caught.value.path == loaded.path
     assert caught.value.conflicts == ["main.crm.Orders and main.sales.orders in all.orders"]
     entry = {"source": "main.crm.orders", "target": "sales.orders"}
-    with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
+    with raises(duplicate_targets, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
         select_matches(written(entry, SALES), [found_tables(ORDERS)])
 
 
 def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*"}, history="main.kept")
-    with pytest.raises(HistoriesMeet) as caught:
+    with raises(duplicate_histories) as caught:
         select_matches(loaded, [found_tables("main.a.b_c", "main.a_b.c")])
     assert (caught.value.path, caught.value.conflicts) == (loaded.path, ["a.b_c and a_b.c in main.kept.a_b_c"])
 
@@ -246,7 +249,7 @@ def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> Non
 def test_pattern_mistakes_are_reported_with_those_of_the_file(
     written: Written, entry: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(ConfigInvalid) as caught:
+    with pytest.raises(ConfigInvalidError) as caught:
         written(entry)
     assert [f"{each.field}: {each.reason}"[: len(words)] for each in caught.value.mistakes] == [words]
 
@@ -264,7 +267,7 @@ HOME = CRM.replace("/1111", "/2222")
 
 def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written) -> None:
     entries = ({"sources": "main.crm.*", "landing_zone": CRM}, {"source": "main.crm.a", "target": "crm.a"}, SALES)
-    with pytest.raises(SeveralLandingZones) as caught:
+    with raises(several_landing_zones) as caught:
         written(*entries, landing_zone=HOME)
     file = caught.value.path
     assert caught.value.zones == (CRM, HOME)
@@ -280,9 +283,9 @@ def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written
 
 def test_landing_zone_option_must_be_one_of_the_file(written: Written, tmp_path: Path) -> None:
     entries = ({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"})
-    with pytest.raises(SeveralLandingZones):
+    with raises(several_landing_zones):
         written(*entries)
-    with pytest.raises(OptionInvalid) as caught:
+    with raises(option_invalid) as caught:
         loader.load(tmp_path / "mirrorfeed.yml", landing_zone="/other")
     assert caught.value.option == "landing-zone"
     assert caught.value.reason == (
@@ -297,14 +300,14 @@ def test_one_landing_zone_in_all_entries_needs_no_option(written: Written, tmp_p
 
 
 def test_target_is_unique_across_landing_zones(written: Written) -> None:
-    with pytest.raises(ConfigInvalid, match="is also the target of the table"):
+    with pytest.raises(ConfigInvalidError, match="is also the target of the table"):
         written({"source": "a", "target": "a"}, {"source": "b", "target": "a", "landing_zone": "./crm"})
 
 
 def test_invalid_landing_zone_is_reported_even_if_another_is_given(written: Written, tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid):
+    with pytest.raises(ConfigInvalidError):
         written({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"}, landing_zone="s3://b/x")
-    with pytest.raises(ConfigInvalid, match="landing_zone: 's3://b/x' is not a folder"):
+    with pytest.raises(ConfigInvalidError, match="landing_zone: 's3://b/x' is not a folder"):
         loader.load(tmp_path / "mirrorfeed.yml", landing_zone="./crm")
 
 
@@ -360,8 +363,8 @@ def test_configured_key_missing_in_the_catalog_is_an_error(written: Written) -> 
     entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
     missing = {"source": LINES, "target": "t.gone", "keys": ["id"]}
     rows = Result(*list_configured_tables(select_matches(written(*entries, missing), []), None, lambda: workspace))
-    assert [(row.table, type(row.error)) for row in rows] == [
-        ("t.id", NoneType), ("t.nope", BadKey), ("t.price", BadKey), ("t.gone", CatalogRefused)
+    assert [(row.table, row.error and error_name(row.error)) for row in rows] == [
+        ("t.id", None), ("t.nope", "InvalidKey"), ("t.price", "InvalidKey"), ("t.gone", "CatalogRefused")
     ]  # fmt: skip
     assert [row.takes for row in rows] == ["inserts, updates, deletes", None, None, None]
 
@@ -422,7 +425,7 @@ def test_tables_fails_for_a_missing_source_or_column(lake: Path) -> None:
     ]
     config.write_text(yaml.safe_dump(written), encoding="utf-8")
     found = json.loads(run(lake, "tables", "--json", code=1))["rows"]
-    codes = [BadKey.code, BadSelection.code, NoTableAtPath.code]
+    codes = [invalid_key.code, invalid_selection.code, NoTableAtPathError.code]
     assert [row["error"] and row["error"]["code"] for row in found] == [None, *codes]
     assert [row["takes"] for row in found] == ["inserts, updates, deletes", None, None, None]
 

@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.config.printed_commands import name_config, name_config_in_command
 from mirrorfeed.monitor.findings import Rule, TableFacts, error_finding, with_config
 from mirrorfeed.monitor.problem_rules import RULES
-from mirrorfeed.source.errors import Recreation, SourceRecreated
+from mirrorfeed.source.errors import Recreation, SourceRecreatedError
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_fix_of_each_rule_names_the_file_in_its_commands(rule: Rule[Any]) -> Non
 
 
 def test_fix_of_an_error_names_the_table_and_the_file() -> None:
-    error = SourceRecreated(
+    error = SourceRecreatedError(
         table="t", published_id="a", found_id="b", published=1, latest=2, reason=Recreation.UNREADABLE
     )
     found = with_config(error_finding("sales.orders", error), "shop.yml")

@@ -10,9 +10,9 @@ from mirrorfeed.errors import with_code
 from mirrorfeed.lint.specification import LintFinding, LintSeverity
 from mirrorfeed.mirror.verify.row_comparison import Difference
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.orchestration.verify_and_repair import Comparison, NothingPublished
+from mirrorfeed.orchestration.verify_and_repair import Comparison, nothing_published
 
-NEVER = NothingPublished(table="a")
+NEVER = nothing_published(table="a")
 HOSTILE = "100%\r\n::error::forged\x1b[31m \ufffe \ud800 <b>&"
 
 

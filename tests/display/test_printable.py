@@ -28,7 +28,7 @@ from mirrorfeed.cli.main import fail
 from mirrorfeed.display import terminal
 from mirrorfeed.display.grid import Grid
 from mirrorfeed.display.redact import escape_html, printable, printable_block, shell_argument
-from mirrorfeed.errors import Unexpected
+from mirrorfeed.errors import UnexpectedError
 
 ESCAPE = "\x1b]0;title\x07\x1b[2J"
 LINE = "Error MF9999: forged line"
@@ -142,7 +142,7 @@ def test_value_in_an_error_cannot_start_a_new_line(tmp_path: Path) -> None:
 
 def test_reason_in_an_error_cannot_start_a_new_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        fail(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE))
+        fail(UnexpectedError(doing="Reading", kind="ValueError", reason=HOSTILE))
     printed = capsys.readouterr().err
     assert hostile(printed) == []
     assert len(printed.splitlines()) == 1

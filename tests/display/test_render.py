@@ -11,7 +11,7 @@ import pytest
 from mirrorfeed.api.results import Result
 from mirrorfeed.display.grid import grid_of
 from mirrorfeed.display.rows import DataRow, Row, nonzero, row, shown, size
-from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.source.errors import PublicationBlockedError, feed_off
 
 
 @row
@@ -23,7 +23,7 @@ class Copied(Row):
     bytes: int = shown("size", size, right=True, default=0)
     at: datetime | None = shown("copied at", default=None)
     tags: tuple[str, ...] = ()
-    error: FeedOff | str | None = None
+    error: PublicationBlockedError | str | None = None
 
     @property
     def quiet(self) -> bool:
@@ -65,7 +65,7 @@ def test_many_unremarkable_rows_are_counted(quiet: int, listed: int) -> None:
 
 
 def test_json_has_every_field_and_structured_errors() -> None:
-    error = FeedOff(table="main.a", version=4)
+    error = feed_off(table="main.a", version=4)
     result = Result((Copied("a", 1, 2, AT, ("x",), error), Copied("b", 0, error="Gone.")), ("A note.",), "Summary.")
     found = json.loads(json.dumps(result.to_dict()))
     assert found == result.to_dict()
@@ -79,7 +79,7 @@ def test_json_has_every_field_and_structured_errors() -> None:
 
 def test_summary_comes_first_and_remarks_and_notes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    error = FeedOff(table="main.a", version=4)
+    error = feed_off(table="main.a", version=4)
     result = Result((Copied("a", 1, error=error),), ("A note.",), "One table.")
     lines = repr(result).splitlines()
     assert (lines[0], lines[-2], lines[-1]) == ("One table.", f"a: {error.code}: {error}", "A note.")

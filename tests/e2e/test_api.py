@@ -11,14 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mirrorfeed
-from mirrorfeed.api.errors import NoArchiveNamed
-from mirrorfeed.api.results import Failed
-from mirrorfeed.config.errors import UnknownTable
-from mirrorfeed.history.errors import NoHistory
-from mirrorfeed.mirror.errors import MirrorNotNamed
+from mirrorfeed.api.errors import no_archive_named
+from mirrorfeed.api.results import FailedRowsError
+from mirrorfeed.config.errors import UnknownTableError
+from mirrorfeed.errors import ConfigurationError
+from mirrorfeed.history.errors import no_history
+from mirrorfeed.mirror.errors import mirror_not_named
 from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.runtime.spark_session import ALL_DAYS, setting
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 TABLES = """landing_zone: ./zone
@@ -49,7 +51,7 @@ def test_public_api_covers_all_steps_from_first_publish_to_repair(
     ]
     published = feed.publish()
     assert [(row.inserts, row.published_version, row.ok) for row in published] == [(2, 1, True), (0, None, False)]
-    with pytest.raises(Failed, match=r"sales\.lines: "):
+    with pytest.raises(FailedRowsError, match=r"sales\.lines: "):
         published.check()
     assert [finding.code for finding in feed.doctor() if not finding.ok] == ["MF2101"]
 
@@ -66,7 +68,7 @@ def test_public_api_covers_all_steps_from_first_publish_to_repair(
     ]
     assert feed.lint().ok
 
-    with pytest.raises(MirrorNotNamed):
+    with raises(mirror_not_named):
         feed.verify()
     mirror = str(tmp_path / "mirror")
     Replica(FolderStore(str(tmp_path / "zone")), mirror).run_pass()
@@ -112,11 +114,11 @@ def test_unknown_table_name_is_refused(feed: mirrorfeed.Feed) -> None:
         feed.enable_cdf,
         feed.log,
     ):
-        with pytest.raises(UnknownTable if ask != feed.repair else (UnknownTable, MirrorNotNamed)):
+        with pytest.raises(UnknownTableError if ask != feed.repair else ConfigurationError):
             ask("sales.nothing")
-    with pytest.raises(NoHistory):
+    with raises(no_history):
         feed.history.status()
-    with pytest.raises(NoArchiveNamed):
+    with raises(no_archive_named):
         feed.archive.table()
 
 

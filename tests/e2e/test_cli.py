@@ -27,8 +27,8 @@ from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.errors import SparkMissing
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.runtime.errors import spark_missing
+from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import is_in_local_folder
 from tests.support.delta import DeltaTable
@@ -143,7 +143,7 @@ def test_up_to_date_tables_are_reported_without_spark(
     stopping = [status_of(facts._facts(spark, store, each)) for each in facts.config.tables]
 
     def no_spark(*_: object) -> None:
-        raise SparkMissing()
+        raise spark_missing()
 
     monkeypatch.setattr(spark_session, "get_session", no_spark)
     found = {row["table"]: row for row in project.json("status")["rows"]}
@@ -179,7 +179,7 @@ def test_recreated_table_is_blocked_and_changed_keys_are_not_decided_without_spa
     assert known_step(context, table) is None  # `on_replace: compare` needs Spark
     blocked = known_step(context, table.model_copy(update={"on_replace": "stop"}))
     assert blocked is not None
-    assert isinstance(blocked.error, SourceRecreated)
+    assert isinstance(blocked.error, SourceRecreatedError)
     assert TableTask(context, table).attempt_without_spark() is None
     collector = Collector(config, lambda: spark)
     store = zone_of(config)

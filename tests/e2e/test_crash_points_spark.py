@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from fixtures.faults import Crash, Fault, Mode, faults_at
 from fixtures.mirror import canonical
 from fixtures.shared_faults import NoRenames, SharedFaultyStore
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError
 from mirrorfeed.publish.files import row_staging
 from tests.support.delta import DeltaTable
 from tests.support.entries import changed
@@ -50,7 +50,7 @@ class Scene:
         _disturbed(lambda: journey.publish(store))
         journey.replicate()
         store.restart()
-        with suppress(Transient):  # for example when a late call takes effect during this run
+        with suppress(TransientError):  # for example when a late call takes effect during this run
             journey.publish(store)
         if store.deliver() or fault.late is not None:
             journey.publish()
@@ -62,7 +62,7 @@ class Scene:
 
 def _disturbed(publish: Callable[[], object]) -> None:
     """Run with a fault. The run may be killed or fail with a transient error, but no error may require a person."""
-    with suppress(Crash, Transient):
+    with suppress(Crash, TransientError):
         publish()
 
 

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.identifier import Source
@@ -157,7 +157,7 @@ def _publish_along(journey: Journey, history: History, choose: random.Random, de
 
     try:
         for _ in range(choose.randint(2, 4)):
-            with suppress(RowsRefused) if newest_version(history.path) in history.shared else nullcontext():
+            with suppress(RowsRefusedError) if newest_version(history.path) in history.shared else nullcontext():
                 journey.publish(on_step=on_step)
                 journey.replicate()
             if newest_version(history.path) not in history.shared:

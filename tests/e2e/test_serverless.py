@@ -71,11 +71,11 @@ spark = SparkSession.builder.getOrCreate()
 frame = spark.range(1).mapInArrow(probe, ", ".join(f"{name} string" for name in names))
 answers = frame.first().asDict()
 
-from mirrorfeed.archive.data_skipping import BadPredicate, apply_condition
+from mirrorfeed.archive.data_skipping import InvalidPredicateError, apply_condition
 for predicate in ("id = 1", "id = (SELECT 1)", "rand() < 1", "id = = 1", "id"):
     try:
         answers[predicate] = apply_condition(spark.range(2), "t", predicate).count()
-    except BadPredicate as refused:
+    except InvalidPredicateError as refused:
         answers[predicate] = refused.reason
 print(json.dumps(answers))
 """

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.delta import DeltaTable
 from tests.support.entries import changed
@@ -142,7 +142,7 @@ def _race(journey: Journey, rounds: int, counted: Counter[str]) -> None:
             if choose.random() < 0.5:
                 _commit(journey, choose)
             for publisher in running:
-                with suppress(Transient):
+                with suppress(TransientError):
                     publisher.result()
             journey.publish()
             journey.replicate()
@@ -159,7 +159,7 @@ def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], pl
     other = replace(journey, plan=changed(SMALL, log_retention_records=1))
     store = Interrupted(journey.zone, at, lambda: happening(other))
     try:
-        with suppress(Transient):
+        with suppress(TransientError):
             journey.publish(store)
         journey.publish()
         journey.replicate()

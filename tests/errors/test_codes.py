@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.archive.errors import NoSuchColumn
-from mirrorfeed.errors import Terminal, catalogue
-from mirrorfeed.source.errors import VersionExpired
+from mirrorfeed.archive.errors import column_missing
+from mirrorfeed.errors import TerminalError, catalogue
+from mirrorfeed.source.errors import VersionExpiredError
 from tools import codes
 
 _ROOT = Path(__file__).parents[2]
@@ -43,9 +43,9 @@ def test_test_of_every_code_exists() -> None:
 
 def test_examples_are_messages_as_errors_show_them() -> None:
     known = catalogue()
-    assert known["MF2006"].example == str(VersionExpired(table="sales.orders", version=42))
+    assert known["MF2006"].example == str(VersionExpiredError(table="sales.orders", version=42))
     assert known["MF5005"].example == str(
-        NoSuchColumn(table="sales.orders", column="amont", columns=["order_id", "amount"])
+        column_missing(table="sales.orders", column="amont", columns=["order_id", "amount"])
     )
     assert known["MF2005"].remarks()[-1] == f"Example: {known['MF2005'].example}"
     assert [each.code for each in known.values() if "<" in each.means and not each.example] == []
@@ -64,7 +64,7 @@ def _tests(path: Path) -> Iterator[str]:
 
 class TestWhatDoesNotFitIsRefused:
     def test_error_without_a_code_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Bare(Terminal):
+        class Bare(TerminalError):
             what = "Something failed."
 
         found = codes.errors()
@@ -74,9 +74,9 @@ class TestWhatDoesNotFitIsRefused:
     @pytest.mark.parametrize(
         ("code", "line", "words"),
         [
-            ("MF2102", None, "tests/codes.txt does not have MF2102 Gap: add it, with the test that shows it."),
-            ("MF2102", ("Other", ""), "MF2102 was Other and is Gap. A code never gets another meaning."),
-            ("MF2102", (codes.RETIRED, ""), "MF2102 was retired and is Gap. A code never gets another meaning."),
+            ("MF2102", None, "tests/codes.txt does not have MF2102 FeedGap: add it, with the test that shows it."),
+            ("MF2102", ("Other", ""), "MF2102 was Other and is FeedGap. A code never gets another meaning."),
+            ("MF2102", (codes.RETIRED, ""), "MF2102 was retired and is FeedGap. A code never gets another meaning."),
             ("MF2999", ("Old", ""), "MF2999 Old is gone: let its line in tests/codes.txt say `MF2999 retired`."),
             ("MF2999", (codes.RETIRED, ""), None),
         ],

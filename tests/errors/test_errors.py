@@ -14,17 +14,17 @@ from py4j.protocol import Py4JNetworkError
 
 from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.display.rows import as_json
-from mirrorfeed.errors import SessionLost, Unexpected, wrap_error
-from mirrorfeed.history.errors import HistoryInterrupted
+from mirrorfeed.errors import SparkSessionLostError, UnexpectedError, wrap_error
+from mirrorfeed.history.errors import history_interrupted
 from mirrorfeed.runtime.credentials import Secret
-from mirrorfeed.runtime.errors import SecretUnreachable
-from mirrorfeed.source.errors import Gap, SourceRecreated
+from mirrorfeed.runtime.errors import SecretUnreachableError
+from mirrorfeed.source.errors import FeedGapError, SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import Range
-from mirrorfeed.storage.errors import NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError
 
 
 def test_known_error_is_not_wrapped() -> None:
-    error = NotThere(address="zone/a")
+    error = PathMissingError(address="zone/a")
     assert wrap_error("Publishing a", error) is error
 
 
@@ -56,15 +56,15 @@ def test_ended_spark_is_recognized_among_refused_connections(caplog: pytest.LogC
         with pytest.raises((ConnectionRefusedError, Py4JNetworkError)) as ended:
             gateway.jvm.java.lang.System.nanoTime()
         error = wrap_error("Publishing a", ended.value)
-        assert isinstance(error, SessionLost)
+        assert isinstance(error, SparkSessionLostError)
     assert not [each for each in caplog.records if each.name.startswith("mirrorfeed")]
     with pytest.raises(ConnectionRefusedError) as other:
         socket.create_connection(("127.0.0.1", port))
-    assert isinstance(wrap_error("Sending an alert", other.value), Unexpected)
+    assert isinstance(wrap_error("Sending an alert", other.value), UnexpectedError)
 
 
 def test_error_can_be_serialized() -> None:
-    error = Gap(table="a.b.orders", published=5, where=Range(5, 7), reason="the feed was off")
+    error = FeedGapError(table="a.b.orders", published=5, where=Range(5, 7), reason="the feed was off")
     assert json.loads(json.dumps(pickle.loads(pickle.dumps(error)).to_dict())) == {
         "code": "MF2102",
         "what": "The changes of a.b.orders after version 5 cannot be read: in versions 6 to 7 the feed was off.",
@@ -74,9 +74,9 @@ def test_error_can_be_serialized() -> None:
 
 
 def test_nested_error_is_serialized() -> None:
-    inner = SourceRecreated(table="a.b.orders", published_id="x", found_id="y", published=3, latest=9)
+    inner = SourceRecreatedError(table="a.b.orders", published_id="x", found_id="y", published=3, latest=9)
     assert (
-        HistoryInterrupted(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"][
+        history_interrupted(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"][
             "finding"
         ]
         == inner.to_dict()
@@ -85,14 +85,16 @@ def test_nested_error_is_serialized() -> None:
 
 def test_token_in_a_fact_is_redacted() -> None:
     token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
-    error = StoreUnavailable(action="read", address="zone/a", reason=f"401 Bearer {token}")
+    error = StorageUnavailableError(action="read", address="zone/a", reason=f"401 Bearer {token}")
     assert "(not shown)" in str(error)
     assert token not in f"{error} {error.to_dict()}"
 
 
 def test_token_in_a_fact_that_is_no_text_is_redacted() -> None:
     token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
-    error = StoreUnavailable(action="read", address=PurePosixPath(f"zone/{token}"), reason={f"Bearer {token}": 1})
+    error = StorageUnavailableError(
+        action="read", address=PurePosixPath(f"zone/{token}"), reason={f"Bearer {token}": 1}
+    )
     assert token not in json.dumps(error.to_dict()["facts"])
 
 
@@ -106,5 +108,5 @@ def test_facts_are_converted_to_json_values() -> None:
 
 
 def test_secret_in_place_of_a_variable_name_is_redacted() -> None:
-    error = SecretUnreachable(secret=Secret(env="hunter2-as-it-is"), reason="it is not set")
+    error = SecretUnreachableError(secret=Secret(env="hunter2-as-it-is"), reason="it is not set")
     assert "hunter2" not in json.dumps(error.to_dict())

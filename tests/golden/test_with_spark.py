@@ -210,7 +210,7 @@ def _reports(recorder: Recorder, spark: SparkSession) -> None:
             lag_seconds=60.0, stage_seconds=1.0, record_seconds=0.5, rename_seconds=0.5, retries=2),
         LedgerRow(now, "sales.orders", VERIFIED, to_version=5, message="equal at version 5, 18 rows"),
         LedgerRow(now, "sales.lines", DIFFERENT, to_version=4, message="DIFFERENT at version 4: 3 rows."),
-        LedgerRow(now, "sales.lines", FAILED, from_version=4, error="StoreUnavailable", message="No answer."),
+        LedgerRow(now, "sales.lines", FAILED, from_version=4, error="StorageUnavailable", message="No answer."),
         LedgerRow(now, "sales.orders", WATCHED, committed_at=now, published_at=now, published_lag_seconds=0.0,
             freshness_target_minutes=15.0),
         LedgerRow(now, "main.sales.orders", ARCHIVE, archived_share=0.25, archived_files=4, archived_bytes=2**30,

@@ -12,7 +12,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history import append
 from mirrorfeed.history.append import append_versions
-from mirrorfeed.history.errors import HistoryChanged
+from mirrorfeed.history.errors import HistoryChangedError
 from mirrorfeed.history.history_table import HistoryView
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE
@@ -66,7 +66,7 @@ def test_error_of_a_history_is_not_reported_as_an_error_of_its_source(
 
 
 def test_record_that_delta_accepts_only_once_is_reported(table: Table) -> None:
-    with pytest.raises(HistoryChanged) as caught:
+    with pytest.raises(HistoryChangedError) as caught:
         append_versions(NO_SPARK, table, now=lambda: NOON + timedelta(days=9))
     assert str(caught.value).startswith(
         "The history /history was restored to a version before record 2. Delta accepts each record number once, so"

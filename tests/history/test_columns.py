@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.history.append import last_equal
-from mirrorfeed.history.errors import ColumnsIncompatible
+from mirrorfeed.history.errors import HistoryColumnsError
 from mirrorfeed.history.history_record import (
     HistoryColumn,
     can_widen,
@@ -97,7 +97,7 @@ def test_name_with_another_type_gets_a_new_column() -> None:
     ],
 )
 def test_incompatible_columns_are_named(now: dict[str, Any], words: str) -> None:
-    with pytest.raises(ColumnsIncompatible) as caught:
+    with pytest.raises(HistoryColumnsError) as caught:
         next_columns("main.sales.orders", 7, FIRST, now, {})
     assert caught.value.version == 7
     assert caught.value.problem.endswith(f": {words}")

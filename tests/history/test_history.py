@@ -22,20 +22,21 @@ from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history import history_table as table
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import (
-    HistoryChanged,
-    HistoryInterrupted,
-    NotAHistory,
-    NotInHistory,
-    ReservedHistoryNames,
-    SourceReplaced,
+    HistoryChangedError,
+    HistorySourceReplacedError,
+    history_interrupted,
+    not_a_history,
+    not_in_history,
+    reserved_history_names,
 )
 from mirrorfeed.history.history_record import HistoryRecord, find_disorder, parse_record
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.replay import apply_changes, replay
 from mirrorfeed.landing.names import Target
 from mirrorfeed.source.change_feed import DEFAULT_LINE
-from mirrorfeed.source.errors import TargetExists
+from mirrorfeed.source.errors import copy_target_exists
 from mirrorfeed.source.identifier import Source
+from tests.raised import raises
 from tests.support.commits import commit
 from tests.support.delta import DeltaTable
 
@@ -258,22 +259,22 @@ def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
         spark.sql(f"DELETE FROM {history.table.table.sql} WHERE id = 1")
     history.sql("INSERT INTO {} (id, v, _commit_date) VALUES (7, 'mine', DATE'2026-01-01')")
     history.source.insert(3)
-    with pytest.raises(HistoryChanged, match="it has 4 rows, and its records account for 3"):
+    with pytest.raises(HistoryChangedError, match="it has 4 rows, and its records account for 3"):
         history.keep()
-    with pytest.raises(HistoryChanged):
+    with pytest.raises(HistoryChangedError):
         history.rebuilt(1)
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("RESTORE TABLE {} TO VERSION AS OF 1")  # with its table properties
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("UPDATE {} SET v = 'another' WHERE id = 1")
-    with pytest.raises(HistoryChanged, match="another process committed its version 6"):
+    with pytest.raises(HistoryChangedError, match="another process committed its version 6"):
         history.keep()
     history.sql("RESTORE TABLE {} TO VERSION AS OF 4")
     history.keep()
     assert history.equals_time_travel(2)
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("RESTORE TABLE {} TO VERSION AS OF 1")
-    with pytest.raises(HistoryChanged, match="restored to a version before record 2"):
+    with pytest.raises(HistoryChangedError, match="restored to a version before record 2"):
         history.keep()
 
 
@@ -286,7 +287,7 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
     table.sql("UPDATE {} SET v = 'a' WHERE id = 1")
     table.sql("UPDATE {} SET v = 'b' WHERE id = 1")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
-    with pytest.raises(HistoryInterrupted) as caught:
+    with raises(history_interrupted) as caught:
         history.keep()
     assert (caught.value.version, caught.value.finding.reason) == (1, "a file is missing")
     assert history.keep(on_gap="reseed").records[0].from_version_exclusive is None
@@ -304,20 +305,20 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
     assert spark.read.load(str(tmp_path / "rebuilt7")).dtypes[0] == ("id", "bigint")
     texts = spark.sql(f"SELECT string(id) AS id, v FROM {table.source.sql}")
     texts.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(table.path))
-    with pytest.raises(HistoryInterrupted, match=r"changed at version 8.*: 'id' was long and is string"):
+    with raises(history_interrupted, match=r"changed at version 8.*: 'id' was long and is string"):
         history.keep()
     history.keep(on_schema_change="reseed")
     assert history.numbers()[5:] == [(None, 8, 4)]
-    with pytest.raises(NotInHistory) as missing:
+    with raises(not_in_history) as missing:
         history.rebuilt(2)
     assert missing.value.problem == f"Version 2 is not in the history {history.table.table}."
     assert [each.partition(" (")[0] for each in missing.value.stored][:1] == ["versions 1 to 1"]
-    with pytest.raises(NotInHistory, match="The time 2001-01-01 00:00:00 UTC is not in "):
+    with raises(not_in_history, match="The time 2001-01-01 00:00:00 UTC is not in "):
         replay(spark, history.table.table, Source(path=str(tmp_path / "x")), "2001-01-01")
 
     shutil.rmtree(table.path)
     DeltaTable(spark, table.path)
-    with pytest.raises(SourceReplaced, match=r"is the history of .* with the id .*, up to version 8"):
+    with pytest.raises(HistorySourceReplacedError, match=r"is the history of .* with the id .*, up to version 8"):
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 
@@ -336,7 +337,7 @@ def test_type_can_be_widened_if_earlier_versions_changed_no_rows(
     assert canonical(history.rebuilt(table.latest)) == canonical(table.rows())
     table.insert(5)
     table.sql("ALTER TABLE {} ALTER COLUMN id TYPE decimal(20, 0)")
-    with pytest.raises(HistoryInterrupted, match="Delta cannot read the changes"):
+    with raises(history_interrupted, match="Delta cannot read the changes"):
         history.keep()
 
 
@@ -344,11 +345,11 @@ def test_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_pat
     history = History.started(spark, tmp_path)
     history.source.insert(1)
     other = DeltaTable(spark, tmp_path / "history")
-    with pytest.raises(NotAHistory, match="exists, but is not a history: it has no column _commit_date"):
+    with raises(not_a_history, match="exists, but is not a history: it has no column _commit_date"):
         history.keep()
     assert other.latest == 0
     with_reserved_name = History.started(spark, tmp_path / "named", "id int, _record string")
-    with pytest.raises(ReservedHistoryNames, match="has columns whose names are reserved in a history: '_record'"):
+    with raises(reserved_history_names, match="has columns whose names are reserved in a history: '_record'"):
         with_reserved_name.keep()
     assert with_reserved_name.table.read_view() is None
 
@@ -370,5 +371,5 @@ def test_record_is_repeated_before_archiving_and_replay_changes_no_table(spark: 
     assert replay(spark, history.table.table, into, 1).created
     assert not replay(spark, history.table.table, into, "1").created
     assert spark.sql(f"DESCRIBE DETAIL {into.sql}").select("partitionColumns").first() == (["day"],)
-    with pytest.raises(TargetExists, match="exists and is not a replay of this version"):
+    with raises(copy_target_exists, match="exists and is not a replay of this version"):
         replay(spark, history.table.table, history.source.source, 1)

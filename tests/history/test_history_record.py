@@ -17,7 +17,7 @@ from mirrorfeed.history.history_record import (
     parse_record,
     split_segments,
 )
-from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.landing.errors import DamagedFileError
 from mirrorfeed.source.snapshot_or_range import Commit
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ def test_record_round_trips_through_json() -> None:
     ],
 )
 def test_damaged_record_is_reported(text: str, words: str) -> None:
-    with pytest.raises(DamagedFile) as caught:
+    with pytest.raises(DamagedFileError) as caught:
         parse_record(text, "main.history.orders")
     assert "A record in main.history.orders is damaged, or mirrorfeed did not write it: " in str(caught.value)
     assert words in str(caught.value)

@@ -12,19 +12,21 @@ from click.testing import CliRunner
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Table
+from mirrorfeed.errors import error_name
 from mirrorfeed.history.append import AppendProgress
-from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, HistoryEmpty, NoHistory, NotInHistory
+from mirrorfeed.history.errors import HistoryColumnsError, append_conflict, history_empty, no_history, not_in_history
 from mirrorfeed.history.replay import resolve
 from mirrorfeed.orchestration import histories
 from mirrorfeed.orchestration.histories import History, append_row, select_tables
 from mirrorfeed.publish.change_sources.feed_gap import _schema_breaks as breaks
-from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.errors import FeedGapError
 from mirrorfeed.source.identifier import Source
 from tests.history.test_history_record import BOTH, at
+from tests.raised import raises
 
 NO_SPARK: Any = None
-GAP = Gap(table="main.sales.orders", published=4, where=5, reason="the log has no commit")
-BROKEN = ColumnsIncompatible(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
+GAP = FeedGapError(table="main.sales.orders", published=4, where=5, reason="the log has no commit")
+BROKEN = HistoryColumnsError(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
 
 
 @pytest.mark.parametrize(("requested", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
@@ -34,7 +36,7 @@ def test_version_or_time_in_the_history_is_found(requested: int | datetime, vers
 
 @pytest.mark.parametrize("requested", [0, 2, 7, 12, at(2), at(7), at(12)])
 def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(requested: int | datetime) -> None:
-    with pytest.raises(NotInHistory) as caught:
+    with raises(not_in_history) as caught:
         resolve("h", BOTH, requested)
     assert list(caught.value.stored) == [
         "versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC)",
@@ -56,7 +58,7 @@ def test_run_lists_appended_versions_and_snapshots() -> None:
         "nothing new",
         (),
     )
-    failed = append_row("orders", AppendProgress(newest_version=11), AppendConflict(history="h", conflicts=5))
+    failed = append_row("orders", AppendProgress(newest_version=11), append_conflict(history="h", conflicts=5))
     assert (failed.what, failed.ok) == ("failed", False)
     several = append_row("orders", AppendProgress(list(BOTH[:2])))
     assert (several.what, several.rows, several.from_version_exclusive, several.to_version_inclusive) == (
@@ -79,10 +81,10 @@ def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> No
     file.write_text(f"landing_zone: /lz\nhistory: main.history\n{tables}", encoding="utf-8")
     config = load(file)
     assert [str(table.target) for table in select_tables(config)] == ["a"]
-    with pytest.raises(NoHistory, match="sets no history for b"):
+    with raises(no_history, match="sets no history for b"):
         select_tables(config, ["a", "b"])
     file.write_text(f"landing_zone: /lz\n{tables}", encoding="utf-8")
-    with pytest.raises(NoHistory, match="sets no history for a, b"):
+    with raises(no_history, match="sets no history for a, b"):
         select_tables(load(file))
 
 
@@ -92,9 +94,9 @@ def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkey
     def append(_: object, table: Table, *, reseed: bool, progress: AppendProgress) -> None:
         requested.append(str(table.target))
         if requested.count("a") == 1 and requested[-1] == "a":
-            raise AppendConflict(history="h", conflicts=5)
+            raise append_conflict(history="h", conflicts=5)
         if requested[-1] == "b":
-            raise HistoryEmpty(history="h")
+            raise history_empty(history="h")
         progress.newest_version = 7
 
     monkeypatch.setattr(histories, "append_versions", append)
@@ -103,10 +105,10 @@ def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkey
     tables = "".join(f"  - {{source: main.{name}, target: {name}, priority: {at}}}\n" for at, name in enumerate("abc"))
     file.write_text(f"landing_zone: /lz\nhistory: main.h\nmax_parallel_tables: 1\ntables:\n{tables}", encoding="utf-8")
     found = histories.append_histories(lambda: NO_SPARK, load(file))
-    assert [(each.table, each.newest_version, type(each.error)) for each in found] == [
-        ("a", 7, type(None)),
-        ("b", None, HistoryEmpty),
-        ("c", 7, type(None)),
+    assert [(each.table, each.newest_version, each.error and error_name(each.error)) for each in found] == [
+        ("a", 7, None),
+        ("b", None, "HistoryEmpty"),
+        ("c", 7, None),
     ]
     assert requested == ["c", "b", "a", "a"]
 

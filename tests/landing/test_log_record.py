@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
+from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError
 from mirrorfeed.landing.log_record import FORMAT, File, PreviousRecord, Record, parse
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.schema import Column
@@ -95,7 +95,7 @@ def test_record_time_has_a_time_zone() -> None:
 def test_invalid_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
 
-    with pytest.raises(DamagedFile) as caught:
+    with pytest.raises(DamagedFileError) as caught:
         parse(data, ADDRESS)
 
     assert caught.value.problem.startswith(f"{ADDRESS} is damaged, or mirrorfeed did not write it: ")
@@ -104,10 +104,10 @@ def test_invalid_record_is_refused_with_its_reason(content: bytes | dict[str, An
 
 
 def test_record_of_a_newer_format_is_refused() -> None:
-    with pytest.raises(RecordTooNew) as caught:
+    with pytest.raises(RecordTooNewError) as caught:
         parse(b'{"format": 2, "all": "is different"}', ADDRESS)
 
-    assert vars(caught.value) == {"address": ADDRESS, "found": 2, "known": 1}
+    assert caught.value.facts == {"address": ADDRESS, "found": 2, "known": 1}
 
 
 def test_record_without_a_selection_does_not_mention_it() -> None:
@@ -116,5 +116,5 @@ def test_record_without_a_selection_does_not_mention_it() -> None:
 
 def test_unreadable_selection_is_refused() -> None:
     record = replace(RECORD, selection=replace(SELECTION, cast={"id": "text"}))
-    with pytest.raises(DamagedFile, match="is not a type to cast to"):
+    with pytest.raises(DamagedFileError, match="is not a type to cast to"):
         parse(record.to_json(), ADDRESS)

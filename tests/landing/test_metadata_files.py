@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.errors import DamagedFile, KeysChanged, SettingChanged
+from mirrorfeed.landing.errors import DamagedFileError, keys_changed, setting_changed
 from mirrorfeed.landing.output_format import Output, is_up_to_date, parse_metadata, to_json
+from tests.raised import raises
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_both_key_spellings_and_unknown_fields_are_accepted(content: str, keys: 
     ],
 )
 def test_unreadable_metadata_is_refused_with_its_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(DamagedFile) as caught:
+    with pytest.raises(DamagedFileError) as caught:
         parse_metadata(content, "orders/_metadata.json")
 
     assert caught.value.problem.startswith("orders/_metadata.json is damaged, or mirrorfeed did not write it: ")
@@ -56,7 +57,7 @@ def test_unreadable_metadata_is_refused_with_its_reason(content: bytes, reason: 
 
 
 def test_changed_keys_error_has_old_and_new_keys() -> None:
-    assert KeysChanged(address="orders/_metadata.json", published=["a"], wanted=["a", "b"]).problem == (
+    assert keys_changed(address="orders/_metadata.json", published=["a"], wanted=["a", "b"]).problem == (
         "The table has the keys 'a', 'b', but was published with the keys 'a' (orders/_metadata.json)."
     )
 
@@ -116,7 +117,7 @@ def test_metadata_may_only_gain_keys(found: dict[str, Any], wanted: dict[str, An
     ],
 )
 def test_file_format_cannot_change(found: dict[str, Any], wanted: dict[str, Any], stored_text: str) -> None:
-    with pytest.raises(SettingChanged) as caught:
+    with raises(setting_changed) as caught:
         is_up_to_date(found, wanted, "orders/_metadata.json")
 
     assert caught.value.problem == f"orders/_metadata.json {stored_text}."

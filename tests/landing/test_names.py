@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.landing import names
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import Target
 
 
@@ -68,16 +68,16 @@ def test_target_is_mapped_to_a_folder(text: str, schema: str | None, table: str,
     ],
 )
 def test_target_that_cannot_be_a_folder_is_refused_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(BadTarget) as caught:
+    with pytest.raises(TargetNameError) as caught:
         Target.parse(text)
     assert caught.value.text == text
     assert caught.value.reason.startswith(reason)
 
 
 def test_refusal_names_the_target_and_the_expected_form() -> None:
-    with pytest.raises(BadTarget) as caught:
+    with pytest.raises(TargetNameError) as caught:
         Target.parse("_orders")
-    assert isinstance(caught.value, Terminal)
+    assert isinstance(caught.value, TerminalError)
     assert str(caught.value) == (
         "The target '_orders' has a part that starts with '_', which Fabric ignores: '_orders'. Write the target as"
         " schema.table or table. Both names must be possible as names of folders."
@@ -92,7 +92,7 @@ def test_target_is_never_parsed_as_a_command_option() -> None:
 
 @pytest.mark.parametrize(("schema", "table"), [(None, "../x"), ("", "x"), ("..", "x"), (None, "")])
 def test_target_created_in_code_is_checked_too(schema: str | None, table: str) -> None:
-    with pytest.raises(BadTarget):
+    with pytest.raises(TargetNameError):
         Target(schema, table)
 
 
@@ -114,7 +114,7 @@ def test_targets_are_compared_case_insensitively(one: str, other: str, same: boo
 def test_accepted_target_is_inside_the_landing_zone_and_parseable(table: str, schema: str | None) -> None:
     try:
         target = Target(schema, table)
-    except BadTarget:
+    except TargetNameError:
         return
     parts = target.folder.split("/")
     assert len(parts) == (1 if schema is None else 2)

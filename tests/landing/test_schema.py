@@ -7,9 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.landing.errors import BadKey, ColumnsDropped, IncompatibleSchema, ReservedColumn, UnsupportedType
+from mirrorfeed.landing.errors import (
+    ColumnsDroppedError,
+    IncompatibleSchemaError,
+    invalid_key,
+    reserved_columns,
+    unsupported_type,
+)
 from mirrorfeed.landing.schema import Column, check_keys, columns_of, evolve
 from mirrorfeed.publish.files.staging_job import arrow_schema, arrow_type
+from tests.raised import raises
 
 T = "main.sales.orders"
 ID, NAME = Column("id", "long"), Column("name", "string")
@@ -65,17 +72,17 @@ def test_each_type_has_its_landing_zone_type(spark: Any, landing: str, arrow: pa
     ],
 )
 def test_unsupported_type_is_refused(type_: Any, spelled: str) -> None:
-    with pytest.raises(UnsupportedType) as caught:
+    with raises(unsupported_type) as caught:
         columns_of(T, schema(("id", "long"), ("payload", type_)))
 
-    assert vars(caught.value) == {"table": T, "column": "payload", "type": spelled}
+    assert caught.value.facts == {"table": T, "column": "payload", "type": spelled}
 
 
 def test_reserved_column_names_are_refused_in_any_case() -> None:
-    with pytest.raises(ReservedColumn) as caught:
+    with raises(reserved_columns) as caught:
         columns_of(T, schema(("id", "long"), ("_Change_Type", "string"), ("__rowmarker__", "integer")))
 
-    assert vars(caught.value) == {"table": T, "columns": ["_Change_Type", "__rowmarker__"]}
+    assert caught.value.facts == {"table": T, "columns": ["_Change_Type", "__rowmarker__"]}
 
 
 def test_all_columns_are_nullable_and_the_marker_is_the_last_int32() -> None:
@@ -102,7 +109,7 @@ def test_all_columns_are_nullable_and_the_marker_is_the_last_int32() -> None:
 def test_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None:
     columns = (ID, Column("price", "double"), Column("lines", "json"), Column("place", "geometry(SRID:0)"))
 
-    with pytest.raises(BadKey) as caught:
+    with raises(invalid_key) as caught:
         check_keys(T, ["id", key], columns)
 
     assert str(caught.value) == (
@@ -139,7 +146,7 @@ def test_dropped_column_remains_as_null() -> None:
 
 @pytest.mark.parametrize("again", ["name", "NAME"])
 def test_dropped_column_cannot_be_added_again(again: str) -> None:
-    with pytest.raises(IncompatibleSchema, match=f"'name' was dropped and added again as '{again}'"):
+    with pytest.raises(IncompatibleSchemaError, match=f"'name' was dropped and added again as '{again}'"):
         evolve(T, 9, (ID, replace(NAME, dropped=True)), (ID, Column(again, "string")))
 
 
@@ -164,7 +171,7 @@ def test_nested_columns_may_gain_but_not_lose_fields(
     if goes_on:
         assert evolve(T, 7, (ID, old), (ID, new)) == (ID, new)
     else:
-        with pytest.raises(IncompatibleSchema, match="'s' has different nested fields"):
+        with pytest.raises(IncompatibleSchemaError, match="'s' has different nested fields"):
             evolve(T, 7, (ID, old), (ID, new))
 
 
@@ -192,23 +199,25 @@ def _wrapped(type_: dict[str, Any], kind: str) -> dict[str, Any]:
     ],
 )
 def test_unsupported_schema_change_is_refused(now: tuple[Column, ...], changes: str) -> None:
-    with pytest.raises(IncompatibleSchema) as caught:
+    with pytest.raises(IncompatibleSchemaError) as caught:
         evolve(T, 7, (ID, NAME), now)
 
     assert "; ".join(caught.value.changes) == changes
 
 
 def test_dropped_columns_are_named() -> None:
-    assert ColumnsDropped(table=T, version=7, columns=["name", "city"]).problem == (
+    assert ColumnsDroppedError(table=T, version=7, columns=["name", "city"]).problem == (
         "main.sales.orders lost columns at version 7: 'name', 'city'."
     )
 
 
 def test_renamed_column_is_named_with_the_setting_that_continues() -> None:
     now = (ID, Column("title", "string"))
-    with pytest.raises(IncompatibleSchema, match="'name' was renamed to 'title'") as stopped:
+    with pytest.raises(IncompatibleSchemaError, match="'name' was renamed to 'title'") as stopped:
         evolve(T, 7, (ID, NAME), now, renamed={"name": "title"})
     assert "add `title: name` to `rename`" in stopped.value.solution
-    with pytest.raises(IncompatibleSchema, match="'name' was renamed to 'title'; 'id' was long and is string") as both:
+    with pytest.raises(
+        IncompatibleSchemaError, match="'name' was renamed to 'title'; 'id' was long and is string"
+    ) as both:
         evolve(T, 7, (NAME, ID), (replace(ID, type="string"), now[1]), renamed={"name": "title"})
     assert "Undo the change in the source" in both.value.solution

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
+from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_condition, invalid_selection, selection_changed
 from mirrorfeed.landing.log_record import Record, unselected_columns
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import (
@@ -18,6 +18,7 @@ from mirrorfeed.landing.selection import (
     source_types,
     target_keys,
 )
+from tests.raised import raises
 
 TYPES = {
     "id": "long",
@@ -89,14 +90,14 @@ def test_selection_has_a_short_description(selection: Selection, words: str) -> 
     ],
 )
 def test_invalid_selection_is_refused(selection: Selection, reason: str) -> None:
-    with pytest.raises(BadSelection) as caught:
+    with raises(invalid_selection) as caught:
         selected_schema("main.sales.orders", selection, SCHEMA)
     assert caught.value.reasons == (reason,)
 
 
 def test_unknown_column_names_are_refused_with_their_field() -> None:
     selection = Selection(("id", "Price"), rename={"nope": "x"}, cast={"gone": "string"})
-    with pytest.raises(BadSelection) as caught:
+    with raises(invalid_selection) as caught:
         check_names("t", selection, source_types(SCHEMA))
     assert caught.value.reasons == (
         "`columns` names 'Price', which the table spells 'price'",
@@ -107,7 +108,7 @@ def test_unknown_column_names_are_refused_with_their_field() -> None:
 
 
 def test_condition_refused_by_the_engine_is_reported_with_the_table() -> None:
-    assert BadCondition(table="t", condition="a +", reason="syntax error").problem == (
+    assert invalid_condition(table="t", condition="a +", reason="syntax error").problem == (
         "The condition 'a +' is not valid for the rows of t: syntax error."
     )
 
@@ -122,7 +123,7 @@ def test_keys_use_target_names_and_are_never_excluded_or_cut() -> None:
         (Selection(cast={"id": "double"}), "'id' is a key, and different keys could become the same double"),
         (Selection(cast={"id": "string(3)"}), "'id' is a key, and different keys could become the same string(3)"),
     ):
-        with pytest.raises(BadSelection) as caught:
+        with raises(invalid_selection) as caught:
             target_keys("t", selection, ("id",))
         assert caught.value.reasons == (reason,)
 
@@ -199,7 +200,7 @@ def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, 
     ],
 )
 def test_selection_that_changes_rows_needs_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
-    with pytest.raises(SelectionChanged) as caught:
+    with raises(selection_changed) as caught:
         unselected_columns("main.sales.orders", PUBLISHED, now)
     assert caught.value.changes == changes
     assert "; ".join(changes) in caught.value.problem
@@ -209,7 +210,7 @@ def test_new_selection_may_exclude_columns_but_not_rows() -> None:
     columns = (Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True))
     published = record(columns, None, None)
     assert unselected_columns("t", published, Selection(("id",))) == ["note"]
-    with pytest.raises(SelectionChanged, match=r"`where` was none and is 'id > 1'"):
+    with raises(selection_changed, match=r"`where` was none and is 'id > 1'"):
         unselected_columns("t", published, Selection(where="id > 1"))
 
 
@@ -230,7 +231,7 @@ def test_incompatible_source_columns_of_a_selection_are_refused(
     if changes is None:
         check_source_columns("t", 7, BEFORE, WAS, now, drops=False)
         return
-    with pytest.raises(IncompatibleSchema) as caught:
+    with pytest.raises(IncompatibleSchemaError) as caught:
         check_source_columns("t", 7, BEFORE, WAS, now, drops=False)
     assert caught.value.changes == changes
 
@@ -238,7 +239,7 @@ def test_incompatible_source_columns_of_a_selection_are_refused(
 def test_new_column_with_the_target_name_of_a_missing_column_is_refused() -> None:
     now = {"id": "long", "cost": "decimal(10,2)", "secret": "string", "note": "string"}
     selection = Selection(rename={"price": "cost"})
-    with pytest.raises(IncompatibleSchema) as caught:
+    with pytest.raises(IncompatibleSchemaError) as caught:
         check_source_columns("t", 7, selection, WAS, now, drops=False)
     assert caught.value.changes == ("'price' is missing, and 'cost' would be published under its name",)
     check_source_columns("t", 7, selection, WAS, now, drops=False, compared=True)
@@ -246,7 +247,7 @@ def test_new_column_with_the_target_name_of_a_missing_column_is_refused() -> Non
 
 def test_missing_excluded_column_can_be_renamed_between_two_compared_versions() -> None:
     now = {"id": "long", "price": "decimal(10,2)", "note": "string", "leaked": "string"}
-    with pytest.raises(IncompatibleSchema, match="'secret' is missing"):
+    with pytest.raises(IncompatibleSchemaError, match="'secret' is missing"):
         check_source_columns("t", 7, BEFORE, WAS, now, drops=False, compared=True)
 
 

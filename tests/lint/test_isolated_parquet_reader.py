@@ -16,10 +16,11 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.file_rules import TRUNCATED, UNSAFE
-from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader, ReaderNotStarted
+from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader, parquet_reader_not_started
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
+from tests.raised import raises
 from tests.support.damaged_parquet import damaged, whole_files
 from tests.support.zones import customers, parquet, write_clean_zone
 
@@ -108,9 +109,9 @@ def test_large_file_is_read_in_parts(process: IsolatedParquetReader) -> None:
 def test_store_error_is_raised_and_the_next_file_is_read(process: IsolatedParquetReader) -> None:
     class Lost(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
-            raise StoreUnavailable(action="read", address="zone/t", reason="no answer")
+            raise StorageUnavailableError(action="read", address="zone/t", reason="no answer")
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         process.read(Lost(), 1 << 30, ())
     assert isinstance(_read(process, WHOLE), Contents)
 
@@ -126,7 +127,7 @@ def test_no_process_is_started_without_parquet_files(monkeypatch: pytest.MonkeyP
 def test_reader_that_does_not_start_is_an_error() -> None:
     with (
         IsolatedParquetReader(program="raise SystemExit(3)") as process,
-        pytest.raises(ReaderNotStarted, match="exit code 3"),
+        raises(parquet_reader_not_started, match="exit code 3"),
     ):
         _read(process, WHOLE)
 

@@ -16,7 +16,7 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.landing.names import data_name, record_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.storage.errors import PathMissingError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.defects import DEFECTS, Defect
 from tests.support.zones import CARTS, LOG_ID, write_clean_zone
@@ -98,7 +98,7 @@ def test_snappy_block_with_an_impossible_size_is_a_finding(size: int) -> None:
 def test_file_consumed_during_the_check_is_skipped() -> None:
     class Taken(MemoryStore):
         def open_read(self, path: str) -> BinaryIO:
-            raise NotThere(address=self.address(path))
+            raise PathMissingError(address=self.address(path))
 
     store = Taken()
     write_clean_zone(store)

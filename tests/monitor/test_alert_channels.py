@@ -20,12 +20,12 @@ from fixtures.local_server import serving
 from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
 from mirrorfeed.config.loader import load
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import TerminalError, TransientError
 from mirrorfeed.monitor import alert_channels
 from mirrorfeed.monitor.alert_channels import (
     Alert,
-    ChannelRefused,
-    ChannelUnavailable,
+    alert_channel_refused,
+    alert_channel_unavailable,
     channels_of,
     post,
     send_mail,
@@ -33,9 +33,10 @@ from mirrorfeed.monitor.alert_channels import (
     teams,
     text,
 )
-from mirrorfeed.runtime.errors import BadProxy
+from mirrorfeed.runtime.errors import InvalidProxyError
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
+from tests.raised import Expected, raises
 from tests.support.clock import Time
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -107,8 +108,8 @@ def sent(url: str, kind: str = "slack") -> list[float]:
     return time.pauses
 
 
-def refusal(url: str, kind: type[MirrorfeedError]) -> str:
-    with pytest.raises(kind) as caught:
+def refusal(url: str, kind: Expected) -> str:
+    with raises(kind) as caught:
         sent(url)
     assert HIDDEN not in repr((caught.value, str(caught.value), caught.value.__dict__, caught.value.__cause__))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -139,7 +140,7 @@ def test_retry_after_of_a_webhook_is_respected(hook: Hook) -> None:
 def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> None:
     hook.answers = [(429, {"Retry-After": "3600"}, b"slow down")]
     assert "Alerts could not be sent: the webhook ops is not available (429 slow down)." in refusal(
-        hook.url, ChannelUnavailable
+        hook.url, alert_channel_unavailable
     )
     assert len(hook.requests) == 1
 
@@ -155,24 +156,24 @@ def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> No
 )
 def test_percent_decoded_webhook_address_is_redacted_too(hook: Hook, part: str, response: str) -> None:
     hook.answers = [(404, {}, response.encode())]
-    assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), ChannelRefused)
+    assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), alert_channel_refused)
 
 
 @pytest.mark.parametrize(
     "address", ["https://a..b", "https://[::1", "https://.", "https://a:b", "https://user:word@host", "http://host"]
 )
 def test_invalid_webhook_address_is_refused(address: str) -> None:
-    assert "(its address is not an https address)" in refusal(address, ChannelRefused)
+    assert "(its address is not an https address)" in refusal(address, alert_channel_refused)
 
 
 def test_invalid_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "a..b")
-    with pytest.raises(BadProxy, match="HTTPS_PROXY is not the address of a proxy"):
+    with pytest.raises(InvalidProxyError, match="HTTPS_PROXY is not the address of a proxy"):
         sent("https://host.invalid")
 
 
 def test_unreachable_webhook_is_reported_without_its_address() -> None:
-    response = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
+    response = refusal(f"http://127.0.0.1:1/{HIDDEN}", alert_channel_unavailable)
     assert response.startswith(
         "Alerts could not be sent: the webhook ops is not available (Failed to establish a new connection: [Errno 111]"
     )
@@ -190,7 +191,7 @@ def test_unreachable_webhook_is_reported_without_its_address() -> None:
 def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, response: bytes, shown: str) -> None:
     hook.answers = [(status, {"Location": f"{hook.url}/other"}, response)]
     assert f"Alerts could not be sent: the webhook ops does not accept them ({shown})." in refusal(
-        hook.url, ChannelRefused
+        hook.url, alert_channel_refused
     )
     assert len(hook.requests) == 1
 
@@ -199,13 +200,13 @@ def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, re
     "url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}", f"https://[{HIDDEN}"]
 )
 def test_webhook_without_https_gets_no_alert(url: str) -> None:
-    assert "(its address is not an https address)" in refusal(url, ChannelRefused)
+    assert "(its address is not an https address)" in refusal(url, alert_channel_refused)
 
 
 def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
     webhook = Webhook.model_validate({"name": "ops", "kind": "slack", "url": {"env": "HOOK"}})
-    with pytest.raises(
-        ChannelRefused, match="its address cannot be read from the environment variable HOOK: it is not"
+    with raises(
+        alert_channel_refused, match="its address cannot be read from the environment variable HOOK: it is not"
     ):
         post(webhook, NEW)
 
@@ -315,18 +316,18 @@ def test_one_mail_is_sent_to_all_recipients(mail_server: MailServer, tls_: str) 
 @pytest.mark.parametrize(
     ("responses", "kind", "words"),
     [
-        ({"AUTH": f"535 {HIDDEN} is wrong"}, ChannelRefused, "does not accept them (535 (not shown))"),
-        ({"AUTH": f"535 {AS_SENT} is wrong"}, ChannelRefused, "does not accept them (535 (not shown))"),
-        ({"MAIL": "451 later"}, ChannelUnavailable, "is not available (451 later)"),
-        ({"DATA": "554 no"}, ChannelRefused, "does not accept them (554 no)."),
-        ({"RCPT": "550 unknown"}, ChannelRefused, "(it accepts none of a@example.com, b@example.com)."),
+        ({"AUTH": f"535 {HIDDEN} is wrong"}, alert_channel_refused, "does not accept them (535 (not shown))"),
+        ({"AUTH": f"535 {AS_SENT} is wrong"}, alert_channel_refused, "does not accept them (535 (not shown))"),
+        ({"MAIL": "451 later"}, alert_channel_unavailable, "is not available (451 later)"),
+        ({"DATA": "554 no"}, alert_channel_refused, "does not accept them (554 no)."),
+        ({"RCPT": "550 unknown"}, alert_channel_refused, "(it accepts none of a@example.com, b@example.com)."),
     ],
 )
 def test_mail_server_refusal_is_reported_without_the_password(
-    mail_server: MailServer, responses: dict[str, str], kind: type[MirrorfeedError], words: str
+    mail_server: MailServer, responses: dict[str, str], kind: Expected, words: str
 ) -> None:
     mail_server.responses = responses
-    with pytest.raises(kind) as caught:
+    with raises(kind) as caught:
         mail_to(mail_server)
     assert words in str(caught.value)
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
@@ -335,14 +336,14 @@ def test_mail_server_refusal_is_reported_without_the_password(
 
 def test_refused_recipient_is_reported_and_the_others_receive_the_mail(mail_server: MailServer) -> None:
     mail_server.responses = {"rcpt TO:<b@example.com>": "550 unknown"}
-    with pytest.raises(ChannelRefused) as caught:
+    with raises(alert_channel_refused) as caught:
         mail_to(mail_server)
     assert "(it does not accept b@example.com; the other recipients received the mail)." in str(caught.value)
     assert [to for to, _ in mail_server.received] == [["a@example.com"]]
 
 
 def test_password_that_is_not_ascii_is_reported_without_it(mail_server: MailServer) -> None:
-    with pytest.raises(ChannelRefused, match="user and password can contain only ASCII characters") as caught:
+    with raises(alert_channel_refused, match="user and password can contain only ASCII characters") as caught:
         mail_to(mail_server, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
     assert caught.value.__suppress_context__
@@ -351,21 +352,21 @@ def test_password_that_is_not_ascii_is_reported_without_it(mail_server: MailServ
 
 def test_mail_server_without_tls_gets_no_password(mail_server: MailServer) -> None:
     mail_server.tls, mail_server.responses = "starttls", {"STARTTLS": "454 not now"}
-    with pytest.raises(ChannelUnavailable, match=r"\(454 not now\)"):
+    with raises(alert_channel_unavailable, match=r"\(454 not now\)"):
         mail_to(mail_server)
     assert "AUTH" not in mail_server.commands
 
 
 def test_mail_server_with_unknown_certificate_gets_no_password(mail_server: MailServer) -> None:
     mail_server.ca_bundle = None
-    with pytest.raises(ChannelUnavailable, match="SSLCertVerificationError"):
+    with raises(alert_channel_unavailable, match="SSLCertVerificationError"):
         mail_to(mail_server)
     assert mail_server.commands == []
 
 
 def test_unreachable_mail_server_is_reported(mail_server: MailServer) -> None:
     mail_server.port = 1
-    with pytest.raises(ChannelUnavailable, match=r"server localhost:1 is not available \(ConnectionRefusedError"):
+    with raises(alert_channel_unavailable, match=r"server localhost:1 is not available \(ConnectionRefusedError"):
         mail_to(mail_server)
 
 
@@ -384,5 +385,5 @@ def test_channels_are_created_from_the_configuration(tmp_path: Path) -> None:
     config = load(tmp_path / "mirrorfeed.yml")
     assert list(channels_of(config)) == ["team", "ops", "mail"]
     assert config.alerts.state_path == str(tmp_path / "told")
-    assert issubclass(ChannelRefused, Terminal)
-    assert issubclass(ChannelUnavailable, Transient)
+    assert issubclass(alert_channel_refused.kind, TerminalError)
+    assert issubclass(alert_channel_unavailable.kind, TransientError)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config.connections import Alerts, MaxLagMinutes
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, TerminalError, TransientError
 from mirrorfeed.monitor.alerts import SentAlert, due_channels
 from mirrorfeed.monitor.doctor import Check, check_of
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
@@ -25,17 +25,17 @@ LIMITS = {Step.PUBLISHED: 1800.0}
 ALERTS = Alerts(max_lag_minutes=MaxLagMinutes(published=30.0))
 
 
-class Broken(Terminal):
+class Broken(TerminalError):
     code = "MF0000"
     what = "The keys changed."
 
 
-class Silent(Transient):
+class Silent(TransientError):
     code = "MF0001"
     what = "No response."
 
 
-class CapacityPaused(Terminal):
+class CapacityPaused(TerminalError):
     code = "MF0002"
     what = "The capacity is paused."
 
@@ -61,7 +61,7 @@ def test_paused_table_has_no_problem_and_resolves_none() -> None:
     late = facts(freshness=LATE, limits=LIMITS, errors=(Broken(),))
     found = check(replace(late, paused="until noon"), replace(late, table="b"))
     assert [*found.problems] == [("b", "Broken"), ("b", "LAG_PUBLISHED")]
-    assert (found.is_unknown(("a", "Gap")), found.is_unknown(("b", "Gap"))) == (True, False)
+    assert (found.is_unknown(("a", "FeedGap")), found.is_unknown(("b", "FeedGap"))) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -92,23 +92,23 @@ def test_notes_are_not_problems() -> None:
         (WELL, None, set()),
         (facts(freshness=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE"}),
         (facts(freshness=Freshness(unknown={Step.QUERYABLE: "no"})), None, {"LAG_QUERYABLE"}),
-        (facts(log_facts=LogFacts(is_read=False)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
-        (facts(source_facts=SourceFacts(is_read=False)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
-        (facts(errors=(Silent(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (facts(log_facts=LogFacts(is_read=False)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "FeedGap"}),
+        (facts(source_facts=SourceFacts(is_read=False)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "FeedGap"}),
+        (facts(errors=(Silent(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "FeedGap"}),
         (facts(errors=(Broken(),)), None, set()),
-        (facts(errors=(CapacityPaused(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
-        (WELL, Broken(), {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (facts(errors=(CapacityPaused(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "FeedGap"}),
+        (WELL, Broken(), {"LAG_PUBLISHED", "LAG_QUERYABLE", "FeedGap"}),
     ],
 )
 def test_problem_that_cannot_be_checked_is_not_resolved(
     table: TableFacts, database: MirrorfeedError | None, hidden: set[str]
 ) -> None:
     found = check(table, database=DatabaseFacts(error=database))
-    assert {name for name in ("LAG_PUBLISHED", "LAG_QUERYABLE", "Gap") if found.is_unknown(("a", name))} == hidden
-    assert not found.is_unknown(("b", "Gap")) or database
+    assert {name for name in ("LAG_PUBLISHED", "LAG_QUERYABLE", "FeedGap") if found.is_unknown(("a", name))} == hidden
+    assert not found.is_unknown(("b", "FeedGap")) or database
 
 
 def test_paused_database_hides_all_problems() -> None:
     found = check(WELL, database=DatabaseFacts(status="Paused"))
     assert [each.name for each in found.problems.values()] == ["MIRRORING_PAUSED"]
-    assert found.is_unknown(("a", "Gap"))
+    assert found.is_unknown(("a", "FeedGap"))

@@ -19,12 +19,12 @@ from fixtures.faults import Crash, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
 from mirrorfeed.config.connections import Alerts, MaxLagMinutes
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.errors import DamagedFile
-from mirrorfeed.monitor.alert_channels import ChannelUnavailable
+from mirrorfeed.landing.errors import DamagedFileError
+from mirrorfeed.monitor.alert_channels import alert_channel_unavailable
 from mirrorfeed.monitor.alerts import (
     Alert,
-    AlertsNotRecorded,
     SentAlert,
+    alerts_not_recorded,
     due_channels,
     notify,
     parse,
@@ -34,7 +34,7 @@ from mirrorfeed.monitor.alerts import (
 from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import PlaceUnusable
+from mirrorfeed.storage.errors import LocationUnusableError
 from mirrorfeed.storage.local_folder import FolderStore
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -202,7 +202,9 @@ def test_two_concurrent_checks_lose_no_sent_alert() -> None:
     assert len(checks.sent) == 6
 
 
-@pytest.mark.parametrize("failure", [ChannelUnavailable(channel="hook", response="503"), ValueError("unexpected")])
+@pytest.mark.parametrize(
+    "failure", [alert_channel_unavailable(channel="hook", response="503"), ValueError("unexpected")]
+)
 def test_failing_channel_does_not_delay_others_and_is_notified_later(failure: Exception) -> None:
     checks = Checks()
 
@@ -247,12 +249,12 @@ def test_after_any_failed_call_each_alert_is_sent_once_or_twice() -> None:
 def test_unwritable_state_is_a_warning() -> None:
     class ReadOnly(MemoryStore):
         def create(self, path: str, data: bytes) -> str | None:
-            raise PlaceUnusable(action="create", address=path, reason="it is read-only")
+            raise LocationUnusableError(action="create", address=path, reason="it is read-only")
 
     checks = Checks()
     (warning,) = checks.run(ONE, store=ReadOnly())
     assert checks.sent == ["ops GAP", "team GAP"]
-    assert isinstance(warning, AlertsNotRecorded)
+    assert alerts_not_recorded.matches(warning)
     assert warning.address == "memory:/_mirrorfeed/alerts.json"
 
 
@@ -290,7 +292,7 @@ def test_damaged_state_is_reported_and_all_alerts_are_sent(content: bytes | dict
     checks.store.create(PATH, content if isinstance(content, bytes) else json.dumps(content).encode())
     (warning,) = checks.run(ONE)
     assert checks.sent == ["ops GAP", "team GAP"]
-    assert isinstance(warning, DamagedFile)
+    assert isinstance(warning, DamagedFileError)
     assert str(warning).startswith(f"memory:/{PATH} is damaged, or mirrorfeed did not write it: ")
     assert "current problems are reported again" in str(warning)
     assert not checks.run(ONE)
@@ -308,7 +310,7 @@ def test_special_file_or_symlink_as_state_suppresses_no_alert(tmp_path: Path, ki
     checks = Checks()
     warning, *_ = checks.run(ONE, store=FolderStore(str(tmp_path)))
     assert checks.sent == ["ops GAP", "team GAP"]
-    assert isinstance(warning, DamagedFile)
+    assert isinstance(warning, DamagedFileError)
     assert place.is_symlink() == (kind == "link")
 
 

@@ -40,7 +40,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
 
     onelake.server.forbidden = True
     check, facts = check_all(NO_SPARK, config)
-    assert sorted(messages(check)) == [("", "FabricPermissionMissing"), ("sales.orders", "NoPermission")]
+    assert sorted(messages(check)) == [("", "FabricPermissionMissing"), ("sales.orders", "OnelakePermissionMissing")]
     assert messages(check) == []
     assert ledger_rows(config, facts) == []
     assert [(each.log_facts.is_read, each.freshness) for each in facts] == [(False, None)]

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.monitor.findings import error_finding
 from mirrorfeed.monitor.problem_rules import RULES
-from mirrorfeed.source.errors import FilesArchived, Gap, GapReason
+from mirrorfeed.source.errors import FeedGapError, FilesArchivedError, GapReason
 from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.source.table_info import FILES
 from tests.support.delta import DeltaTable
@@ -183,14 +183,14 @@ def _damaged_ledger(project: Project, _: str) -> None:
 
 SOLVED: dict[str, Break] = {
     "FeedOff": _never_off,
-    "Gap": _gap,
+    "FeedGap": _gap,
     "SourceRecreated": _recreated,
     "DamagedFile": _record,
     "LogIdMissing": _log_id,
     "FileNumberConflict": _another_file,
     "KeysChanged": _keys,
     "IncompatibleSchema": _renamed,
-    "FilesLost": _lost,
+    "PublishedFilesLost": _lost,
     "LastFileMissing": _delete_all_files,
     "EMPTY_FILE": _no_bytes,
     "UNFINISHED": _not_renamed,
@@ -227,7 +227,7 @@ def test_the_command_of_each_finding_solves_its_problem(
         happen(project, name)
     _damaged_ledger(project, "")
     found = project.findings()
-    expected = {(name, name) for name in (*SOLVED, *BY_SQL, *UNSOLVED)} | {(OFF, "Gap"), ("", "LedgerUnreadable")}
+    expected = {(name, name) for name in (*SOLVED, *BY_SQL, *UNSOLVED)} | {(OFF, "FeedGap"), ("", "LedgerUnreadable")}
     assert expected <= found.keys()
     assert found.keys() - expected == {("EMPTY_TABLE", "NOT_PUBLISHED"), ("CLONED", "NOT_PUBLISHED")}
     unsolved = {(name, name) for name in UNSOLVED} | {("", "LedgerUnreadable")}
@@ -246,10 +246,10 @@ def test_every_rule_is_tried_or_listed_as_not_made() -> None:
 
 
 def test_the_command_of_a_finding_is_that_of_its_last_sentence_with_one() -> None:
-    needed = ArchivedFilesNeeded(needed=(), arguments=("a b", "--feed-from", "2", "--feed-to", "3"))
+    needed = ArchivedFilesNeededError(needed=(), arguments=("a b", "--feed-from", "2", "--feed-to", "3"))
     assert error_finding("s.t", needed).command == (
         "mirrorfeed archive plan 'a b' --feed-from 2 --feed-to 3 --to PLAN && mirrorfeed archive restore PLAN"
     )
-    assert error_finding("s.t", FilesArchived(table="a", range=Snapshot(3))).command == ""
-    still_off = Gap(table="a", published=1, where=2, reason=GapReason.STILL_OFF)
+    assert error_finding("s.t", FilesArchivedError(table="a", range=Snapshot(3))).command == ""
+    still_off = FeedGapError(table="a", published=1, where=2, reason=GapReason.STILL_OFF)
     assert error_finding("s.t", still_off).command == "mirrorfeed enable-cdf s.t && mirrorfeed rebuild s.t"

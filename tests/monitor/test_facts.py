@@ -223,10 +223,10 @@ def _delete_table(checked: CheckedTable) -> None:
     ("happen", "codes"),
     [
         pytest.param(_keys, ["KeysChanged"], marks=pytest.mark.slow),
-        (_gap, ["Gap"]),
+        (_gap, ["FeedGap"]),
         (_recreated, ["SourceRecreated"]),
         pytest.param(_another_file, ["FileNumberConflict"], marks=pytest.mark.slow),
-        pytest.param(_lost, ["FilesLost"], marks=pytest.mark.slow),
+        pytest.param(_lost, ["PublishedFilesLost"], marks=pytest.mark.slow),
         (_delete_all_files, ["LastFileMissing"]),
         (_no_bytes, ["EMPTY_FILE"]),
         pytest.param(_unreadable, ["DamagedFile"], marks=pytest.mark.slow),

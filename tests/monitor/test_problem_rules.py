@@ -11,7 +11,7 @@ import click
 import pytest
 
 from mirrorfeed.cli import main
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
+from mirrorfeed.errors import MirrorfeedError, TerminalError, TransientError, UnexpectedError, error_name
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, Severity, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
@@ -25,20 +25,21 @@ from mirrorfeed.monitor.problem_rules import (
     seconds_left,
     table_findings,
 )
-from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
 from mirrorfeed.source.table_info import FILES, LOG
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86_400.0
 
 
-class Refused(Terminal):
+class Refused(TerminalError):
     code = "MF0000"
     what = "Login at {place} was refused."
     fix = "Renew the secret."
+    place: str
 
 
-class Silent(Transient):
+class Silent(TransientError):
     code = "MF0001"
     what = "No response."
 
@@ -188,12 +189,12 @@ def test_every_rule_has_cases_and_an_existing_command() -> None:
     [
         (Refused(place="OneLake"), False),
         (Silent(), True),
-        (Unexpected(doing="Checking", kind="KeyError", reason="x"), True),
+        (UnexpectedError(doing="Checking", kind="KeyError", reason="x"), True),
     ],
 )
 def test_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, is_temporary: bool) -> None:
     for found in (*table_findings(table(errors=(error,))), *database_findings(DatabaseFacts(error=error))):
-        assert (found.code, found.name, found.severity) == (error.code, type(error).__name__, Severity.WRONG)
+        assert (found.code, found.name, found.severity) == (error.code, error_name(error), Severity.WRONG)
         assert (found.what, found.fix, found.is_temporary) == (error.problem, error.solution, is_temporary)
 
 
@@ -203,12 +204,15 @@ def test_unreadable_facts_have_no_other_findings() -> None:
 
 
 def test_lost_files_are_found_once() -> None:
-    last_missing, lost = LastFileMissing(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
+    last_missing, lost = (
+        LastFileMissingWarning(address="zone/t", numbers=[4]),
+        PublishedFilesLostError(address="zone/t", numbers=[3]),
+    )
     assert [(each.name, each.severity) for each in table_findings(log(lost=last_missing))] == [
         ("LastFileMissing", Severity.SOON)
     ]
     found = table_findings(replace(log(lost=lost), errors=(lost,)))
-    assert [(each.name, each.severity) for each in found] == [("FilesLost", Severity.WRONG)]
+    assert [(each.name, each.severity) for each in found] == [("PublishedFilesLost", Severity.WRONG)]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from mirrorfeed.monitor.report_sections import (
     Totals,
 )
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.errors import LedgerUnreadable
+from mirrorfeed.orchestration.errors import ledger_unreadable
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     BLOCKED,
@@ -45,6 +45,7 @@ from mirrorfeed.orchestration.ledger import (
     LedgerRow,
 )
 from mirrorfeed.source.identifier import Source
+from tests.raised import raises
 from tests.support.ledgers import write_ledger
 from tests.test_bundle import DASHBOARD
 
@@ -68,17 +69,17 @@ ROWS = [
         freshness_target_minutes=15.0),
     LedgerRow(ago(hours=3), "sales.orders", PUBLISHED, 5, 6, upserts=1, lag_versions=0, lag_seconds=901.0,
         freshness_target_minutes=15.0),
-    LedgerRow(ago(hours=1), EVIL, BLOCKED, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
-    LedgerRow(ago(minutes=5), "sales.old", FAILED, from_version=3, error="StoreUnavailable", message="No answer."),
-    LedgerRow(ago(hours=9), "sales.again", FAILED, error="StoreUnavailable", message="No answer before."),
+    LedgerRow(ago(hours=1), EVIL, BLOCKED, lag_versions=3, error="FeedGap", message=f"Changes are lost {EVIL}"),
+    LedgerRow(ago(minutes=5), "sales.old", FAILED, from_version=3, error="StorageUnavailable", message="No answer."),
+    LedgerRow(ago(hours=9), "sales.again", FAILED, error="StorageUnavailable", message="No answer before."),
     LedgerRow(ago(hours=8), "sales.again", RECOVERED, from_version=3, lag_versions=0),
-    LedgerRow(ago(hours=4), "sales.orders", RESEEDED, error="Gap", message="Reloaded."),
+    LedgerRow(ago(hours=4), "sales.orders", RESEEDED, error="FeedGap", message="Reloaded."),
     LedgerRow(ago(days=3), "sales.orders", VERIFIED, to_version=3, message="equal."),
     LedgerRow(ago(days=1, hours=2), "sales.orders", DIFFERENT, to_version=4, message="DIFFERENT: 3 rows."),
     LedgerRow(ago(hours=2), "sales.old", VERIFIED, to_version=1003, message="equal."),
     LedgerRow(ago(minutes=90), "sales.old", UNVERIFIED, error="MirrorNotReached", message="Not yet."),
     LedgerRow(ago(hours=1), "sales.compared", VERIFIED, to_version=2, message="equal."),
-    LedgerRow(ago(days=31), "sales.old", FAILED, error="StoreUnavailable", message="A month ago."),
+    LedgerRow(ago(days=31), "sales.old", FAILED, error="StorageUnavailable", message="A month ago."),
     LedgerRow(ago(hours=3), "sales.orders", WATCHED, queryable_at=ago(hours=4), queryable_lag_seconds=0.0),
     LedgerRow(ago(minutes=5), "sales.orders", WATCHED, committed_at=ago(minutes=9), published_at=ago(minutes=30),
         consumed_at=ago(minutes=30), mirrored_at=ago(minutes=70), published_lag_seconds=240.0, consumed_lag_seconds=0.0,
@@ -123,10 +124,10 @@ def test_totals_cover_24_hours_and_all_stopped_or_different_tables(report: Repor
 
 def test_table_state_is_its_newest_row_at_any_age(report: Report) -> None:
     assert section(report, "tables", "table", "state", "error", "published_version", "lag_versions", "ok") == [
-        (EVIL, BLOCKED, "Gap", None, 3, False),
+        (EVIL, BLOCKED, "FeedGap", None, 3, False),
         ("sales.again", RECOVERED, None, None, 0, True),
         ("sales.compared", None, None, None, None, True),
-        ("sales.old", FAILED, "StoreUnavailable", 3, None, False),
+        ("sales.old", FAILED, "StorageUnavailable", 3, None, False),
         ("sales.orders", PUBLISHED, None, 6, 0, False),
     ]
     published = dict(section(report, "tables", "table", "last_published"))
@@ -190,16 +191,16 @@ def test_archive_sums_the_newest_row_of_every_table(report: Report) -> None:
 
 def test_failures_of_30_days_are_listed_newest_first(report: Report) -> None:
     assert section(report, "failures", "table", "outcome", "error") == [
-        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, BLOCKED, "Gap"),
+        ("sales.old", FAILED, "StorageUnavailable"), (EVIL, BLOCKED, "FeedGap"),
         ("sales.old", UNVERIFIED, "MirrorNotReached"),
-        ("sales.orders", RESEEDED, "Gap"), ("sales.again", FAILED, "StoreUnavailable"),
+        ("sales.orders", RESEEDED, "FeedGap"), ("sales.again", FAILED, "StorageUnavailable"),
         ("sales.orders", DIFFERENT, None),
     ]  # fmt: skip
 
 
 def test_failures_are_shown_with_their_codes(report: Report) -> None:
     for shown in (repr(report), report.page()):
-        assert {"MF2102 Gap", "MF4003 StoreUnavailable"} <= set(re.findall(r"MF\d+ \w+", shown))
+        assert {"MF2102 FeedGap", "MF4003 StorageUnavailable"} <= set(re.findall(r"MF\d+ \w+", shown))
     assert with_known_code("OfALaterRelease") == "OfALaterRelease"
 
 
@@ -241,7 +242,7 @@ def test_text_json_and_page_have_the_same_rows(report: Report) -> None:
     assert content.keys() - {"as_of", "note"} == report.sections.keys()
     for name, rows in report.sections.items():
         assert content[name] == [row.to_dict() for row in rows]
-    for value in ("sales.compared", "waiting for 25.0 min", "StoreUnavailable", "2026-03-13 07:30", "15.0 min"):
+    for value in ("sales.compared", "waiting for 25.0 min", "StorageUnavailable", "2026-03-13 07:30", "15.0 min"):
         assert value in text
         assert value in page
 
@@ -299,7 +300,7 @@ def test_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tmp_p
 
 
 def test_report_requires_that_the_ledger_is_readable(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
+    with raises(ledger_unreadable, match=r"nowhere cannot be read: "):
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
 
 

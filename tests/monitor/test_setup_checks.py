@@ -18,17 +18,17 @@ from mirrorfeed.landing.names import SPREAD, TABLE_LIMITS
 from mirrorfeed.monitor import setup_checks
 from mirrorfeed.monitor.findings import Finding, LogFacts, Severity, SourceFacts, TableFacts, failed, passed
 from mirrorfeed.monitor.setup_checks import (
-    ExecutorsElsewhere,
     check_changes,
     check_credential,
     check_days,
     check_setup,
     check_source,
     check_tables,
+    executors_use_other_folder,
 )
 from mirrorfeed.runtime.spark_session import ALL_DAYS
-from mirrorfeed.source.errors import RowsProtected
-from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.source.errors import rows_protected
+from mirrorfeed.storage.errors import PathMissingError
 from tests.support.delta import SPARK_4_0, DeltaTable
 
 DECIMALS = "column 'price' as OPTIONAL INT32 Decimal (precision 9, scale 2)"
@@ -131,7 +131,7 @@ def test_file_visible_only_to_executors_is_reported(spark: SparkSession, monkeyp
     monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies of the store
     requested = Config(landing_zone="memory:", tables=(), upload_from="executors")
     found = {check.name: check for check in check_setup(spark, requested, nowhere)}
-    assert found["landing zone, written by executors"].code == ExecutorsElsewhere.code
+    assert found["landing zone, written by executors"].code == executors_use_other_folder.code
 
 
 def test_credential_without_a_token_is_reported_with_its_reason(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_credential_without_a_token_is_reported_with_its_reason(tmp_path: Path) 
 
 
 def test_source_error_is_reported_and_landing_zone_error_only_once() -> None:
-    masked, missing = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere(address="zone")
+    masked, missing = rows_protected(table="a", row_filter=None, masked=("card",)), PathMissingError(address="zone")
     read, log = SourceFacts("on"), LogFacts()
     known = TableFacts("t", "a", "a", source_facts=read, log_facts=log)
     assert check_source(known) == passed("changes of a", "on")

@@ -22,17 +22,18 @@ from mirrorfeed.monitor.platform_checks import check_mount, check_settings, chec
 from mirrorfeed.monitor.setup_checks import (
     CHECKS,
     MANUAL_CHECKS,
-    NotAsExpected,
     check_platform,
     creates_once,
     new_folder,
     renames,
+    storage_check_failed,
 )
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.runtime.spark_session import ALL_DAYS, IGNORE_FILE_SETTINGS
 from mirrorfeed.storage.databricks_volume import VolumeStore
-from mirrorfeed.storage.errors import AlreadyThere
+from mirrorfeed.storage.errors import PathExistsError
 from tests.monitor.test_setup_checks import MADE_ANEW
+from tests.raised import raises
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -166,15 +167,15 @@ class Careless(MemoryStore):
     def create(self, path: str, data: bytes) -> None:
         try:
             super().create(path, data)
-        except AlreadyThere:
+        except PathExistsError:
             self.replace(path, data)
 
 
 def test_store_that_creates_one_name_twice_is_detected() -> None:
-    with pytest.raises(NotAsExpected, match="the second creation of a file was not refused"):
+    with raises(storage_check_failed, match="the second creation of a file was not refused"):
         creates_once(Careless(), "x")
 
 
 def test_store_that_renames_to_an_existing_name_is_detected() -> None:
-    with pytest.raises(NotAsExpected, match="a rename to an existing name was not refused"):
+    with raises(storage_check_failed, match="a rename to an existing name was not refused"):
         renames(MemoryStore(checks_renames=False), "x")

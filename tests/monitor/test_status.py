@@ -23,8 +23,8 @@ from mirrorfeed.monitor.status import read_status, status_of, summary_of, unknow
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import RunContext
-from mirrorfeed.source.errors import FeedOff, SourceRecreated
-from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.source.errors import SourceRecreatedError, feed_off
+from mirrorfeed.storage.errors import PathMissingError
 from tests.publish.conftest import everything, never
 from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
@@ -59,7 +59,7 @@ def test_status_and_dry_run_have_a_row_per_table_and_change_nothing(
         ("behind", "versions 1 to 2"),
         ("done", "nothing new, version 0 is published"),
     ]
-    assert isinstance(decisions[3].error, FeedOff)
+    assert feed_off.matches(decisions[3].error)
     assert "There is no Delta table at" in str(decisions[4].error)
     assert everything(tmp_path) == before
 
@@ -78,7 +78,7 @@ def test_many_tables_are_counted_by_state() -> None:
         facts("new", LogFacts(), three),
         facts("late", LogFacts(published=2), replace(three, lag_seconds=60.0)),
         facts("renaming", LogFacts(published=3, unfinished=1), three),
-        facts("broken", errors=(NotThere(address="x"),)),
+        facts("broken", errors=(PathMissingError(address="x"),)),
         facts("unread"),
         facts("view", LogFacts(published=3), SourceFacts("none")),
     ]
@@ -165,7 +165,7 @@ def test_recreated_table_has_no_negative_lag(
         spark.sql(f"DROP TABLE {source}")
         spark.sql(create)
         (outcome,) = publish_tables(RunContext(spark, config, clock=FakeClock(never)))
-        assert isinstance(outcome.error, SourceRecreated)
+        assert isinstance(outcome.error, SourceRecreatedError)
         (found,), _, _ = read_status(lambda: spark, config)
         assert "was dropped and created again" in str(found.error)
         assert (found.lag_versions, found.lag_seconds) == (None, None)

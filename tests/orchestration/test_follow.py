@@ -22,20 +22,20 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.config.pattern_expansion import expand_patterns
-from mirrorfeed.errors import MirrorfeedError, SessionLost
+from mirrorfeed.errors import MirrorfeedError, SparkSessionLostError
 from mirrorfeed.orchestration import ledger, pattern_changes, run_context, table_task
-from mirrorfeed.orchestration.errors import LedgerNotWritten
+from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.pattern_changes import expand_again
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
-from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.publish.errors import nothing_published
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.runtime.errors import CredentialRefused
+from mirrorfeed.runtime.errors import CredentialRefusedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import PendingCommits
-from mirrorfeed.storage.errors import NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import plan
 from tests.support.clock import FakeClock
@@ -170,7 +170,7 @@ def test_table_without_commits_is_polled_and_rarely_published() -> None:
 
 def test_failure_is_retried_later_and_reported_once() -> None:
     world = World({50.0: insert(1)}, ends=200.0)
-    world.failures = [SessionLost(), SessionLost(), SessionLost()]
+    world.failures = [SparkSessionLostError(), SparkSessionLostError(), SparkSessionLostError()]
     newest = world.follow()
     assert [when for when, _ in world.runs] == [0.0, 2.0, 6.0, 14.0, 50.0]
     assert (newest.published_version, newest.error, newest.tries) == (1, None, 1)
@@ -183,7 +183,7 @@ def test_ledger_is_created_before_tables_are_published(monkeypatch: pytest.Monke
 
     def prepare(*_: object) -> None:
         runs_before.append(len(world.runs))
-        raise LedgerNotWritten(ledger="ledger", reason="away")
+        raise LedgerNotWrittenError(ledger="ledger", reason="away")
 
     monkeypatch.setattr(ledger, "prepare", prepare)
     assert world.follow().error is None
@@ -191,7 +191,7 @@ def test_ledger_is_created_before_tables_are_published(monkeypatch: pytest.Monke
 
 
 def test_terminal_failure_is_retried_after_minutes() -> None:
-    world = World(ends=700.0, failures=[NothingPublished(table="t")] * 9)
+    world = World(ends=700.0, failures=[nothing_published(table="t")] * 9)
     assert world.follow().tries == 3
     assert [when for when, _ in world.runs] == [0.0, 300.0, 600.0]
 
@@ -356,7 +356,7 @@ def test_expansion_is_repeated_if_the_landing_zone_cannot_be_listed(
     shutil.rmtree(tmp_path / "tables/lines")
 
     def fail(*_: Any) -> Any:
-        raise StoreUnavailable(action="list", address="landing", reason="timeout")
+        raise StorageUnavailableError(action="list", address="landing", reason="timeout")
 
     for place, name in ((run_context, "zone_of"), (FolderStore, "list")):
         with monkeypatch.context() as patched:
@@ -424,15 +424,15 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(
 def test_new_client_secret_is_read_after_a_refused_login(onelake: OneLake, monkeypatch: pytest.MonkeyPatch) -> None:
     zone = onelake.store()
     onelake.authority.expired = True
-    with pytest.raises(CredentialRefused) as refused:
+    with pytest.raises(CredentialRefusedError) as refused:
         zone.list("")
     onelake.authority.expired, onelake.authority.secret = False, "new"
     monkeypatch.setenv(SECRET, "new")
     monkeypatch.setattr(run_context, "renew_session", lambda session: session)
     monkeypatch.setattr(run_context, "zone_of", lambda _: zone)
     run = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()))
-    run.reconnect(NotThere(address="a"))
-    with pytest.raises(CredentialRefused):
+    run.reconnect(PathMissingError(address="a"))
+    with pytest.raises(CredentialRefusedError):
         zone.list("")
     monkeypatch.setattr(run_context, "zone_of", lambda _: onelake.store())
     run.reconnect(refused.value)

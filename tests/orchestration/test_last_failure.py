@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.errors import MirrorfeedError, Unexpected, catalogue
+from mirrorfeed.errors import MirrorfeedError, UnexpectedError, catalogue, error_name
 from mirrorfeed.landing.names import Target
 from mirrorfeed.monitor.findings import Severity, TableFacts, error_finding
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.orchestration.last_failure import FOLDER, LastFailure, LastFailures
-from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.orchestration.last_failure import FOLDER, LastFailures, LastRunError
+from mirrorfeed.publish.errors import nothing_published
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.storage import Entry
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
 
 ORDERS, LINES = Target("sales", "orders"), Target("sales", "lines")
-ERROR = NothingPublished(table="sales.orders")
+ERROR = nothing_published(table="sales.orders")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def failed(error: MirrorfeedError | None, published: int | None = 5) -> TableRes
     return TableResult("sales.orders", error=error, published_version=published, decision="versions 6 to 7")
 
 
-def last(store: FolderStore, published: int | None = 5, target: Target = ORDERS) -> LastFailure | None:
+def last(store: FolderStore, published: int | None = 5, target: Target = ORDERS) -> LastRunError | None:
     return LastFailures(store).read(target, published)
 
 
@@ -66,7 +66,7 @@ def test_failure_lasts_until_the_table_succeeds_or_another_version_is_published(
     LastFailures(store).update(ORDERS, failed(ERROR))
     found = last(store)
     assert found is not None
-    assert (found.code, found.name, found.is_temporary) == (ERROR.code, "NothingPublished", False)
+    assert (found.code, error_name(found), found.is_temporary) == (ERROR.code, "NothingPublished", False)
     assert found.problem.startswith("The last run failed, since ")
     assert found.problem.endswith(f" UTC: {ERROR.problem}")
     assert found.solution == ERROR.solution
@@ -101,7 +101,7 @@ def test_repeated_failure_keeps_its_start_and_is_not_written_again(tmp_path: Pat
 
 
 def test_secrets_are_not_stored(tmp_path: Path) -> None:
-    error = Unexpected(doing="Publishing", kind="ValueError", reason="https://x/?sig=abcdefabcdefabcdef", helps="")
+    error = UnexpectedError(doing="Publishing", kind="ValueError", reason="https://x/?sig=abcdefabcdefabcdef", helps="")
     LastFailures(FolderStore(str(tmp_path))).update(ORDERS, failed(error))
     assert "abcdefabcdefabcdef" not in file_of(tmp_path).read_text()
 
@@ -132,7 +132,7 @@ def test_folder_that_cannot_be_used_raises_no_error(tmp_path: Path, harm: Callab
 
 def test_unavailable_storage_is_not_asked_again(tmp_path: Path) -> None:
     store = CountingStore(str(tmp_path))
-    LastFailures(store).update(ORDERS, failed(StoreUnavailable(action="read", address="a", reason="no answer")))
+    LastFailures(store).update(ORDERS, failed(StorageUnavailableError(action="read", address="a", reason="no answer")))
     assert store.calls == []
 
 

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.archive_report import Share
 from mirrorfeed.config.loader import load
-from mirrorfeed.errors import MirrorfeedError, Unexpected
+from mirrorfeed.errors import MirrorfeedError, UnexpectedError
 from mirrorfeed.landing.log_record import File, Record
-from mirrorfeed.mirror.errors import MirrorNotReached
+from mirrorfeed.mirror.errors import mirror_not_reached
 from mirrorfeed.mirror.verify.row_comparison import Difference, RowComparison
 from mirrorfeed.monitor.report import read_report
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.errors import LedgerNotWritten
+from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     BLOCKED,
@@ -37,7 +37,7 @@ from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
-from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.source.errors import feed_off
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.prices import Prices
 from tests.support.delta import DeltaTable
@@ -90,8 +90,8 @@ def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
 @pytest.mark.parametrize(
     ("error", "outcome", "kind"),
     [
-        (FeedOff(table="main.sales.orders", version=4), BLOCKED, "FeedOff"),
-        (Unexpected(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
+        (feed_off(table="main.sales.orders", version=4), BLOCKED, "FeedOff"),
+        (UnexpectedError(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
     ],
 )
 def test_error_that_stops_a_table_has_its_own_ledger_row(error: MirrorfeedError, outcome: str, kind: str) -> None:
@@ -102,7 +102,7 @@ def test_error_that_stops_a_table_has_its_own_ledger_row(error: MirrorfeedError,
 
 
 def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
-    off = FeedOff(table="main.sales.orders", version=4)
+    off = feed_off(table="main.sales.orders", version=4)
     result = TableResult("sales.orders", latest=9, reseeded=off)
     add_publication(result, None, 9, {"insert": 3})
     found = ledger.rows([result], NOON)
@@ -123,9 +123,9 @@ def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
                 " 2 in the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
         ),
         (
-            MirrorNotReached(table="main.a"),
+            mirror_not_reached(table="main.a"),
             LedgerRow(
-                NOON, "sales.a", UNVERIFIED, error="MirrorNotReached", message=str(MirrorNotReached(table="main.a"))
+                NOON, "sales.a", UNVERIFIED, error="MirrorNotReached", message=str(mirror_not_reached(table="main.a"))
             ),
         ),
     ],
@@ -217,7 +217,7 @@ def test_recovered_table_without_new_changes_is_not_stopped(
 
 
 def test_error_about_an_unwritten_ledger_has_a_reason() -> None:
-    error = LedgerNotWritten(ledger="main.mirrorfeed.ledger", reason="no")
+    error = LedgerNotWrittenError(ledger="main.mirrorfeed.ledger", reason="no")
     assert error.problem == "The ledger main.mirrorfeed.ledger was not written: no."
 
 

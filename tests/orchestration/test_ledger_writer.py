@@ -17,7 +17,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger, run_context
-from mirrorfeed.orchestration.errors import LedgerNotWritten
+from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
@@ -72,7 +72,7 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
 
     def write(_: LedgerWriter, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
         written_tables.append([outcome.table for outcome in outcomes])
-        return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
+        return LedgerNotWrittenError(ledger="ledger", reason="away") if fails[0] else None
 
     monkeypatch.setattr(LedgerWriter, "write", write)
     context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()), clock=FakeClock(now=lambda: now[0]))

@@ -22,7 +22,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.source.errors import feed_off
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import two_orders
 from tests.support.delta import DeltaTable
@@ -99,7 +99,7 @@ def test_repeated_event_has_the_same_run_id(tmp_path: Path) -> None:
 
 def test_failure_is_a_run_that_fails_with_the_message() -> None:
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    error = FeedOff(table="main.sales.orders", version=3)
+    error = feed_off(table="main.sales.orders", version=3)
     finished = Finished(entry(), TableResult("sales.orders", seconds=60.0, error=error), at)
     start, fail = events(finished, config("/zone"))
     assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
@@ -129,7 +129,7 @@ def test_failure_is_a_run_that_fails_with_the_message() -> None:
 def test_tables_have_the_names_of_the_conventions(
     source: str, zone: str, input_: tuple[str, str], output: tuple[str, str]
 ) -> None:
-    failed = TableResult("sales.orders", error=FeedOff(table=source, version=3))
+    failed = TableResult("sales.orders", error=feed_off(table=source, version=3))
     start, _ = events(Finished(entry(source), failed), config(zone))
     assert [(each["namespace"], each["name"]) for each in (*start["inputs"], *start["outputs"])] == [input_, output]
 
@@ -147,7 +147,7 @@ def test_run_sends_an_event_for_each_publication_and_each_failure(
     problems: list[Any] = []
     context = RunContext(spark, load(tmp_path / "mirrorfeed.yml"), Callbacks(on_problem=problems.append))
     first, second = publish_tables(context)
-    assert (first.error, type(second.error), problems) == (None, FeedOff, [])
+    assert (first.error, type(second.error), problems) == (None, feed_off, [])
     sent = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     for event in sent:
         check(event)

@@ -13,21 +13,21 @@ import pytest
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
-from mirrorfeed.errors import MirrorfeedError, Transient, with_code
+from mirrorfeed.errors import MirrorfeedError, TransientError, with_code
 from mirrorfeed.orchestration import table_task
-from mirrorfeed.orchestration.errors import TableTimeout
+from mirrorfeed.orchestration.errors import TableTimeoutError
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.scheduler import default_max_tables
 from mirrorfeed.publish.change_sources import feed_gap
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import Gap, GapReason
+from mirrorfeed.source.errors import FeedGapError, GapReason
 from tests.support.clock import FakeClock
 
 NO_SPARK: Any = None
 
 
-class Busy(Transient):
+class Busy(TransientError):
     code = "MF0000"
     what = "The service is busy."
     fix = "Wait."
@@ -158,7 +158,7 @@ def test_table_failing_until_its_timeout_reports_the_error(configured: Configure
     world = World(a=fails)
     (outcome,) = world.publish(configured("a", more="table_timeout_minutes: 1\n"))
     assert outcome.tries == 2
-    assert isinstance(outcome.error, TableTimeout)
+    assert isinstance(outcome.error, TableTimeoutError)
     assert (outcome.error.minutes, outcome.error.published) == (1, None)
     assert "The service is busy." in outcome.error.problem
 
@@ -217,13 +217,13 @@ def test_default_parallelism_depends_on_cores_and_memory(
 def test_gap_is_bridged_once_within_an_attempt(
     configured: Configured, monkeypatch: pytest.MonkeyPatch, bridged: bool
 ) -> None:
-    gaps = [Gap(table="main.a", published=4, where=version, reason=GapReason.NO_COMMIT) for version in (5, 7)]
-    pending, seen = list(gaps), list[Gap]()
+    gaps = [FeedGapError(table="main.a", published=4, where=version, reason=GapReason.NO_COMMIT) for version in (5, 7)]
+    pending, seen = list(gaps), list[FeedGapError]()
 
     def meets_gap(*_: object) -> None:
         raise pending.pop(0)
 
-    def bridge(_: object, __: object, gap: Gap, ___: object) -> object:
+    def bridge(_: object, __: object, gap: FeedGapError, ___: object) -> object:
         seen.append(gap)
         return object() if bridged else None
 

@@ -11,10 +11,10 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.pattern_expansion import select_matches
-from mirrorfeed.orchestration.errors import OrphanedTables
+from mirrorfeed.orchestration.errors import orphaned_tables
 from mirrorfeed.orchestration.orphaned_targets import find_orphans, orphans_problem
 from mirrorfeed.orchestration.table_task import TableTask
-from mirrorfeed.publish.errors import FileNumberConflict
+from mirrorfeed.publish.errors import FileNumberConflictError
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
@@ -73,7 +73,7 @@ def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [FoundTable(Source(("sales", "orders")))]
     orphans = orphans_problem(select_matches(load(tmp_path / "mirrorfeed.yml"), [found]).config)
-    assert isinstance(orphans, OrphanedTables)
+    assert orphaned_tables.matches(orphans)
     assert (orphans.targets, orphans.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
     assert store.list("sales.schema/old")
 
@@ -178,7 +178,7 @@ def test_remaining_hashes_of_a_dropped_table_are_reported(
 def test_refused_publication_does_not_make_a_foreign_folder_droppable(published: Published) -> None:
     store, config = published("sales.orders")
     store.create("sales.schema/theirs/00000000000000000001.parquet", b"of another publisher")
-    with pytest.raises(FileNumberConflict):
+    with pytest.raises(FileNumberConflictError):
         publish(TableFeed(two_orders()), store, entry("a", "sales.theirs"))
     assert find_orphans(store, config) == []
     code, output = run(config, "sales.theirs", "--yes")

@@ -7,28 +7,31 @@ import math
 import pytest
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
-from mirrorfeed.landing.errors import ColumnsDropped
-from mirrorfeed.orchestration.errors import TableTimeout
+from mirrorfeed.errors import MirrorfeedError, SparkSessionLostError, TerminalError, TransientError
+from mirrorfeed.landing.errors import ColumnsDroppedError
+from mirrorfeed.orchestration.errors import TableTimeoutError
 from mirrorfeed.orchestration.retry_policy import TERMINAL_PAUSE, RetryState, needs_reload, next_state
-from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
+from mirrorfeed.source.errors import FeedGapError, PartitionsChangedError, feed_off
 
 GAP, OTHER_GAP = (
-    Gap(table="main.a", published=version, where=version + 1, reason="its files are gone") for version in (3, 7)
+    FeedGapError(table="main.a", published=version, where=version + 1, reason="its files are gone")
+    for version in (3, 7)
 )
 
 
-class Busy(Transient):
+class Busy(TransientError):
+    code = "MF0000"
     what = "The service is busy."
     fix = "Wait."
 
 
-class Broken(Terminal):
+class Broken(TerminalError):
+    code = "MF0001"
     what = "It is broken."
     fix = ""
 
 
-BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()
+BUSY, BROKEN, LOST = Busy(), Broken(), SparkSessionLostError()
 
 
 def rules(*, reloads: bool = False, attempts: float = 4) -> tuple[bool, float]:
@@ -62,12 +65,12 @@ def test_next_retry_state_depends_on_errors_of_attempts(
     state = RetryState(attempts)
     for error in errors:
         assert state.remaining, "no try is made after the last one"
-        state = next_state(state, error, reloads=reloads and isinstance(error, Gap), attempts=attempts)
+        state = next_state(state, error, reloads=reloads and isinstance(error, FeedGapError), attempts=attempts)
     assert state == expected
 
 
 def after_followed(state: RetryState, error: MirrorfeedError | None) -> RetryState:
-    return next_state(state, error, reloads=isinstance(error, Gap), attempts=math.inf)
+    return next_state(state, error, reloads=isinstance(error, FeedGapError), attempts=math.inf)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def after_followed(state: RetryState, error: MirrorfeedError | None) -> RetrySta
         (9, LOST, 60.0),
         (5000, BUSY, 60.0),
         (3, BROKEN, TERMINAL_PAUSE),
-        (0, TableTimeout(table="t", minutes=1, published=1, latest=2, cause=None), 2.0),
+        (0, TableTimeoutError(table="t", minutes=1, published=1, latest=2, cause=None), 2.0),
     ],
 )
 def test_followed_table_is_retried_until_it_succeeds(failures: int, error: MirrorfeedError, pause: float) -> None:
@@ -106,11 +109,15 @@ def test_table_is_reloaded_after_its_folder_is_deleted() -> None:
     ("option", "error", "expected"),
     [
         ({"on_gap": "reseed"}, GAP, True),
-        ({"on_gap": "reseed"}, FeedOff(table="main.a", version=4), False),
+        ({"on_gap": "reseed"}, feed_off(table="main.a", version=4), False),
         ({"on_schema_change": "reseed"}, GAP, False),
-        ({"on_schema_change": "reseed"}, PartitionsChanged(table="main.a", published=4, before=("day",), now=()), True),
-        ({"on_dropped_column": "reseed"}, ColumnsDropped(table="main.a", version=4, columns=["v"]), True),
-        ({"on_schema_change": "reseed"}, ColumnsDropped(table="main.a", version=4, columns=["v"]), False),
+        (
+            {"on_schema_change": "reseed"},
+            PartitionsChangedError(table="main.a", published=4, before=("day",), now=()),
+            True,
+        ),
+        ({"on_dropped_column": "reseed"}, ColumnsDroppedError(table="main.a", version=4, columns=["v"]), True),
+        ({"on_schema_change": "reseed"}, ColumnsDroppedError(table="main.a", version=4, columns=["v"]), False),
         ({}, GAP, False),
     ],
 )

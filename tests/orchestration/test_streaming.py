@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.errors import Unexpected
+from mirrorfeed.errors import LandingZoneError, UnexpectedError
 from mirrorfeed.orchestration import follow
 from mirrorfeed.orchestration.follow import publisher
-from mirrorfeed.publish.errors import ForeignFile
+from mirrorfeed.publish.errors import foreign_file
 from mirrorfeed.publish.table_result import TableResult
 from tests.support.delta import DeltaTable, Zone
 
@@ -27,8 +27,8 @@ def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pyte
             try:
                 raise KeyError("Java stack")
             except KeyError as cause:
-                raise ForeignFile(address="zone/a.parquet") from cause
-        except ForeignFile as error:
+                raise foreign_file(address="zone/a.parquet") from cause
+        except LandingZoneError as error:
             if not returned:
                 raise
             return [TableResult("sales.orders", error=error)]
@@ -37,13 +37,14 @@ def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pyte
     run = publisher(Config(landing_zone="./zone", tables=()))
     try:
         run(cast(DataFrame, SimpleNamespace(sparkSession=None)), 0)
-    except ForeignFile:
+    except LandingZoneError:
         lines = traceback.format_exc().splitlines()
     assert [Path(line.split('"')[1]).name for line in lines if line.startswith("  File ")] == [
         "test_streaming.py",
         "follow.py",
     ]
-    assert lines[-1].startswith("mirrorfeed.publish.errors.ForeignFile: zone/a.parquet was not written by a publisher")
+    assert lines[-2].startswith("mirrorfeed.errors.LandingZoneError: zone/a.parquet was not written by a publisher")
+    assert lines[-1] == "The code of this error is MF3209. `mirrorfeed explain` explains each code."
 
 
 def test_unknown_error_of_a_batch_has_a_code_and_no_traceback_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,7 @@ def test_unknown_error_of_a_batch_has_a_code_and_no_traceback_of_spark(monkeypat
 
     monkeypatch.setattr(follow, "publish_tables", failed)
     run = publisher(Config(landing_zone="./zone", tables=()))
-    with pytest.raises(Unexpected) as caught:
+    with pytest.raises(UnexpectedError) as caught:
         run(cast(DataFrame, SimpleNamespace(sparkSession=None)), 0)
     assert len(traceback.extract_tb(caught.value.__traceback__)) == 2
     assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
@@ -76,7 +77,7 @@ def test_stream_publishes_in_its_batches_and_fails_with_them(spark: SparkSession
     zone.folder.mkdir(parents=True)
     stranger = zone.folder / "a stranger.parquet"
     stranger.touch()
-    with pytest.raises(Exception, match=ForeignFile.__name__) as caught:
+    with pytest.raises(Exception, match=foreign_file.__name__) as caught:
         run()
     assert "table_task.py" not in str(caught.value)
     stranger.unlink()

@@ -24,17 +24,17 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.orchestration import run_context, verify_and_repair
-from mirrorfeed.orchestration.errors import TableTimeout, TooManyToRepair
+from mirrorfeed.orchestration.errors import TableTimeoutError, too_many_to_repair
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.verify_and_repair import count_repairable
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Facts
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from tests.publish.scenarios import plan, two_orders
 from tests.support.clock import FakeClock, Time
 from tests.support.delta import DeltaTable
@@ -80,7 +80,7 @@ def test_repairable_keys_depend_on_differing_keys(
 def test_repair_above_the_key_limit_is_refused() -> None:
     count, refused = count_repairable("s.t", 4, max_keys=3)
     assert count == 0
-    assert isinstance(refused, TooManyToRepair)
+    assert too_many_to_repair.matches(refused)
     assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)
 
 
@@ -111,7 +111,7 @@ class Repairs:
     def fail(self) -> None:
         if seconds := next(self.failures, None):
             self.clock.now += seconds
-            raise StoreUnavailable(action="create", address="a", reason="timeout")
+            raise StorageUnavailableError(action="create", address="a", reason="timeout")
 
     def repair(self, table: Table, *ids: int) -> TableResult:
         config = Config(landing_zone="/nowhere", tables=(table,), ledger=Source(path="/nowhere/ledger"))
@@ -135,7 +135,7 @@ def test_repair_is_tried_again_after_a_transient_error_and_is_in_the_ledger(monk
 def test_repair_over_its_timeout_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     repairs = Repairs(monkeypatch, 61.0)
     result = repairs.repair(plan(table_timeout_minutes=1), 1)
-    assert isinstance(result.error, TableTimeout)
+    assert isinstance(result.error, TableTimeoutError)
     assert (result.tries, result.records, repairs.clock.pauses) == (1, [], [])
     assert repairs.written == [result]
 
@@ -146,7 +146,7 @@ def test_repair_of_a_recreated_source_reloads_nothing(monkeypatch: pytest.Monkey
     repairs.source.id = "another id"
     before = repairs.store.copy().list(FOLDER)
     result = repairs.repair(plan(**options), 1)
-    assert isinstance(result.error, SourceRecreated)
+    assert isinstance(result.error, SourceRecreatedError)
     assert (result.tries, result.reseeded, repairs.store.list(FOLDER)) == (1, None, before)
 
 

@@ -11,8 +11,8 @@ from fixtures.faults import PAGE, Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.config.model import Table as ConfigTable
-from mirrorfeed.errors import Transient
-from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
+from mirrorfeed.errors import ConfigurationError, TransientError
+from mirrorfeed.publish.errors import RecordsMissingError, nothing_published
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
@@ -163,21 +163,23 @@ class Take:
 
     def publish(self, store: Store) -> None:
         """Run once. The run may be killed or fail with a transient error, but no error may require a person."""
-        with suppress(Transient, Crash):
+        with suppress(TransientError, Crash):
             self._repair(store) if self.wrong else self._publish(store)
 
     def _repair(self, store: Store) -> None:
         """Repair the keys, or publish the table if its folder was deleted."""
         try:
             repair(self.feed, store, self.plan, self.wrong)
-        except (NothingPublished, RecordsMissing):
+        except (ConfigurationError, RecordsMissingError) as error:
+            if isinstance(error, ConfigurationError) and not nothing_published.matches(error):
+                raise
             self._publish(store)
 
     def _publish(self, store: Store) -> None:
         """Publish, and reload the table if its folder was deleted during the publication."""
         try:
             publish(self.feed, store, self.plan)
-        except RecordsMissing:
+        except RecordsMissingError:
             store.remove_folder(FOLDER)
             publish(self.feed, store, self.plan)
 

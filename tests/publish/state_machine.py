@@ -13,7 +13,7 @@ from fixtures.faults import Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError
 from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.table_publisher import publish
 from tests.support.entries import FOLDER
@@ -39,7 +39,7 @@ class Published(RuleBasedStateMachine):
     def publish_disturbed(self, feed: ChangeSource, fault: Fault) -> FaultyStore:
         """Run once with a fault. The returned store can still deliver late calls."""
         store = FaultyStore(self.zone, [fault], delete=lambda: self.zone.remove_folder(FOLDER))
-        with suppress(Transient, Crash):
+        with suppress(TransientError, Crash):
             publish(feed, store, self.plan)
         return store
 

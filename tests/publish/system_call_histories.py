@@ -28,8 +28,8 @@ from typing import NamedTuple
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.system_call_faults import Fault, Mode, Surroundings, begin, end
-from mirrorfeed.errors import Transient
-from mirrorfeed.publish.errors import ClockWentBack, RecordsMissing
+from mirrorfeed.errors import LandingZoneError, TransientError
+from mirrorfeed.publish.errors import RecordsMissingError, storage_clock_behind
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import Facts, PublishedVersion
 from mirrorfeed.storage.local_folder import FolderStore
@@ -214,10 +214,11 @@ class History:
         try:
             begin(self._zone, fault, surroundings)
             version = self._publish_table()
-        except Transient:
+        except TransientError:
             pass
-        except ClockWentBack:
-            error = "" if len(self._clocks) > 1 else traceback.format_exc()
+        except LandingZoneError as caught:
+            is_expected = storage_clock_behind.matches(caught) and len(self._clocks) > 1
+            error = "" if is_expected else traceback.format_exc()
         except BaseException:
             error = traceback.format_exc()
         os.write(surroundings.pause_out, json.dumps(Report(Counter(end()), version, error)).encode())
@@ -226,7 +227,7 @@ class History:
     def _publish_table(self) -> int | None:
         try:
             return publish(self._feed, self._store, self._plan).published_version
-        except RecordsMissing:
+        except RecordsMissingError:
             if not self._deletes:
                 raise
             self._store.remove_folder(FOLDER)

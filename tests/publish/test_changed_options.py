@@ -22,10 +22,11 @@ from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources import ChangeSource
-from mirrorfeed.publish.change_sources.errors import RowHashesLost
+from mirrorfeed.publish.change_sources.errors import row_hashes_lost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.snapshot_or_range import PublishedVersion
+from tests.raised import raises
 from tests.support.tables import Table, TableFeed
 from tools.pages import ROOT
 
@@ -196,7 +197,7 @@ def test_other_target_or_landing_zone_is_a_new_table(tmp_path: Path) -> None:
 def test_other_ledger_stops_a_table_that_is_published_by_comparison() -> None:
     """Its row hashes are next to the old ledger."""
     table = ConfigTable.model_validate({**BASE, "changes": "compare"})
-    with pytest.raises(RowHashesLost) as caught:
+    with raises(row_hashes_lost) as caught:
         source_of(orders(), table).facts(PublishedVersion("the id of the row hashes", 1), 500)
     assert caught.value.code == "MF3501"
 

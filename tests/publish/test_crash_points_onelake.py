@@ -19,7 +19,7 @@ from fixtures.mirror import Audit, Mirror
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from fixtures.onelake.service_store import Inside
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Take
@@ -87,7 +87,7 @@ class Stage:
         for fault in faults:
             self._onelake.server.faults.add(replace(fault))
         before = len(self._onelake.calls)
-        with suppress(Transient):
+        with suppress(TransientError):
             publish(feed, self._store, take.plan)
         calls = len(self._onelake.calls) - before
         self._onelake.server.faults.clear()

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 
 from fixtures.memory import MemoryStore
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.landing.errors import (
-    EmptyLines,
-    IncompatibleSchema,
-    NameNotWritable,
-    NotDeclarable,
-    SettingChanged,
+    IncompatibleSchemaError,
+    column_name_not_writable,
+    null_as_empty_line,
+    setting_changed,
+    type_not_declarable,
 )
 from mirrorfeed.landing.output_format import Delimited, Output, to_json
 from mirrorfeed.landing.schema import Column
@@ -33,12 +33,13 @@ from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.mirror.local_replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.local_replica.landing_zone import parse_settings
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, orders, plan, three_commits, two_orders
+from tests.raised import Expected, raises
 from tests.support.tables import Table, TableFeed
 
 TEXTS = ["plain", None, "", " ", "a,b;c|d\te", 'say "hi"', "it's", "back\\slash/slash", "one\ntwo\rthree\r\nfour"]
@@ -291,7 +292,7 @@ def test_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, out
 def test_rows_with_unrepresentable_years_are_refused_with_a_fix() -> None:
     table = Table({"id": "long", "due": "date"}, ("id",))
     table.insert({"id": 1, "due": 2932897})
-    with pytest.raises(RowsRefused) as caught:
+    with pytest.raises(RowsRefusedError) as caught:
         publish(TableFeed(table), MemoryStore(), plan(output=Output(Delimited())))
     assert "(id = 1, column 'due': '10000-01-01')" in caught.value.problem
     assert "`format: parquet`" in caught.value.solution
@@ -322,7 +323,7 @@ def test_new_column_is_refused_only_with_a_declared_schema() -> None:
         if not declared:
             publish(TableFeed(table), store, chosen)
             continue
-        with pytest.raises(IncompatibleSchema) as caught:
+        with pytest.raises(IncompatibleSchemaError) as caught:
             publish(TableFeed(table), store, chosen)
         assert caught.value.problem == (
             "The columns of main.sales.orders at version 3 are incompatible with the published columns: 'city' was"
@@ -334,7 +335,7 @@ def test_file_format_of_a_published_table_cannot_change() -> None:
     store, table = MemoryStore(), two_orders()
     publish(TableFeed(table), store, plan())
     table.insert({"id": 9, "status": "new"})
-    with pytest.raises(SettingChanged, match="does not set FileFormat, but the configuration"):
+    with raises(setting_changed, match="does not set FileFormat, but the configuration"):
         publish(TableFeed(table), store, plan(output=Output(Delimited())))
     assert len(publish(TableFeed(table), store, plan()).records) == 1
 
@@ -348,7 +349,7 @@ def test_column_name_may_equal_the_null_text() -> None:
 
 def test_unencodable_rows_are_refused_with_a_fix_and_not_published() -> None:
     store, table = MemoryStore(), orders((1, "Łódź"))
-    with pytest.raises(RowsRefused) as caught:
+    with pytest.raises(RowsRefusedError) as caught:
         publish(TableFeed(table), store, plan(output=Output(Delimited(encoding="ascii"))))
     assert "a value has a character that the encoding of the files does not contain" in caught.value.problem
     assert "(id = 1, column 'status': 'Ł')" in caught.value.problem
@@ -363,47 +364,47 @@ def test_unencodable_rows_are_refused_with_a_fix_and_not_published() -> None:
             {"id": "long", "price": "decimal(12,2)"},
             ("id",),
             Delimited(),
-            NotDeclarable,
+            type_not_declarable,
             "price",
         ),
         (
             {"größe": "long"},
             (),
             Delimited(encoding="ascii", null="-"),
-            NameNotWritable,
+            column_name_not_writable,
             "größe",
         ),
         (
             {"id": "long", 'a "b"': "long"},
             ("id",),
             Delimited(escape=""),
-            NameNotWritable,
+            column_name_not_writable,
             'a "b"',
         ),
         (
             {"a, b": "long"},
             (),
             Delimited(quote="", escape="", null="-"),
-            NameNotWritable,
+            column_name_not_writable,
             "a, b",
         ),
         (
             {"note": "string"},
             (),
             Delimited(),
-            EmptyLines,
+            null_as_empty_line,
             "note",
         ),
     ],
 )
 def test_unsupported_table_is_refused_before_anything_is_written(
-    columns: dict[str, str], keys: tuple[str, ...], form: Delimited, error: type[MirrorfeedError], column: str
+    columns: dict[str, str], keys: tuple[str, ...], form: Delimited, error: Expected, column: str
 ) -> None:
     store = MemoryStore()
-    with pytest.raises(error) as caught:
+    with raises(error) as caught:
         publish(TableFeed(Table(columns, keys)), store, plan(keys=keys, output=Output(form)))
-    assert isinstance(caught.value, Terminal)
-    assert vars(caught.value)["column"] == column
+    assert isinstance(caught.value, TerminalError)
+    assert caught.value.facts["column"] == column
     assert store.list("") == []
 
 

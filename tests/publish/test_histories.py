@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from fixtures.faults import Fault, Mode
 from fixtures.mirror import canonical
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.table_publisher import publish
 from tests.publish.state_machine import Published
 from tests.support.entries import entry
@@ -118,7 +118,7 @@ class Histories(Published):
         other = {**self._row(data), **{name: row[name] for name in self.keys}}
         self.table.insert(other)
         if between:
-            with suppress(RowsRefused):
+            with suppress(RowsRefusedError):
                 publish(TableFeed(self.table), self.zone, self.plan)
         removed = data.draw(st.sampled_from([row, other]))
         if by == "delete":

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
@@ -78,7 +78,7 @@ def test_invalid_text_is_refused_with_key_and_column(
     table.sql(f"INSERT INTO {{}} VALUES {row(3, **values)}, {row(5)}")
     late = Zone(tmp_path / "late", table, ("id", "k"))
     for each, files in ((zone, 2), (late, 0)):  # a range, and a snapshot
-        with pytest.raises(RowsRefused) as caught:
+        with pytest.raises(RowsRefusedError) as caught:
             each.publish()
         assert f"a text is not valid UTF-8 ({named}" in str(caught.value)
         assert len(each.files) == files
@@ -103,7 +103,7 @@ def test_invalid_text_is_refused_in_every_file_format(
     zone.publish()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}")
     for each in (zone, late):  # a range, and a snapshot
-        with pytest.raises(RowsRefused, match=r"a text is not valid UTF-8 \(.*column 'v': 'a\\xffb'\)"):
+        with pytest.raises(RowsRefusedError, match=r"a text is not valid UTF-8 \(.*column 'v': 'a\\xffb'\)"):
             each.publish()
 
 
@@ -121,7 +121,7 @@ def test_invalid_text_is_refused_in_compared_sources(
 
     compare()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}, {row(4, item=BAD)}")
-    with pytest.raises(RowsRefused) as caught:
+    with pytest.raises(RowsRefusedError) as caught:
         compare()
     assert r"column 'v': 'a\xffb'" in str(caught.value)
     assert "id = 4, column 'nested'" in str(caught.value)

@@ -24,7 +24,7 @@ from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
-from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import audit_log
@@ -70,7 +70,7 @@ def read_view(store: Store) -> View:
     return view
 
 
-def lost(store: Store) -> FilesLost | LastFileMissing | None:
+def lost(store: Store) -> PublishedFilesLostError | LastFileMissingWarning | None:
     return TableLog(store, FOLDER).find_lost_files(read_view(store))
 
 
@@ -82,7 +82,7 @@ class TestPublish:
         saved = {number: store.read(path(number)) for number in lost_numbers}
         remove(store, *lost_numbers)
 
-        with pytest.raises(FilesLost) as caught:
+        with pytest.raises(PublishedFilesLostError) as caught:
             publish_more(store, table, 9)
 
         assert (caught.value.address, list(caught.value.numbers)) == (f"memory:/{FOLDER}", list(lost_numbers))
@@ -98,7 +98,7 @@ class TestPublish:
         store = MemoryStore()
         table = published(store)
         remove(store, 3)
-        with pytest.raises(FilesLost):
+        with pytest.raises(PublishedFilesLostError):
             repair(TableFeed(table), store, PLAN, [((1,), False)])
 
     def test_rebuild_resolves_lost_files(self) -> None:
@@ -116,7 +116,7 @@ class TestPublish:
 
         progress = publish_more(store, table, 9)
 
-        assert isinstance(progress.missing_file_warning, LastFileMissing)
+        assert isinstance(progress.missing_file_warning, LastFileMissingWarning)
         assert progress.missing_file_warning.last == 4
         assert read_view(store).numbers == [5]
         assert publish_more(store, table, 10).missing_file_warning is None
@@ -140,7 +140,7 @@ class TestListings:
 
     @pytest.mark.parametrize("most", [1, 2, 3, 4])
     def test_files_consumed_during_a_read_are_not_lost(self, most: int) -> None:
-        def found_while_consuming(at: int) -> FilesLost | LastFileMissing | None:
+        def found_while_consuming(at: int) -> PublishedFilesLostError | LastFileMissingWarning | None:
             """From this call on, Fabric consumes `most` files before each call."""
             zone = MemoryStore()
             published(zone)
@@ -200,7 +200,7 @@ def test_lost_files_ordered_by_time_need_a_missing_later_publication() -> None:
     publish(TableFeed(table), store, table_)
     remove(store, 3)
     found = lost(store)
-    assert isinstance(found, FilesLost)
+    assert isinstance(found, PublishedFilesLostError)
     assert found.numbers == (3,)
 
 
@@ -212,7 +212,7 @@ class TestLog:
         found = audit_log(store, entry().target)
         assert found is not None
         newest = found[0][0]
-        assert isinstance(newest.error, FilesLost)
+        assert isinstance(newest.error, PublishedFilesLostError)
         assert newest.error.numbers == (3, 4)
         assert not any(place.consumed for place in newest.places)
 
@@ -251,7 +251,7 @@ class TestLint:
 
 
 def test_many_lost_files_are_summarized() -> None:
-    assert "1, 2, 3 and 97 more" in FilesLost(address="zone", numbers=range(1, 101)).problem
+    assert "1, 2, 3 and 97 more" in PublishedFilesLostError(address="zone", numbers=range(1, 101)).problem
 
 
 class TestCommands:

@@ -11,16 +11,17 @@ import pytest
 from databricks.sdk.service.catalog import PrimaryKeyConstraint, TableConstraint, TableInfo, TableType
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.errors import BadKey, BadSelection
+from mirrorfeed.landing.errors import invalid_key, invalid_selection
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.publish.next_publication import next_columns, with_keys
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Snapshot
-from mirrorfeed.storage.errors import PlaceUnusable
+from mirrorfeed.storage.errors import LocationUnusableError
 from mirrorfeed.storage.local_folder import FolderStore, check_writable
+from tests.raised import raises
 
 
 class Catalog:
@@ -64,7 +65,7 @@ def test_unity_catalog_keys_use_target_names_and_cannot_be_excluded() -> None:
         return with_keys(table, Catalog).target_keys
 
     assert keys(rename={"line": "position"}, cast={"line": "string"}) == ("order_id", "position")
-    with pytest.raises(BadSelection, match="'line' is a key and cannot be excluded"):
+    with raises(invalid_selection, match="'line' is a key and cannot be excluded"):
         keys(exclude_columns=["line"])
 
 
@@ -74,13 +75,13 @@ def test_keys_must_be_names_of_source_columns(key: str) -> None:
     source: Any = SimpleNamespace(schema=lambda *_: {"fields": fields})
     options = {"keys": [key], "rename": {"qty": "quantity"}}
     table = Table.model_validate({"source": "sales.orders", "target": "sales.orders", **options})
-    with pytest.raises(BadKey, match=f"'{key}' cannot be a key of .*: it does not exist; the table has 'sku', 'qty'"):
+    with raises(invalid_key, match=f"'{key}' cannot be a key of .*: it does not exist; the table has 'sku', 'qty'"):
         next_columns(source, table, None, Facts("id", 1, ()), 1)
 
 
 def test_advice_for_bad_keys_of_a_snapshot_and_of_a_range_differs() -> None:
     rows = [BadRow(Problem.DUPLICATE_KEY, "id=1")]
-    snapshot, part = (RowsRefused(table="t", range=what, rows=rows) for what in (Snapshot(3), Range(3, 7)))
+    snapshot, part = (RowsRefusedError(table="t", range=what, rows=rows) for what in (Snapshot(3), Range(3, 7)))
     assert "max_versions_per_publication" in part.solution
     assert "max_versions_per_publication" not in snapshot.solution
     assert snapshot.solution.endswith("The next run publishes a snapshot of the version that is then the newest.")
@@ -95,7 +96,7 @@ def test_folder_without_write_permission_is_found_without_a_write(
     check_writable(store, folder)
     asked: list[str] = []
     monkeypatch.setattr("os.access", lambda path, _: asked.append(str(path)))
-    with pytest.raises(PlaceUnusable, match="this process has no permission to write to"):
+    with pytest.raises(LocationUnusableError, match="this process has no permission to write to"):
         check_writable(store, folder)
     existing = tmp_path / "zone/sales.schema"
     assert asked == [str(existing / "orders" if folder.endswith("orders") else existing)]

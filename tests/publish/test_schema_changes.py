@@ -14,16 +14,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.errors import IncompatibleSchema
+from mirrorfeed.landing.errors import IncompatibleSchemaError
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.verify import compare, mirror_of
 from mirrorfeed.orchestration.table_reload import clear
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
+from mirrorfeed.source.errors import FeedUnreadableError, PartitionsChangedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Facts
 from tests.publish.conftest import everything
+from tests.raised import Expected, raises
 from tests.support.commits import commit
 from tests.support.delta import SPARK_4_0
 from tests.support.entries import changed
@@ -259,10 +259,10 @@ def test_incompatible_schema_changes_stop_the_table(
 ) -> None:
     table.begin(columns, rows)
     table.run(*statements)
-    with pytest.raises(IncompatibleSchema, match=words):
+    with pytest.raises(IncompatibleSchemaError, match=words):
         table.publish()
     published = table.published()
-    with pytest.raises(IncompatibleSchema, match=words):
+    with pytest.raises(IncompatibleSchemaError, match=words):
         table.publish()
     assert table.published() == published
 
@@ -340,7 +340,7 @@ def test_column_added_and_dropped_before_publication_stops_the_table(
     come_and_go(table)
     published = table.published()
     for _ in range(2):
-        with pytest.raises(FeedUnreadable, match=words):
+        with pytest.raises(FeedUnreadableError, match=words):
             table.publish()
         assert table.published() == published
     table.rebuild()
@@ -358,7 +358,7 @@ def test_restored_columns_stop_a_table_with_column_mapping(
     table.run(EVOLVE, DROP, RESTORE)
     words = r"at version 4 .*: 'v' was dropped and added again as 'v'; 'extra' is missing"
     for _ in range(2):
-        with pytest.raises(IncompatibleSchema, match=words):
+        with pytest.raises(IncompatibleSchemaError, match=words):
             table.publish()
         assert table.published() == 3
 
@@ -376,7 +376,7 @@ def test_versions_before_a_partition_column_is_renamed_are_published(table: Chan
     table.begin(PLAIN, PLAIN_ROWS, more="PARTITIONED BY (w)")
     first = table.published()
     table.run("INSERT INTO {} VALUES (4, 'd', 4)", "ALTER TABLE {} RENAME COLUMN w TO x")
-    with pytest.raises(IncompatibleSchema, match="'w' was renamed to 'x'"):
+    with pytest.raises(IncompatibleSchemaError, match="'w' was renamed to 'x'"):
         table.publish()
     assert table.published() == first + 1
 
@@ -385,7 +385,7 @@ def test_changed_partition_columns_stop_the_table_until_rebuild(table: Changing)
     table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="PARTITIONED BY (w)")
     table.run("INSERT INTO {} VALUES (4, 'd', 4)")
     table.repartition("id", "v")
-    with pytest.raises(PartitionsChanged, match="changed from 'w' to 'id', 'v' after version 1"):
+    with pytest.raises(PartitionsChangedError, match="changed from 'w' to 'id', 'v' after version 1"):
         table.publish()
     assert table.published() == 1
     table.rebuild()
@@ -412,11 +412,11 @@ def test_repartitioning_during_a_read_is_detected(tmp_path: Path) -> None:
 def test_overwrite_with_changed_type_or_missing_column_stops_the_table(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none")
     table.overwrite(id=INT, v=STRING, w=STRING)
-    with pytest.raises(IncompatibleSchema, match=r"at version 2 .*: 'w' was integer and is string"):
+    with pytest.raises(IncompatibleSchemaError, match=r"at version 2 .*: 'w' was integer and is string"):
         table.publish()
     table.overwrite(id=INT, v=STRING, w=INT)
     table.overwrite(id=INT, v=STRING)
-    with pytest.raises(IncompatibleSchema, match="'w' was integer and is string"):  # of the first one found
+    with pytest.raises(IncompatibleSchemaError, match="'w' was integer and is string"):  # of the first one found
         table.publish()
 
 
@@ -436,18 +436,18 @@ def by_another_type(table: Changing) -> None:
 @pytest.mark.parametrize(
     ("mapping", "change", "finding", "words", "published"),
     [
-        ("name", by_rename, IncompatibleSchema, "at version 3 .*: 'v' was renamed to 'x'", 2),
+        ("name", by_rename, IncompatibleSchemaError, "at version 3 .*: 'v' was renamed to 'x'", 2),
         (
             "none",
             by_widening,
-            FeedUnreadable,
+            FeedUnreadableError,
             "in versions 2 to 3 with the newest columns. Since .* 'w' was integer and is long",
             1,
         ),
         (
             "none",
             by_another_type,
-            FeedUnreadable,
+            FeedUnreadableError,
             "in version 2 with the newest columns. Since .* 'w' was integer and is string",
             1,
         ),
@@ -457,7 +457,7 @@ def test_changes_before_an_incompatible_one_are_published_if_readable(
     table: Changing,
     mapping: str,
     change: Callable[[Changing], None],
-    finding: type[Terminal],
+    finding: Expected,
     words: str,
     published: int,
 ) -> None:
@@ -465,6 +465,6 @@ def test_changes_before_an_incompatible_one_are_published_if_readable(
     table.run("INSERT INTO {} VALUES (3, 'c', 3)")
     change(table)
     for _ in range(2):
-        with pytest.raises(finding, match=words):
+        with raises(finding, match=words):
             table.publish()
         assert table.published() == published

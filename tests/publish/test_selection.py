@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
-from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
+from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_condition, invalid_selection, selection_changed
 from mirrorfeed.landing.selection import Selection
+from tests.raised import Expected, raises
 from tests.support.delta import DeltaTable, Zone
 
 COLUMNS = "order_id int, region string, note string, price decimal(20,10), ssn string"
@@ -180,19 +181,19 @@ def part(mapped: Zone, tmp_path: Path) -> Zone:
     [
         pytest.param(
             ["ALTER TABLE {} RENAME COLUMN w TO x"],
-            IncompatibleSchema,
+            IncompatibleSchemaError,
             "'w' is missing",
             id="a column that was left out gets a name that is not",
         ),
         pytest.param(
             ["ALTER TABLE {} RENAME COLUMN v TO y"],
-            BadSelection,
+            invalid_selection,
             "`where` names 'v', which is not a column of the table",
             id="the condition's is renamed",
         ),
         pytest.param(
             ["ALTER TABLE {} DROP COLUMN v", "ALTER TABLE {} ADD COLUMN v string"],
-            BadSelection,
+            invalid_selection,
             "`where` names 'v', which is not a column of the table",
             id="or another",
             marks=pytest.mark.slow,
@@ -200,11 +201,11 @@ def part(mapped: Zone, tmp_path: Path) -> Zone:
     ],
 )
 def test_hidden_incompatible_source_changes_stop_the_table(
-    part: Zone, statements: list[str], error: type[Exception], words: str
+    part: Zone, statements: list[str], error: Expected, words: str
 ) -> None:
     for statement in statements:
         part.table.sql(statement)
-    with pytest.raises(error, match=words):
+    with raises(error, match=words):
         part.publish()
     assert part.record["to_version_inclusive"] == 1
 
@@ -215,7 +216,7 @@ def test_added_column_with_the_name_of_a_renamed_one_stops_the_table(mapped: Zon
     zone = Zone(tmp_path / "zone", table, ("w2",), selection=Selection(exclude_columns=("w",), rename={"id": "w2"}))
     zone.publish()
     table.sql("ALTER TABLE {} ADD COLUMN W2 int")
-    with pytest.raises(BadSelection, match="two columns would have the name 'w2'"):
+    with raises(invalid_selection, match="two columns would have the name 'w2'"):
         zone.publish()
     assert zone.record["to_version_inclusive"] == 1
 
@@ -227,7 +228,7 @@ def test_later_source_columns_are_published_or_excluded(part: Zone) -> None:
     later = Zone(part.root, part.table, selection=selection)
     later.publish()
     assert later.last == [{"id": 2, "v": "b", "x": 1, "__rowMarker__": 4}]
-    with pytest.raises(SelectionChanged, match="'y' was excluded"):
+    with raises(selection_changed, match="'y' was excluded"):
         part.publish()
     part.table.sql("ALTER TABLE {} DROP COLUMN w")
     part.table.sql("INSERT INTO {} VALUES (3, 'c', 3, 3)")
@@ -237,19 +238,19 @@ def test_later_source_columns_are_published_or_excluded(part: Zone) -> None:
 
 def test_invalid_selection_is_refused_before_anything_is_staged(spark: SparkSession, tmp_path: Path) -> None:
     cases: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
-        ({"columns": ("id", "nope")}, BadSelection, "`columns` names 'nope', which is not a column of the table"),
-        ({"where": "v + 1"}, BadCondition, "is not a boolean"),
+        ({"columns": ("id", "nope")}, invalid_selection, "`columns` names 'nope', which is not a column of the table"),
+        ({"where": "v + 1"}, invalid_condition, "is not a boolean"),
         (
             {"where": "v > current_name"},
-            BadSelection,
+            invalid_selection,
             "`where` names 'current_name', which is not a column of the table",
         ),
-        ({"cast": {"v": "int"}}, BadSelection, "'v' is string, and not all its values can be cast to int"),
+        ({"cast": {"v": "int"}}, invalid_selection, "'v' is string, and not all its values can be cast to int"),
     )
     table = DeltaTable(spark, tmp_path / "t")
     for selection, error, words in cases:
         zone = Zone(tmp_path / "zone", table, selection=Selection(**selection))
-        with pytest.raises(error, match=words):
+        with raises(error, match=words):
             zone.publish()
         assert zone.everything() == {}
 
@@ -293,7 +294,7 @@ def test_renamed_column_continues_under_its_old_name(
     zone = Zone(tmp_path / "landing", table)
     zone.publish()
     table.sql(f"ALTER TABLE {{}} RENAME COLUMN {old} TO {new}")
-    with pytest.raises(IncompatibleSchema, match=f"'{old}' was renamed to '{new}'") as stopped:
+    with pytest.raises(IncompatibleSchemaError, match=f"'{old}' was renamed to '{new}'") as stopped:
         zone.publish()
     assert f"add `{new}: {old}` to `rename`" in stopped.value.solution
     table.sql("INSERT INTO {} VALUES (3, 'c')")

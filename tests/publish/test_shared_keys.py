@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.output_format import Output
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files import row_staging
-from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.errors import FeedGapError
 from tests.support.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -98,7 +98,7 @@ def test_remaining_duplicates_are_refused(spark: SparkSession, tmp_path: Path) -
     Zone(tmp_path / "zone", table, validate_keys="none").publish()
     zone = Zone(tmp_path / "zone", table)
     table.sql("DELETE FROM {} WHERE v = 'v1'")
-    with pytest.raises(RowsRefused) as caught:
+    with pytest.raises(RowsRefusedError) as caught:
         zone.publish()
     assert [(row.problem, row.key) for row in caught.value.rows][:1] == [(Problem.DUPLICATE_KEY, "id = 1")]
     table.sql("DELETE FROM {} WHERE v = 'x'")
@@ -185,7 +185,7 @@ def test_exact_markers_need_the_files_of_the_version_at_which_keys_are_looked_up
     table.sql("INSERT INTO {} VALUES (1, 'again')")
     for file in before - table.live_files():
         file.unlink()
-    with pytest.raises(Gap, match="after version 2 cannot be read: at version 3 a file is missing"):
+    with pytest.raises(FeedGapError, match="after version 2 cannot be read: at version 3 a file is missing"):
         zone.publish()  # the newest version has key 1, and a later range inserts it
 
 

@@ -14,13 +14,13 @@ from fixtures.mirror import Mirror
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.names import published_name
 from mirrorfeed.publish import table_publisher
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
 from tests.support.tables import Table, TableFeed
@@ -96,7 +96,7 @@ def test_changes_of_a_replaced_source_are_not_published() -> None:
     publish(TableFeed(table), store, plan())
     files = [entry.name for entry in store.list(FOLDER)]
     one_commit(table)
-    with pytest.raises(SourceRecreated):
+    with pytest.raises(SourceRecreatedError):
         publish(Exchanged(table, another()), store, plan(target_file_size=10_000))
     assert [entry.name for entry in store.list(FOLDER)] == files
 
@@ -133,7 +133,7 @@ def test_lag_behind_a_recreated_source_is_unknown(run: Callable[..., TableResult
     one_commit(table)
     published = publish(TableFeed(table), store, plan())
     result = replace(published, records=[])
-    with pytest.raises(SourceRecreated):
+    with pytest.raises(SourceRecreatedError):
         run(TableFeed(another()), store, plan(), result=result)
     assert (replace(published).lag_versions, replace(result).lag_versions) == (0, None)
 
@@ -145,7 +145,7 @@ def test_later_keys_must_be_valid_for_existing_rows(ids: tuple[Any, ...], reason
     publish(TableFeed(table), store, plan(keys=()))
     table.insert({"id": 3, "status": "new"})
     before = [entry.name for entry in store.list(FOLDER)], store.read(f"{FOLDER}/_metadata.json")
-    with pytest.raises(RowsRefused, match=rf"cannot be published: at version 1 {reason}"):
+    with pytest.raises(RowsRefusedError, match=rf"cannot be published: at version 1 {reason}"):
         publish(TableFeed(table), store, plan())
     assert ([entry.name for entry in store.list(FOLDER)], store.read(f"{FOLDER}/_metadata.json")) == before
     publish(TableFeed(table), store, plan(validate_keys="none"))

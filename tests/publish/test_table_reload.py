@@ -11,17 +11,18 @@ import pytest
 
 from fixtures.faults import Crash, Fault, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
-from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.errors import MirrorfeedError, TransientError
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.orchestration.table_reload import clear
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.source.errors import feed_off
 from mirrorfeed.source.snapshot_or_range import PublishedVersion
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
+from tests.raised import raises
 from tests.support.tables import Table, TableFeed
 
 REBUILT = ("first snapshot", "one file", "several files", "inserts only", "folder deleted between")
@@ -64,11 +65,11 @@ def _play(scene: Scene, fault: Fault | None, next_run: str) -> list[str]:
     take = scene.open()
     take.mirror.take()
     store = FaultyStore(take.zone, [fault] if fault else [])
-    with suppress(Transient, Crash):
+    with suppress(TransientError, Crash):
         rebuild(take, store)
     calls = list(store.verbs)
     store.restart()
-    with suppress(Transient):
+    with suppress(TransientError):
         if next_run == "rebuild":
             rebuild(take, store)
         else:
@@ -126,14 +127,14 @@ class Unready(TableFeed):
     """A source whose snapshots cannot be followed by changes."""
 
     def facts(self, published: PublishedVersion | None, limit: int) -> object:
-        raise FeedOff(table="main.sales.orders", version=3)
+        raise feed_off(table="main.sales.orders", version=3)
 
 
 def test_rebuild_deletes_nothing_if_no_snapshot_can_follow() -> None:
     zone, table = MemoryStore(), two_orders()
     publish(TableFeed(table), zone, plan())
     before = zone.list(FOLDER)
-    with pytest.raises(FeedOff):
+    with raises(feed_off):
         clear(Unready(table), zone, plan(), no_pause)
     assert zone.list(FOLDER) == before
 
@@ -147,7 +148,7 @@ def test_rebuild_deletes_nothing_if_keys_of_the_source_are_invalid(
     publish(TableFeed(table), zone, plan())
     table.insert({"id": key, "status": "another"})
     before = zone.list(FOLDER)
-    with pytest.raises(RowsRefused, match=rf"at version {table.latest} {reason}"):
+    with pytest.raises(RowsRefusedError, match=rf"at version {table.latest} {reason}"):
         clear(TableFeed(table), zone, plan(**options), no_pause)
     assert zone.list(FOLDER) == before
 
@@ -169,7 +170,7 @@ class BeingRead(MemoryStore):
     def remove_folder(self, folder: str) -> None:
         if self.refusals:
             self.refusals -= 1
-            raise StoreUnavailable(action="remove", address=self.address(folder), reason="it is being read")
+            raise StorageUnavailableError(action="remove", address=self.address(folder), reason="it is being read")
         super().remove_folder(folder)
 
 
@@ -182,7 +183,7 @@ def test_deletion_of_a_folder_in_use_is_retried_for_two_minutes(refusals: int) -
         clear(TableFeed(table), zone, plan(), pauses.append)
         assert (zone.list(FOLDER), pauses) == ([], [10.0] * 3)
     else:
-        with pytest.raises(StoreUnavailable, match="it is being read"):
+        with pytest.raises(StorageUnavailableError, match="it is being read"):
             clear(TableFeed(table), zone, plan(), pauses.append)
         assert 100 < sum(pauses) <= 120
         assert zone.list(FOLDER)

@@ -12,7 +12,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run, run_context
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Writer
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable
@@ -20,7 +20,7 @@ from tests.support.delta import DeltaTable
 
 class NoStaging(FolderStore):
     def open_write(self, path: str) -> Writer:
-        raise StoreUnavailable(action="write", address=self.address(path), reason="the service is busy")
+        raise StorageUnavailableError(action="write", address=self.address(path), reason="the service is busy")
 
 
 def test_transient_store_errors_are_retried_with_growing_pauses(
@@ -36,7 +36,7 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
     busy, deleted = publish_run.publish_tables(
         run_context.RunContext(spark, config, clock=FakeClock(pauses.append, lambda: sum(pauses)))
     )
-    assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
+    assert (type(busy.error), busy.tries, pauses) == (StorageUnavailableError, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
     assert ": the service is busy. Check that the storage can be reached" in str(busy.error)
     assert (type(deleted.error).__name__, deleted.tries) == ("NoTableAtPath", 1)

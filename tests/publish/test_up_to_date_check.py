@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, TerminalError
 from mirrorfeed.landing.names import data_name, log_folder, staged_name
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
@@ -46,7 +46,7 @@ _TYPES = {
 }
 
 
-class NoSpark(Terminal):
+class NoSpark(TerminalError):
     code = "MF1201"
 
     what = "Spark was started."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorfeed.runtime.credentials import check_proxy, is_host_pattern, is_trusted, parse_address
-from mirrorfeed.runtime.errors import BadProxy
+from mirrorfeed.runtime.errors import InvalidProxyError
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_invalid_proxy_is_refused_without_showing_it(
     monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str
 ) -> None:
     monkeypatch.setenv(variable, proxy)
-    with pytest.raises(BadProxy) as caught:
+    with pytest.raises(InvalidProxyError) as caught:
         check_proxy()
     assert str(caught.value) == (
         f"The environment variable {variable} is not the address of a proxy. Set {variable} to an address such as"

@@ -23,16 +23,22 @@ from pyspark import cloudpickle
 
 from fixtures.onelake import CLIENT, SECRET, TENANT, OneLake
 from fixtures.onelake.faults import Fault, How
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, TerminalError
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.credentials import Default, Secret, ServiceCredential, ServicePrincipal
-from mirrorfeed.runtime.errors import BadProxy, CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
+from mirrorfeed.runtime.errors import (
+    CredentialRefusedError,
+    InvalidProxyError,
+    SecretUnreachableError,
+    service_credential_unreachable,
+)
 from mirrorfeed.runtime.login import _refusal, read_secret, service_credential, token_credential
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from mirrorfeed.storage.request_retries import RetryLimits
+from tests.raised import raises
 
 IMPATIENT = RetryLimits(seconds=0.02, first_pause=0.01)
 VALUE = "s3cret-läßt-grüßen"
@@ -87,7 +93,7 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
     monkeypatch.delenv("SOME_SECRET", raising=False)
     if value is not None:
         monkeypatch.setenv("SOME_SECRET", value)
-    with pytest.raises(SecretUnreachable) as caught:
+    with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(env="SOME_SECRET"))
     assert caught.value.problem == (
         "Cannot read the client secret from the environment variable SOME_SECRET: it is not set in this process."
@@ -97,7 +103,7 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
 
 
 def test_secret_without_a_scope_outside_a_deployment_is_reported() -> None:
-    with pytest.raises(SecretUnreachable) as caught:
+    with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(key="fabric"))
     assert str(caught.value) == (
         "Cannot read the client secret from the secret fabric of the Databricks workspace: it has no scope. Set"
@@ -109,7 +115,7 @@ def test_secret_without_a_scope_outside_a_deployment_is_reported() -> None:
 def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password may look like the name of a variable."""
     place = Secret(env="abcdefghijklmnop")
-    with pytest.raises(SecretUnreachable, match="from the environment variable that `env` names: it is not set"):
+    with pytest.raises(SecretUnreachableError, match="from the environment variable that `env` names: it is not set"):
         read_secret(place)
     monkeypatch.setenv("abcdefghijklmnop", VALUE)
     assert read_secret(place) == VALUE
@@ -117,7 +123,7 @@ def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_missing_login_for_the_workspace_is_reported_without_third_party_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
-    with pytest.raises(SecretUnreachable) as caught:
+    with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
     assert str(caught.value) == (
         "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: no valid login for a"
@@ -132,7 +138,7 @@ def test_only_the_error_on_a_cluster_has_advice_for_executors(
 ) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
     workspace = Workspace({("kv", "mirror"): ValueError(VALUE)})
-    with pytest.raises(SecretUnreachable) as caught:
+    with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(scope="kv", key="mirror"), lambda: workspace)
     assert caught.value.reason == "the request to the workspace failed with ValueError"
     start, _, advice = caught.value.solution.partition(" Executors cannot read secret scopes: ")
@@ -144,7 +150,7 @@ def test_only_the_error_on_a_cluster_has_advice_for_executors(
 def test_executor_without_a_login_gets_advice_for_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     with pytest.raises(
-        SecretUnreachable, match=r"no valid login for a workspace was found\. .* `upload_from: executors`"
+        SecretUnreachableError, match=r"no valid login for a workspace was found\. .* `upload_from: executors`"
     ):
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
 
@@ -152,7 +158,7 @@ def test_executor_without_a_login_gets_advice_for_executors(monkeypatch: pytest.
 def test_missing_secret_is_reported() -> None:
     workspace = Workspace({("kv", "mirror"): NotFound("no such secret")})
     with pytest.raises(
-        SecretUnreachable, match=r"from the environment variable X or the secret kv/mirror .* NotFound\."
+        SecretUnreachableError, match=r"from the environment variable X or the secret kv/mirror .* NotFound\."
     ):
         read_secret(Secret("X", "kv", "mirror"), lambda: workspace)
 
@@ -162,7 +168,7 @@ def test_missing_secret_is_reported() -> None:
 
 def test_service_credential_requires_databricks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
-    with pytest.raises(ServiceCredentialUnreachable) as caught:
+    with raises(service_credential_unreachable) as caught:
         service_credential("onelake")
     assert caught.value.name == "onelake"
     assert caught.value.reason == "LookupError: this process does not run in a Databricks runtime"
@@ -189,14 +195,14 @@ def test_service_credential_of_another_cloud_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=credentials))
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
-    with pytest.raises(ServiceCredentialUnreachable, match="it is not a credential of Azure"):
+    with raises(service_credential_unreachable, match="it is not a credential of Azure"):
         service_credential("onelake")
 
 
 def test_service_credential_refused_by_the_runtime_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "13.3")
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", SimpleNamespace(dbutils=SimpleNamespace()))
-    with pytest.raises(ServiceCredentialUnreachable, match=r"AttributeError: .*credentials.*\. Use an Azure"):
+    with raises(service_credential_unreachable, match=r"AttributeError: .*credentials.*\. Use an Azure"):
         service_credential("onelake")
 
 
@@ -220,7 +226,7 @@ def test_service_credential_refused_by_the_runtime_is_reported(monkeypatch: pyte
 )
 def test_refused_secret_is_reported(onelake: OneLake, change: Any, words: str) -> None:
     change(onelake)
-    with pytest.raises(CredentialRefused) as caught:
+    with pytest.raises(CredentialRefusedError) as caught:
         onelake.store().list("")
     assert str(caught.value) == f"Cannot get a token for the service principal {CLIENT} of tenant {TENANT}: {words}"
     assert caught.value.__cause__ is None
@@ -230,7 +236,7 @@ def test_refused_secret_is_reported(onelake: OneLake, change: Any, words: str) -
 def test_application_unknown_to_the_tenant_is_reported(onelake: OneLake) -> None:
     store = onelake.store(credential=onelake.principal(client_id=TENANT))
     with pytest.raises(
-        CredentialRefused,
+        CredentialRefusedError,
         match=r"the tenant does not know the application \(AADSTS700016\)\. Correct `client_id` or `tenant_id`",
     ):
         store.list("")
@@ -274,7 +280,7 @@ def test_installed_chain_error_lists_credentials_without_secrets(
             raise ClientAuthenticationError(f"AADSTS50034: {message}. See there.")
 
     def refusal() -> str:
-        with pytest.raises(CredentialRefused) as caught:
+        with pytest.raises(CredentialRefusedError) as caught:
             token_credential(Default()).get_token("https://storage.azure.com/.default")
         return caught.value.problem
 
@@ -353,7 +359,7 @@ def test_failed_login_is_retried(onelake: OneLake, verb: str, how: How) -> None:
 
 def test_failing_login_service_is_not_a_refusal(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
-    with pytest.raises(StoreUnavailable, match=r"cannot log in: .*the login service returns status 503"):
+    with pytest.raises(StorageUnavailableError, match=r"cannot log in: .*the login service returns status 503"):
         onelake.store(retry_limits=IMPATIENT).list("")
 
 
@@ -364,7 +370,9 @@ def test_login_response_without_a_token_is_reported_with_its_status(
     onelake: OneLake, caplog: pytest.LogCaptureFixture, verb: str, status: int, moved: bool
 ) -> None:
     onelake.server.faults.add(Fault(verb, How.ANSWER, 1000, status=status, moved=moved))
-    with pytest.raises(CredentialRefused, match=f": the login service returns status {status} without a token\\. "):
+    with pytest.raises(
+        CredentialRefusedError, match=f": the login service returns status {status} without a token\\. "
+    ):
         onelake.store().list("")
     assert caplog.records == []
     assert [call.verb for call in onelake.calls].count("token") == (verb == "token")
@@ -372,14 +380,16 @@ def test_login_response_without_a_token_is_reported_with_its_status(
 
 def test_invalid_proxy_is_refused_before_any_request(onelake: OneLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "a..b")
-    with pytest.raises(BadProxy):
+    with pytest.raises(InvalidProxyError):
         onelake.store().list("")
     assert onelake.calls == []
 
 
 def test_unreachable_login_service_is_not_a_refusal(onelake: OneLake) -> None:
     store = onelake.store(credential=onelake.principal(authority="https://localhost:1"))
-    with pytest.raises(StoreUnavailable, match=rf"the service principal {CLIENT} of tenant {TENANT} cannot log in: "):
+    with pytest.raises(
+        StorageUnavailableError, match=rf"the service principal {CLIENT} of tenant {TENANT} cannot log in: "
+    ):
         store.list("")
 
 
@@ -390,7 +400,7 @@ def test_unreadable_certificates_are_reported_before_any_request(
     file = tmp_path / "ca.pem"
     if content:
         file.write_text(content)
-    with pytest.raises(Terminal) as caught:
+    with pytest.raises(TerminalError) as caught:
         onelake.store(ca_bundle=str(file)).list("")
     assert str(caught.value).startswith(f"Cannot read the certificates in {file}: ")
     assert str(caught.value).endswith("a file with certificates in PEM format.")
@@ -465,10 +475,10 @@ def test_credential_is_a_value_with_a_readable_name(credential: Any, texts: str)
     "error",
     [
         _refusal(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over"),
-        SecretUnreachable(secret=Secret(scope="s", key="k"), reason="why"),
-        ServiceCredentialUnreachable(name="n", reason="why"),
+        SecretUnreachableError(secret=Secret(scope="s", key="k"), reason="why"),
+        service_credential_unreachable(name="n", reason="why"),
     ],
 )
-def test_credential_errors_are_terminal_and_picklable(error: Terminal) -> None:
-    assert isinstance(error, Terminal)
+def test_credential_errors_are_terminal_and_picklable(error: TerminalError) -> None:
+    assert isinstance(error, TerminalError)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

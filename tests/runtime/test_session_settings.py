@@ -20,16 +20,17 @@ from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.runtime.spark_session import (
     ALL_DAYS,
-    SettingFixed,
+    SparkSettingError,
     all_days_are_read,
     lossless_settings,
     original_setting,
     setting,
 )
 from mirrorfeed.source.change_preview import changes_between, to_json_rows
-from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
+from mirrorfeed.source.errors import FeedGapError, SnapshotFilesDeletedError, source_file_damaged
 from mirrorfeed.source.identifier import Source
 from tests.history.test_history import configured
+from tests.raised import raises
 from tests.support.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 DAYS = ["1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15"]
@@ -213,7 +214,7 @@ def test_session_may_not_allow_changing_settings(spark: Any, found: bool) -> Non
 def test_fixed_setting_that_changes_values_stops_the_table(name: str, value: str, refused: bool) -> None:
     spark = session("false", free=False, others={name: value})
     with (
-        pytest.raises(SettingFixed, match=f"{name} is {value}") if refused else nullcontext(),
+        pytest.raises(SparkSettingError, match=f"{name} is {value}") if refused else nullcontext(),
         lossless_settings(spark),
     ):
         pass
@@ -307,7 +308,10 @@ def test_unreadable_files_are_never_skipped(spark: SparkSession, tmp_path: Path,
             file.unlink()
         else:
             file.write_bytes(b"PAR1" + bytes(file.stat().st_size))
-    with old_habits(spark), pytest.raises((Gap, SnapshotGone) if fault == "gone" else FileDamaged):
+    with (
+        old_habits(spark),
+        pytest.raises((FeedGapError, SnapshotFilesDeletedError)) if fault == "gone" else raises(source_file_damaged),
+    ):
         zone.publish()
     assert len(zone.files) == published
 

@@ -10,9 +10,15 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import SessionLost
+from mirrorfeed.errors import SparkSessionLostError
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart, SparkMissing, install_command
+from mirrorfeed.runtime.errors import (
+    install_command,
+    java_unusable,
+    spark_cache_unusable,
+    spark_did_not_start,
+    spark_missing,
+)
 from mirrorfeed.runtime.local_spark import (
     cache_folder,
     cached_jars,
@@ -22,13 +28,14 @@ from mirrorfeed.runtime.local_spark import (
     record_jars,
 )
 from mirrorfeed.runtime.spark_session import (
-    ConnectFailed,
-    ConnectNotConfigured,
     Kind,
+    connect_failed,
     get_session,
     kind,
+    no_connect_compute,
     renew_session,
 )
+from tests.raised import raises
 
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 REMOTE = {"SPARK_REMOTE": "sc://localhost"}
@@ -66,7 +73,7 @@ def test_session_is_runtime_then_connect_then_local(
 
 
 def test_databricks_connect_without_compute_is_refused() -> None:
-    with pytest.raises(ConnectNotConfigured, match=r"no compute is configured.*DATABRICKS_CLUSTER_ID"):
+    with raises(no_connect_compute, match=r"no compute is configured.*DATABRICKS_CLUSTER_ID"):
         find_kind({}, connect_installed=True, connect_configured=False)
 
 
@@ -96,9 +103,9 @@ def test_databricks_connect_that_cannot_start_a_session_is_reported(
     monkeypatch.setitem(sys.modules, "databricks.connect", connect)
     monkeypatch.setattr(SparkSession, "active", inactive)
     monkeypatch.setattr(spark_session, "kind", lambda: Kind.CONNECT)
-    with pytest.raises(ConnectFailed, match=reason.replace(".", r"\.")) as caught:
+    with raises(connect_failed, match=reason.replace(".", r"\.")) as caught:
         get_session()
-    assert vars(caught.value) == {"reason": reason}
+    assert caught.value.facts == {"reason": reason}
 
 
 @pytest.mark.parametrize(("environment", "expected"), [({}, "2g"), ({"MIRRORFEED_DRIVER_MEMORY": "5g"}, "5g")])
@@ -121,13 +128,13 @@ def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
 
 
 def test_missing_java_is_reported_with_install_instructions() -> None:
-    with pytest.raises(JavaUnusable, match=r"there is no Java on PATH\. Install JDK 17 or 21"):
+    with raises(java_unusable, match=r"there is no Java on PATH\. Install JDK 17 or 21"):
         java_command({"PATH": ""})
 
 
 def test_java_home_without_java_is_reported_even_with_java_on_path(tmp_path: Path) -> None:
     on_path = executable(tmp_path / "bin/java", "")
-    with pytest.raises(JavaUnusable, match=r"no bin/java in JAVA_HOME \(/nowhere\)\. Install JDK"):
+    with raises(java_unusable, match=r"no bin/java in JAVA_HOME \(/nowhere\)\. Install JDK"):
         java_command({"PATH": str(on_path.parent), "JAVA_HOME": "/nowhere"})
 
 
@@ -149,7 +156,7 @@ def test_java_17_and_21_are_accepted(tmp_path: Path, version: str) -> None:
     ],
 )
 def test_unsupported_java_is_refused_with_its_release(tmp_path: Path, version_output: str, words: str) -> None:
-    with pytest.raises(JavaUnusable, match=words):
+    with raises(java_unusable, match=words):
         check_java(str(executable(tmp_path / "java", f"echo '{version_output}' >&2")))
 
 
@@ -175,21 +182,21 @@ def test_jars_are_resolved_again_if_one_is_missing(tmp_path: Path) -> None:
 def test_unwritable_cache_is_reported_with_a_fix(tmp_path: Path) -> None:
     assert cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "new")}, ["4.4", "4.2"]) == tmp_path / "new/ivy-4.4-4.2"
     (tmp_path / "file").touch()
-    with pytest.raises(CacheUnusable) as caught:
+    with raises(spark_cache_unusable) as caught:
         cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "file")}, ["4.4", "4.2"])
-    assert vars(caught.value) == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
+    assert caught.value.facts == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
 
 
 def test_missing_spark_is_reported_with_install_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/a tool/bin/python")
     monkeypatch.setitem(sys.modules, "pip", SimpleNamespace(__spec__=object()))
-    assert "`'/a tool/bin/python' -m pip install pyspark==" in str(SparkMissing(install=install_command()))
+    assert "`'/a tool/bin/python' -m pip install pyspark==" in str(spark_missing(install=install_command()))
     monkeypatch.setitem(sys.modules, "pip", None)  # as in an environment that uv created
-    assert "`uv pip install --python '/a tool/bin/python' pyspark==" in str(SparkMissing(install=install_command()))
+    assert "`uv pip install --python '/a tool/bin/python' pyspark==" in str(spark_missing(install=install_command()))
 
 
 def test_failed_spark_start_is_reported_with_its_message_and_log() -> None:
-    error = SparkDidNotStart(log="/c/spark.log", last_words="no space left")
+    error = spark_did_not_start(log="/c/spark.log", last_words="no space left")
     assert "did not start on this machine: no space left." in str(error)
     assert "See /c/spark.log for the full output." in str(error)
     assert "check that Maven Central can be reached" in str(error)
@@ -253,6 +260,6 @@ def test_lost_session_without_a_replacement_is_reported(
 ) -> None:
     monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: kind(False))
     lost: Any = kind(False)
-    with pytest.raises(SessionLost, match=r"The Spark session ended: .* Run the same command again"):
+    with pytest.raises(SparkSessionLostError, match=r"The Spark session ended: .* Run the same command again"):
         renew_session(lost)
     assert lost.stopped is (kind is _Remote)  # a session of the runtime must not be stopped

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingWorkspace
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, TerminalError, TransientError
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.source.catalog import (
@@ -35,8 +35,9 @@ from mirrorfeed.source.catalog import (
     primary_key,
     read_catalog_table,
 )
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, PoliciesNotExcluded, RowsProtected
+from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError, policies_not_excluded, rows_protected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source
+from tests.raised import Expected, raises
 
 ORDERS = Source.parse("main.sales.orders")
 
@@ -124,21 +125,21 @@ def test_table_name_cannot_redirect_the_request(text: str, list_pattern: str) ->
 @pytest.mark.parametrize(
     ("answer", "kind", "root"),
     [
-        (sdk.NotFound("Table 'main.sales.orders' does not exist."), CatalogRefused, Terminal),
-        (sdk.PermissionDenied("User lacks SELECT"), CatalogRefused, Terminal),
-        (sdk.Unauthenticated("Token expired"), CatalogRefused, Terminal),
-        (sdk.InvalidParameterValue("Not a name"), CatalogRefused, Terminal),
-        (sdk.TooManyRequests("Slow down"), CatalogUnavailable, Transient),
-        (sdk.InternalError("Oops"), CatalogUnavailable, Transient),
-        (sdk.TemporarilyUnavailable("Later"), CatalogUnavailable, Transient),
-        (TimeoutError("Timed out after 0:05:00"), CatalogUnavailable, Transient),
-        (ConnectionResetError("Connection reset by peer"), CatalogUnavailable, Transient),
+        (sdk.NotFound("Table 'main.sales.orders' does not exist."), CatalogRefusedError, TerminalError),
+        (sdk.PermissionDenied("User lacks SELECT"), CatalogRefusedError, TerminalError),
+        (sdk.Unauthenticated("Token expired"), CatalogRefusedError, TerminalError),
+        (sdk.InvalidParameterValue("Not a name"), CatalogRefusedError, TerminalError),
+        (sdk.TooManyRequests("Slow down"), CatalogUnavailableError, TransientError),
+        (sdk.InternalError("Oops"), CatalogUnavailableError, TransientError),
+        (sdk.TemporarilyUnavailable("Later"), CatalogUnavailableError, TransientError),
+        (TimeoutError("Timed out after 0:05:00"), CatalogUnavailableError, TransientError),
+        (ConnectionResetError("Connection reset by peer"), CatalogUnavailableError, TransientError),
     ],
 )
 def test_refused_request_is_terminal_and_a_failed_one_transient(
-    answer: Exception, kind: type[MirrorfeedError], root: type[MirrorfeedError]
+    answer: Exception, kind: Expected, root: type[MirrorfeedError]
 ) -> None:
-    with pytest.raises(kind) as caught:
+    with raises(kind) as caught:
         key_of(RecordingWorkspace({"main.sales.orders": answer}), ORDERS)
     assert isinstance(caught.value, root)
     assert caught.value.__cause__ is answer
@@ -169,9 +170,9 @@ def test_table_with_row_filter_or_column_mask_is_refused_by_name(
     table: TableInfo, words: str, keys: tuple[str, ...] | None
 ) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=keys)
-    with pytest.raises(RowsProtected) as caught:
+    with raises(rows_protected) as caught:
         with_keys(orders, lambda: RecordingWorkspace({"main.sales.orders": table}))
-    assert caught.value.protection == words
+    assert caught.value.computed["protection"] == words
 
 
 @pytest.mark.parametrize("table", [TableInfo(), TableInfo(columns=[PLAIN])])
@@ -212,7 +213,7 @@ def policies_of(table: TableInfo, *pages: Any, changes: str = "net", policies: s
     ],
 )
 def test_policies_that_cannot_be_excluded_stop_the_table(pages: list[Any], reason: str) -> None:
-    with pytest.raises(PoliciesNotExcluded) as caught:
+    with raises(policies_not_excluded) as caught:
         policies_of(managed(QUALIFIES), *pages)
     assert caught.value.reason == reason
     assert policies_of(managed(QUALIFIES), policies="accept").policy_requests == []
@@ -250,7 +251,7 @@ def test_policies_are_read_only_where_old_versions_can_be_filtered(table: TableI
 
 
 def test_unavailable_policies_are_a_transient_error() -> None:
-    with pytest.raises(CatalogUnavailable, match="access policies"):
+    with pytest.raises(CatalogUnavailableError, match="access policies"):
         policies_of(managed(QUALIFIES), sdk.InternalError("Oops"))
 
 
@@ -336,14 +337,14 @@ def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None
 
 
 def test_errors_of_unity_catalog_are_reported() -> None:
-    with pytest.raises(CatalogRefused) as caught:
+    with pytest.raises(CatalogRefusedError) as caught:
         list_pattern("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
     assert caught.value.name == "The list of tables main.sales.*"
     assert caught.value.reason == "Schema 'main.sales' does not exist."
-    with pytest.raises(CatalogUnavailable) as failed:
+    with pytest.raises(CatalogUnavailableError) as failed:
         list_pattern("main.sales.*", lambda: Catalog({}, InternalError("try again")))
     assert (failed.value.name, failed.value.reason) == ("The list of tables main.sales.*", "try again")
-    with pytest.raises(CatalogUnavailable, match=r": Timed out after 0:05:00\."):
+    with pytest.raises(CatalogUnavailableError, match=r": Timed out after 0:05:00\."):
         list_pattern("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 
 
@@ -359,7 +360,7 @@ def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
     assert [each.source.path for each in list_pattern(f"{tmp_path}/lake/*/o*", no_spark)] == [
         f"{tmp_path}/lake/sales/orders"
     ]
-    with pytest.raises(CatalogRefused, match=r"cannot be read: .*/nowhere: No such file or directory\."):
+    with pytest.raises(CatalogRefusedError, match=r"cannot be read: .*/nowhere: No such file or directory\."):
         list_pattern(f"{tmp_path}/nowhere/*", no_spark)
 
 
@@ -380,7 +381,7 @@ def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSess
                 FoundTable(Source((*above, "wide_sales", "seen")), "a view", ("id",)),
             ]
         for pattern in ("no_such_schema.*", "no_such_catalog.sales.*"):
-            with pytest.raises(CatalogRefused, match="Check the name and your privileges"):
+            with pytest.raises(CatalogRefusedError, match="Check the name and your privileges"):
                 list_tables(Pattern.parse(pattern), False, lambda: spark, _unconfigured)
     finally:
         spark.sql("DROP SCHEMA wide_sales CASCADE")

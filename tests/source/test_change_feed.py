@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
-from mirrorfeed.landing.errors import ReservedColumn
+from mirrorfeed.landing.errors import reserved_columns
 from mirrorfeed.source import change_feed, versions
 from mirrorfeed.source.change_feed import (
     DEFAULT_LINE,
@@ -23,11 +23,12 @@ from mirrorfeed.source.change_feed import (
     read_facts,
 )
 from mirrorfeed.source.change_preview import changes_between
-from mirrorfeed.source.errors import GapReason, LogDamaged, NoComputedFeed, NotDelta
+from mirrorfeed.source.errors import DeltaLogDamagedError, GapReason, NotDeltaError, no_computed_feed
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import read_commits
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 NO_SPARK: Any = None
@@ -86,7 +87,7 @@ def test_iceberg_table_needs_a_computed_feed_and_gets_no_property(
     if computed:
         assert enable_feed(spark, Source(("one",))) == "computed from row tracking when it is read: no action is needed"
     else:
-        with pytest.raises(NoComputedFeed):
+        with raises(no_computed_feed):
             enable_feed(spark, Source(("one",)))
     spark.sql.assert_not_called()
 
@@ -185,7 +186,7 @@ def test_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None
     for i in range(3):
         table.insert(i)
     table.commit_file(2).unlink()
-    with pytest.raises(LogDamaged) as caught:
+    with pytest.raises(DeltaLogDamagedError) as caught:
         read_facts(spark, table.source, 1, limit=100)
     assert caught.value.table == f"{tmp_path}/t"
 
@@ -253,12 +254,12 @@ def test_default_feed_setting_applies_to_new_tables(spark: SparkSession, tmp_pat
 @pytest.mark.parametrize("name", ["_change_type", "_commit_version", "_COMMIT_TIMESTAMP", "__rowMarker__"])
 def test_reserved_column_names_are_refused_by_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
     table = DeltaTable(spark, tmp_path / "t", f"id int, `{name}` int", feed=False)
-    with pytest.raises(ReservedColumn, match=f": '{name}'."):
+    with raises(reserved_columns, match=f": '{name}'."):
         enable_feed(spark, table.source)
     assert table.latest == 0
 
 
 def test_feed_of_a_view_cannot_be_enabled(spark: SparkSession) -> None:
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS id")
-    with pytest.raises(NotDelta, match="one is a view, not a Delta table, so it has no change data feed"):
+    with pytest.raises(NotDeltaError, match="one is a view, not a Delta table, so it has no change data feed"):
         enable_feed(spark, Source(("one",)))

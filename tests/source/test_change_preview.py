@@ -12,9 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, parse_bound, resolve_range, to_json_rows
-from mirrorfeed.source.change_preview_errors import BadBound, BoundsCrossed, OutsideHistory, RangeUnreadable
-from mirrorfeed.source.errors import FeedUnreadable
+from mirrorfeed.source.change_preview_errors import (
+    bound_outside_history,
+    bounds_reversed,
+    invalid_bound,
+    range_unreadable,
+)
+from mirrorfeed.source.errors import FeedUnreadableError
 from mirrorfeed.source.snapshot_or_range import Commit, Range
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 
@@ -55,7 +61,7 @@ def test_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30", "2026-03-01 08:30", "٣"])
 def test_invalid_bounds_are_rejected(text: str) -> None:
-    with pytest.raises(BadBound, match=r"is neither a version nor a time"):
+    with raises(invalid_bound, match=r"is neither a version nor a time"):
         parse_bound(SESSION, text)
 
 
@@ -92,7 +98,7 @@ def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastE
     ],
 )
 def test_bounds_outside_the_history_are_rejected_with_its_range(start: Bound, end: Bound | None, words: str) -> None:
-    with pytest.raises(OutsideHistory) as caught:
+    with raises(bound_outside_history) as caught:
         resolve_range("t", start, end, HISTORY, "error")
     assert str(caught.value).startswith(words)
     assert "version 3 (2026-03-01 06:00:00 UTC) to version 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
@@ -100,21 +106,19 @@ def test_bounds_outside_the_history_are_rejected_with_its_range(start: Bound, en
 
 def test_times_are_compared_by_millisecond() -> None:
     known = [Commit(each.version, each.timestamp + MILLISECONDS, each.operation) for each in HISTORY]
-    with pytest.raises(OutsideHistory) as caught:
+    with raises(bound_outside_history) as caught:
         resolve_range("t", at(6), None, known, "error")
-    assert caught.value.oldest == "version 3 (2026-03-01 06:00:00.007 UTC)"
-    with pytest.raises(
-        BoundsCrossed, match=r"start 2026-03-01 06:00:00\.007 UTC is after the end 2026-03-01 06:00:00 UTC"
-    ):
+    assert caught.value.computed["oldest"] == "version 3 (2026-03-01 06:00:00.007 UTC)"
+    with raises(bounds_reversed, match=r"start 2026-03-01 06:00:00\.007 UTC is after the end 2026-03-01 06:00:00 UTC"):
         resolve_range("t", at(6) + MILLISECONDS, at(6), known, "error")
 
 
 def test_start_after_the_end_is_rejected() -> None:
-    with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
+    with raises(bounds_reversed, match=r"The start 5 is after the end 4\."):
         resolve_range("t", 5, 4, HISTORY, "empty")
-    with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 2026-03-01 08:00:00 UTC\."):
+    with raises(bounds_reversed, match=r"The start 5 is after the end 2026-03-01 08:00:00 UTC\."):
         resolve_range("t", 5, at(8), HISTORY, "error")
-    with pytest.raises(BoundsCrossed, match=r"The start 2026-03-01 09:00:00 UTC is after the end 4\."):
+    with raises(bounds_reversed, match=r"The start 2026-03-01 09:00:00 UTC is after the end 4\."):
         resolve_range("t", at(9), 4, HISTORY, "error")
 
 
@@ -155,16 +159,16 @@ def test_column_missing_in_the_newest_version_cannot_be_shown(spark: SparkSessio
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (1, 'a', 1)")
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
-    with pytest.raises(RangeUnreadable) as caught:
+    with raises(range_unreadable) as caught:
         changes_between(spark, table.source, 0, 2)
     cause = caught.value.cause
-    assert isinstance(cause, FeedUnreadable)
+    assert isinstance(cause, FeedUnreadableError)
     assert (cause.version, list(cause.lost)) == ("2", ["'w' is gone"])
     assert counted(spark, table, 3) == {"delete": 1}
 
 
 def test_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
-    with pytest.raises(RangeUnreadable, match=r"at version 1 the change data feed is off\. Start at a later version"):
+    with raises(range_unreadable, match=r"at version 1 the change data feed is off\. Start at a later version"):
         changes_between(spark, table.source, 1)
 
 
@@ -175,7 +179,7 @@ def test_start_past_the_end_returns_no_rows_or_fails(spark: SparkSession, table:
         "update_postimage",
         "update_preimage",
     }
-    with pytest.raises(OutsideHistory):
+    with raises(bound_outside_history):
         changes_between(spark, table.source, 5, 99)
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.api.archive_table import ArchiveAwareTable
-from mirrorfeed.errors import Terminal
-from mirrorfeed.source.errors import BadSource
+from mirrorfeed.errors import TerminalError
+from mirrorfeed.source.errors import SourceNameError
 from mirrorfeed.source.identifier import Pattern, Source, matches_end, quote
 
 PART = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="/"), min_size=1).filter(
@@ -97,15 +97,15 @@ def test_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: str)
     ],
 )
 def test_invalid_source_is_rejected_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(BadSource) as caught:
+    with pytest.raises(SourceNameError) as caught:
         Source.parse(text)
     assert caught.value.reason.startswith(reason)
 
 
 def test_error_shows_the_original_source_text() -> None:
-    with pytest.raises(BadSource) as caught:
+    with pytest.raises(SourceNameError) as caught:
         Source.parse("a.b.c.d")
-    assert isinstance(caught.value, Terminal)
+    assert isinstance(caught.value, TerminalError)
     assert caught.value.text == "a.b.c.d"
     assert caught.value.reason == "has 4 parts, and a name has at most 3: catalog, schema and table"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -113,7 +113,7 @@ def test_error_shows_the_original_source_text() -> None:
 
 @pytest.mark.parametrize("arguments", [((), None), (("a",), "/b"), ((), "")])
 def test_source_built_from_parts_is_checked_too(arguments: tuple[tuple[str, ...], str | None]) -> None:
-    with pytest.raises(BadSource):
+    with pytest.raises(SourceNameError):
         Source(*arguments)
 
 

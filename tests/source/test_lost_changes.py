@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.errors import IncompatibleSchema
-from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.source.errors import FeedOff, Gap, GapReason, SourceRecreated
+from mirrorfeed.landing.errors import IncompatibleSchemaError
+from mirrorfeed.publish.errors import RowsRefusedError
+from mirrorfeed.source.errors import FeedGapError, GapReason, SourceRecreatedError, feed_off
+from tests.raised import Expected, raises
 from tests.support.delta import SPARK_4_0, DeltaTable, Zone
 
 
@@ -66,20 +66,20 @@ def recreate(table: DeltaTable) -> None:
 @pytest.mark.parametrize(
     ("loss", "finding", "words"),
     [
-        (switch_off_and_on, Gap, "after version 1 cannot be read: at version 2 the change data feed is off."),
-        (update_and_vacuum, Gap, "after version 1 cannot be read: in version 2 a file is missing."),
-        (recreate, SourceRecreated, "was replaced, or dropped and created again"),
+        (switch_off_and_on, FeedGapError, "after version 1 cannot be read: at version 2 the change data feed is off."),
+        (update_and_vacuum, FeedGapError, "after version 1 cannot be read: in version 2 a file is missing."),
+        (recreate, SourceRecreatedError, "was replaced, or dropped and created again"),
         pytest.param(
-            overwrite_with_another_type, IncompatibleSchema, "'id' was integer and is long", marks=pytest.mark.slow
+            overwrite_with_another_type, IncompatibleSchemaError, "'id' was integer and is long", marks=pytest.mark.slow
         ),
     ],
 )
 def test_lost_changes_are_reported_and_nothing_is_published(
-    published: Zone, loss: Callable[[DeltaTable], None], finding: type[Terminal], words: str
+    published: Zone, loss: Callable[[DeltaTable], None], finding: Expected, words: str
 ) -> None:
     loss(published.table)
     before = published.everything()
-    with pytest.raises(finding, match=re.escape(words)):
+    with raises(finding, match=re.escape(words)):
         published.publish()
     after = published.everything()
     assert {name for name in after if name not in before and not Path(name).name.startswith("0")} == set()
@@ -99,7 +99,7 @@ def test_versions_before_a_missing_one_are_published_and_the_gap_reported(spark:
         if number == 6:
             table.checkpoint()
     table.commit_file(5).unlink()
-    with pytest.raises(Gap, match="after version 4 cannot be read: at version 5 the log has no commit"):
+    with pytest.raises(FeedGapError, match="after version 4 cannot be read: at version 5 the log has no commit"):
         zone.publish()
     assert zone.record["to_version_inclusive"] == 4
     assert [row["id"] for row in zone.last] == [4]
@@ -113,7 +113,7 @@ def test_expired_versions_are_a_gap_until_the_retention_is_increased(published: 
     for version in range(3):
         os.utime(table.commit_file(version), (long_ago, long_ago))
     if not SPARK_4_0:  # this Delta version reads back as far as files exist
-        with pytest.raises(Gap, match=f"at version 2 {re.escape(GapReason.EXPIRED)}"):
+        with pytest.raises(FeedGapError, match=f"at version 2 {re.escape(GapReason.EXPIRED)}"):
             published.publish()
         table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
     published.publish()
@@ -127,14 +127,14 @@ def test_restore_to_before_the_feed_was_enabled_is_a_gap(spark: SparkSession, tm
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
-    with pytest.raises(Gap, match="at version 3 the change data feed was turned off"):
+    with pytest.raises(FeedGapError, match="at version 3 the change data feed was turned off"):
         zone.publish()
 
 
 def test_no_snapshot_is_taken_without_the_feed(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders", feed=False)
     table.insert(1)
-    with pytest.raises(FeedOff, match=r"off at version 1\. Run `mirrorfeed enable-cdf`"):
+    with raises(feed_off, match=r"off at version 1\. Run `mirrorfeed enable-cdf`"):
         Zone(tmp_path / "zone", table).publish()
 
 
@@ -178,7 +178,7 @@ def test_replaced_table_is_a_different_table(published: Zone) -> None:
     )
     assert published.table.latest == 2
     words = "was replaced, or dropped and created again, after version 1 was published"
-    with pytest.raises(SourceRecreated, match=words):
+    with pytest.raises(SourceRecreatedError, match=words):
         published.publish()
 
 
@@ -187,7 +187,7 @@ def test_snapshot_checks_keys_unless_disabled(spark: SparkSession, tmp_path: Pat
     """`publish/test_source` covers the message for each fault, and the messages of a range."""
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} VALUES (NULL, 'x'), (1, 'x'), (1, 'y')")
-    with pytest.raises(RowsRefused, match=re.escape("at version 1 a key is NULL (id = NULL)")):
+    with pytest.raises(RowsRefusedError, match=re.escape("at version 1 a key is NULL (id = NULL)")):
         Zone(tmp_path / "zone", table).publish()
     zone = Zone(tmp_path / "unchecked", table, validate_keys="none")
     zone.publish()
@@ -206,8 +206,8 @@ def test_table_without_keys_accepts_only_inserts_and_checks_keys_added_later(
     assert zone.last == [{"id": 2, "v": "v2"}]
     assert (zone.folder / "_metadata.json").read_text() == "{}"
     table.sql("DELETE FROM {} WHERE id = 1")
-    with pytest.raises(RowsRefused, match=r"a table without keys accepts only inserts"):
+    with pytest.raises(RowsRefusedError, match=r"a table without keys accepts only inserts"):
         zone.publish()
-    with pytest.raises(RowsRefused, match=r"at version 2 a key is not unique \(id = 1\)"):
+    with pytest.raises(RowsRefusedError, match=r"at version 2 a key is not unique \(id = 1\)"):
         Zone(tmp_path / "zone", table).publish()
     assert (zone.folder / "_metadata.json").read_text() == "{}"

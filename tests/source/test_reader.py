@@ -10,9 +10,16 @@ from uuid import UUID
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
+from mirrorfeed.source.errors import (
+    FeedGapError,
+    FeedUnreadableError,
+    FilesArchivedError,
+    SnapshotFilesDeletedError,
+    source_file_damaged,
+)
 from mirrorfeed.source.reader import read_changes, read_errors, read_snapshot
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -101,7 +108,7 @@ def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delta
 def test_missing_files_of_a_range_are_a_gap(
     bare: DeltaTable, reader: Callable[[DataFrame], object], range_: Range
 ) -> None:
-    with pytest.raises(Gap) as caught, read_errors("sales.orders", range_):
+    with pytest.raises(FeedGapError) as caught, read_errors("sales.orders", range_):
         reader(read_changes(bare.spark, bare.source, range_))
     assert (caught.value.published, caught.value.where) == (range_.from_version_exclusive, range_)
     assert caught.value.reason == "a file is missing"
@@ -109,7 +116,7 @@ def test_missing_files_of_a_range_are_a_gap(
 
 @any_way
 def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
-    with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", Snapshot(2)):
+    with pytest.raises(SnapshotFilesDeletedError) as caught, read_errors("sales.orders", Snapshot(2)):
         reader(read_snapshot(bare.spark, bare.source, 2))
     assert (caught.value.version, caught.value.uris) == (2, ())
 
@@ -131,7 +138,7 @@ def test_damaged_file_is_named(truncated: DeltaTable, reader: Callable[[DataFram
         Snapshot(1): read_snapshot(truncated.spark, truncated.source, 1),
         Range(0, 1): read_changes(truncated.spark, truncated.source, Range(0, 1)),
     }.items():
-        with pytest.raises(FileDamaged) as caught, read_errors("sales.orders", what):
+        with raises(source_file_damaged) as caught, read_errors("sales.orders", what):
             reader(rows)
         assert caught.value.problem.startswith(
             f"A file of sales.orders cannot be read: file:{file} (java.lang.RuntimeException: is not a Parquet file."
@@ -151,7 +158,7 @@ def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 @any_way
 def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with (
-        pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
+        pytest.raises(FeedGapError, match="after version 2 cannot be read: in version 3 the log has a hole"),
         read_errors("sales.orders", Range(2, 3)),
     ):
         reader(read_changes(holed.spark, holed.source, Range(2, 3)))
@@ -168,7 +175,7 @@ def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 
 @any_way
 def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
-    with pytest.raises(Gap) as caught, read_errors("sales.orders", Range(0, 2)):
+    with pytest.raises(FeedGapError) as caught, read_errors("sales.orders", Range(0, 2)):
         reader(read_changes(switched_off.spark, switched_off.source, Range(0, 2)))
     assert caught.value.problem == (
         "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
@@ -193,7 +200,7 @@ def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, reques
 
 @any_way
 def test_range_across_a_changed_column_is_refused(changed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
-    with pytest.raises(FeedUnreadable) as caught, read_errors("sales.orders", Range(0, 2)):
+    with pytest.raises(FeedUnreadableError) as caught, read_errors("sales.orders", Range(0, 2)):
         reader(read_changes(changed.spark, changed.source, Range(0, 2)))
     assert (caught.value.version, caught.value.read_version) == ("1", "2")
 
@@ -211,7 +218,7 @@ def test_overwritten_columns_without_mapping_make_older_changes_unreadable(spark
     new = spark.sql("SELECT 1 AS id, 2.5D AS v").write.format("delta").mode("overwrite")
     new.option("overwriteSchema", "true").save(str(table.path))
     with (
-        pytest.raises(FeedUnreadable, match="columns of version 2, and the columns of version 1 do not match"),
+        pytest.raises(FeedUnreadableError, match="columns of version 2, and the columns of version 1 do not match"),
         read_errors("sales.orders", Range(0, 1)),
     ):
         read_changes(spark, table.source, Range(0, 1)).collect()
@@ -251,7 +258,7 @@ def test_errors_without_a_condition_are_recognized_by_their_text(
     error = RuntimeError(text.format(failure, words))
     expected = f"cannot be read: in versions 1 to 2 {reason}" if reason else str(error)
     with (
-        pytest.raises(Gap if reason else RuntimeError, match=re.escape(expected)),
+        pytest.raises(FeedGapError if reason else RuntimeError, match=re.escape(expected)),
         read_errors("sales.orders", Range(0, 2)),
     ):
         raise error
@@ -266,7 +273,10 @@ def test_other_errors_are_not_translated(table: DeltaTable) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [SnapshotGone(table="t", version=4), FeedUnreadable(table="t", range=Range(1, 2), version="1", read_version=None)],
+    [
+        SnapshotFilesDeletedError(table="t", version=4),
+        FeedUnreadableError(table="t", range=Range(1, 2), version="1", read_version=None),
+    ],
 )
 def test_errors_can_be_pickled(error: Exception) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
@@ -281,6 +291,6 @@ S3 = "The operation is not valid for the object's access tier (Service: S3, Stat
     ("what", "words"), [(Snapshot(7), "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")]
 )
 def test_archived_files_are_reported(what: Range | Snapshot, words: str, refused: str) -> None:
-    with pytest.raises(FilesArchived) as caught, read_errors("main.orders", what):
+    with pytest.raises(FilesArchivedError) as caught, read_errors("main.orders", what):
         raise OSError(f"Operation failed: {refused}")
     assert f"main.orders cannot be read: {words} needs files in the archive tier" in caught.value.problem

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.source.errors import BadInterval
+from mirrorfeed.source.errors import IntervalTextError
 from mirrorfeed.source.table_info import FILES, LOG, check_retention, parse_days, retention_seconds
 
 DAY = 86_400.0
@@ -67,6 +67,6 @@ def test_interval_is_a_number_of_days(text: str, days: int) -> None:
     ],
 )
 def test_invalid_intervals_are_rejected(text: str, reason: str) -> None:
-    with pytest.raises(BadInterval) as caught:
+    with pytest.raises(IntervalTextError) as caught:
         parse_days(text)
     assert (caught.value.text, caught.value.reason) == (text, reason)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.verify.expected_rows import select_rows as expected
@@ -19,6 +19,7 @@ from mirrorfeed.publish.row_cancellation import full
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.reader import apply_selection, without_collations
 from tests.publish.test_rows_and_markers import DELETE, SHARED, UPSERT, Event, landed, net
+from tests.raised import raises
 
 pytestmark = pytest.mark.connect
 
@@ -219,7 +220,7 @@ def test_negative_zero_equals_zero_in_conditions(spark: SparkSession, tmp_path: 
     ],
 )
 def test_invalid_condition_is_rejected(spark: SparkSession, where: str, reason: str) -> None:
-    with pytest.raises(BadCondition) as caught:
+    with raises(invalid_condition) as caught:
         apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
     assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(caught.value)
     assert reason in str(caught.value)

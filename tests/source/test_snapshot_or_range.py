@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirrorfeed.source.errors import BlockingFinding, FeedOff, Gap, GapReason, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.errors import (
+    FeedGapError,
+    GapReason,
+    PartitionsChangedError,
+    PublicationBlockedError,
+    SourceRecreatedError,
+    feed_off,
+)
 from mirrorfeed.source.snapshot_or_range import (
     Commit,
     ComparisonStart,
@@ -59,7 +66,7 @@ def test_unpublished_table_gets_a_snapshot_of_its_newest_version(latest: int) ->
 
 def test_no_snapshot_if_no_changes_can_follow() -> None:
     finding = decided(None, facts(latest=7, unreadable={7: OFF}))
-    assert isinstance(finding, FeedOff)
+    assert feed_off.matches(finding)
     assert (finding.table, finding.version) == ("sales.orders", 7)
 
 
@@ -108,20 +115,20 @@ def test_new_versions_are_published_in_ranges(
 )
 def test_unreadable_changes_are_a_gap(what: Facts, version: int, reason: str) -> None:
     finding = decided(PublishedVersion("id-1", 4), what)
-    assert isinstance(finding, Gap)
+    assert isinstance(finding, FeedGapError)
     assert (finding.published, finding.where, finding.reason) == (4, version, reason)
 
 
 def test_gap_of_expired_versions_suggests_a_longer_retention() -> None:
     finding = decided(PublishedVersion("id-1", 4), facts(5, 6, unreadable={5: EXPIRED}))
-    assert isinstance(finding, Gap)
+    assert isinstance(finding, FeedGapError)
     assert finding.solution.startswith(
         "If VACUUM has not deleted the files yet, increase delta.deletedFileRetentionDuration"
     )
 
 
 def test_gap_within_a_range_names_the_range() -> None:
-    gap = Gap(table="sales.orders", published=4, where=Range(4, 7), reason="a file is missing")
+    gap = FeedGapError(table="sales.orders", published=4, where=Range(4, 7), reason="a file is missing")
     assert gap.problem == (
         "The changes of sales.orders after version 4 cannot be read: in versions 5 to 7 a file is missing."
     )
@@ -131,13 +138,13 @@ def test_gap_within_a_range_names_the_range() -> None:
 def test_table_with_another_id_is_never_continued(latest: int) -> None:
     versions = tuple(range(5, latest + 1))
     finding = decided(PublishedVersion("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
-    assert isinstance(finding, SourceRecreated)
+    assert isinstance(finding, SourceRecreatedError)
     assert (finding.published_id, finding.found_id, finding.published) == ("id-1", "id-2", 4)
 
 
 def test_restored_table_is_never_continued() -> None:
     finding = decided(PublishedVersion("id-1", 4), facts(latest=3))
-    assert isinstance(finding, SourceRecreated)
+    assert isinstance(finding, SourceRecreatedError)
     assert finding.problem == (
         "sales.orders was restored to an older version: version 4 is published, the newest is 3."
     )
@@ -157,12 +164,12 @@ def test_renamed_partition_columns_end_no_range() -> None:
     before = PublishedVersion("id-1", 4, ("day", "region"))
     assert decided(before, replace(what, commits=commits)) == [(4, 6)]
     assert isinstance(
-        decided(replace(before, partitions=("day", "land")), replace(what, commits=commits)), PartitionsChanged
+        decided(replace(before, partitions=("day", "land")), replace(what, commits=commits)), PartitionsChangedError
     )
 
 
 def test_changed_partition_columns_are_named() -> None:
-    error = PartitionsChanged(table="sales.orders", published=4, before=(), now=("country", "day"))
+    error = PartitionsChangedError(table="sales.orders", published=4, before=(), now=("country", "day"))
     assert error.problem.startswith(
         "The partition columns of sales.orders changed from none to 'country', 'day' after version 4."
     )
@@ -231,15 +238,15 @@ def test_publications_have_versions_and_a_readable_text(
 @pytest.mark.parametrize(
     "finding",
     [
-        FeedOff(table="t", version=3),
-        Gap(table="t", published=4, where=5, reason="the log has no commit"),
-        Gap(table="t", published=4, where=Range(4, 9), reason="a file is missing"),
-        SourceRecreated(table="t", published_id="a", found_id="b", published=4, latest=2),
-        PartitionsChanged(table="t", published=4, before=("a",), now=()),
+        feed_off(table="t", version=3),
+        FeedGapError(table="t", published=4, where=5, reason="the log has no commit"),
+        FeedGapError(table="t", published=4, where=Range(4, 9), reason="a file is missing"),
+        SourceRecreatedError(table="t", published_id="a", found_id="b", published=4, latest=2),
+        PartitionsChangedError(table="t", published=4, before=("a",), now=()),
     ],
     ids=lambda finding: type(finding).__name__,
 )
-def test_findings_can_be_pickled(finding: BlockingFinding) -> None:
+def test_findings_can_be_pickled(finding: PublicationBlockedError) -> None:
     again = pickle.loads(pickle.dumps(finding))
     assert type(again) is type(finding)
     assert str(again) == str(finding)

@@ -12,10 +12,17 @@ from mirrorfeed.source import table_info
 from mirrorfeed.source.change_feed import (
     read_facts,
 )
-from mirrorfeed.source.errors import NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
+from mirrorfeed.source.errors import (
+    NoTableAtPathError,
+    NotDeltaError,
+    SourceMissingError,
+    no_table_id,
+    unknown_table_features,
+)
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info, unknown_features
 from mirrorfeed.source.versions import read_commits
+from tests.raised import raises
 from tests.support.delta import DeltaTable
 
 MAPPED = "delta.columnMapping.mode"
@@ -78,12 +85,14 @@ def test_iceberg_tables_are_described_by_the_same_info() -> None:
 
 @pytest.mark.parametrize("format_", ["parquet", "CSV", None])
 def test_other_formats_have_no_change_feed(format_: str | None) -> None:
-    with pytest.raises(NotDelta, match=r"orders is a table in the format (parquet|csv|unknown), not a Delta table"):
+    with pytest.raises(
+        NotDeltaError, match=r"orders is a table in the format (parquet|csv|unknown), not a Delta table"
+    ):
         read_table_info(engine(format=format_), ICEBERG)
 
 
 def test_table_without_an_id_is_rejected() -> None:
-    with pytest.raises(NoIdentity) as caught:
+    with raises(no_table_id) as caught:
         read_table_info(engine(format="iceberg", id=None), ICEBERG)
     assert (caught.value.table, caught.value.format) == ("main.sales.orders", "iceberg")
 
@@ -102,7 +111,7 @@ def test_features_are_known_by_name_and_preview_name(features: list[str], found:
 
 
 def test_unknown_features_are_rejected_by_name() -> None:
-    with pytest.raises(UnknownFeatures) as caught:
+    with raises(unknown_table_features) as caught:
         read_table_info(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
     assert caught.value.names == ("timeMachine",)
 
@@ -127,7 +136,7 @@ def test_restore_and_optimize_preserve_the_table_id(spark: SparkSession, tmp_pat
 
 def test_missing_table_is_reported(spark: SparkSession) -> None:
     for name in ("nowhere", "no_schema.nowhere", "no_catalog.no_schema.nowhere"):
-        with pytest.raises(SourceMissing) as caught:
+        with pytest.raises(SourceMissingError) as caught:
             read_table_info(spark, Source.parse(name))
         assert caught.value.table == name
         assert ("For a folder, write `./nowhere`." in caught.value.solution) == (name == "nowhere")
@@ -146,7 +155,7 @@ def test_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: P
             (path / "_delta_log").mkdir(parents=True)
         case "a file":
             path.write_text("id\n1\n")
-    with pytest.raises(NoTableAtPath) as caught:
+    with pytest.raises(NoTableAtPathError) as caught:
         look(spark, Source(path=str(path)))
     assert caught.value.path == str(path)
 
@@ -162,7 +171,7 @@ def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, tabl
     }
     try:
         for name, words in expected.items():
-            with pytest.raises(NotDelta) as caught:
+            with pytest.raises(NotDeltaError) as caught:
                 read_table_info(spark, Source.parse(name))
             assert caught.value.problem == words
     finally:
@@ -186,6 +195,6 @@ def test_paths_with_special_characters_are_resolved(spark: SparkSession, tmp_pat
 def test_names_with_special_characters_are_looked_up(spark: SparkSession, name: str) -> None:
     """Spark's own catalog has no such names; other catalogs may."""
     for source in (Source((name,)), Source(("default", name)), Source((name, name)), Source((name, name, name))):
-        with pytest.raises(SourceMissing) as caught:
+        with pytest.raises(SourceMissingError) as caught:
             read_table_info(spark, source)
         assert str(source) in str(caught.value)

@@ -13,7 +13,7 @@ from fixtures.onelake.blobs import Blob
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.runtime.credentials import Default
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, tier_of
-from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
+from mirrorfeed.storage.errors import FileOutsideStorageError, TiersUnavailableError
 from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
 
 ROOT = f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/"
@@ -173,14 +173,14 @@ def test_busy_service_is_retried(onelake: OneLake) -> None:
 
 def test_refused_listing_is_reported_as_unavailable(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("list blobs", How.ANSWER, 99, status=403, code="AuthorizationPermissionMismatch"))
-    with pytest.raises(TiersUnavailable) as caught:
+    with pytest.raises(TiersUnavailableError) as caught:
         tiers_of(onelake).read_tiers(uris())
     reason = "403 AuthorizationPermissionMismatch"
     assert caught.value.problem == f"Cannot read the access tiers of files in {ROOT}: {reason}."
 
 
 def test_files_of_another_container_are_refused(onelake: OneLake) -> None:
-    with pytest.raises(OtherPlace) as caught:
+    with pytest.raises(FileOutsideStorageError) as caught:
         tiers_of(onelake).read_tiers(["abfss://other@lake.dfs.core.windows.net/t/part-0"])
     uri = "abfss://other@lake.dfs.core.windows.net/t/part-0"
-    assert vars(caught.value) == {"uri": uri, "root": ROOT}
+    assert caught.value.facts == {"uri": uri, "root": ROOT}

@@ -28,16 +28,17 @@ from fixtures.volume_mount import Refusals, mounted, needs_fuse
 from mirrorfeed.storage import READ_LIMIT, Store
 from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import (
-    AlreadyThere,
-    NotThere,
-    PathOutside,
-    PlaceUnusable,
-    StoreUnavailable,
-    SymbolicLink,
-    UnreadableFile,
+    LocationUnusableError,
+    PathExistsError,
+    PathMissingError,
+    StorageUnavailableError,
+    SymbolicLinkError,
+    UnreadableFileError,
+    path_outside_root,
 )
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.request_retries import try_write
+from tests.raised import raises
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has renames that never replace a file")
 
@@ -156,7 +157,7 @@ def test_created_file_can_be_read(store: Store, content: bytes) -> None:
 def test_create_does_not_overwrite_an_existing_file(store: Store) -> None:
     store.create("a/b", b"first")
 
-    with pytest.raises(AlreadyThere, match=r"a/b already exists"):
+    with pytest.raises(PathExistsError, match=r"a/b already exists"):
         store.create("a/b", b"second")
     assert store.read("a/b") == b"first"
     assert names(store, "a") == ["b"]
@@ -173,12 +174,12 @@ def test_replace_with_an_etag_replaces_only_that_file(store: Store) -> None:
     store.create("a/b", b"first")
     (before,) = store.list("a")
     store.replace("a/b", b"second", before.etag)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.replace("a/b", b"third", before.etag)
     assert store.read("a/b") == b"second"
     (after,) = store.list("a")
     store.remove("a/b")
-    with pytest.raises((NotThere, StoreUnavailable)):
+    with pytest.raises((PathMissingError, StorageUnavailableError)):
         store.replace("a/b", b"third", after.etag)
     assert store.list("a") == []
 
@@ -186,7 +187,7 @@ def test_replace_with_an_etag_replaces_only_that_file(store: Store) -> None:
 def test_create_is_refused_where_a_folder_exists(store: Store) -> None:
     store.create("a/b", b"")
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.create("a", b"")
 
 
@@ -207,7 +208,7 @@ def test_closed_file_refuses_writes(store: Store) -> None:
 def test_open_write_is_refused_for_an_existing_name(store: Store) -> None:
     write(store, "a/b", b"one")
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.open_write("a/b")
     assert store.read("a/b") == b"one"
 
@@ -216,16 +217,16 @@ def test_open_write_is_refused_for_an_existing_name(store: Store) -> None:
 def test_missing_file_cannot_be_read(store: Store, path: str) -> None:
     store.create("a/b", b"")
 
-    with pytest.raises(NotThere, match=rf"{path} does not exist\."):
+    with pytest.raises(PathMissingError, match=rf"{path} does not exist\."):
         store.read(path)
-    with pytest.raises(NotThere):
+    with pytest.raises(PathMissingError):
         store.open_read(path)
 
 
 def test_create_once_writes_the_whole_file_and_never_overwrites(store: Store) -> None:
     store.create_once("t/x", b"content")
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.create_once("t/x", b"other")
     assert store.read("t/x") == b"content"
 
@@ -242,11 +243,11 @@ def test_renamed_file_exists_only_at_its_new_name(store: Store) -> None:
 def test_rename_requires_an_existing_source(store: Store) -> None:
     store.create("a", b"")
 
-    with pytest.raises(NotThere):
+    with pytest.raises(PathMissingError):
         store.rename("b", "c")
-    with pytest.raises((NotThere, AlreadyThere)):  # both errors are correct
+    with pytest.raises((PathMissingError, PathExistsError)):  # both errors are correct
         store.rename("b", "a")
-    with pytest.raises(NotThere):
+    with pytest.raises(PathMissingError):
         store.rename("b", "new/folder/c")
     assert names(store, "") == ["a"]
 
@@ -255,7 +256,7 @@ def test_rename_does_not_overwrite_an_existing_file(store: Store) -> None:
     store.create("a", b"a")
     store.create("b", b"b")
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.rename("a", "b")
     assert (store.read("a"), store.read("b")) == (b"a", b"b")
 
@@ -318,7 +319,7 @@ def test_paths_outside_the_root_are_refused(store: Store, path: str) -> None:
         lambda: store.remove_folder(path),
     ]
     for call in calls:
-        with pytest.raises(PathOutside, match="is not below"):
+        with raises(path_outside_root, match="is not below"):
             call()
 
 
@@ -365,7 +366,7 @@ def test_killed_folder_deletion_leaves_no_partial_folder(tmp_path: Path, monkeyp
 def test_create_leaves_no_temporary_file(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.create("a", b"")
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.create("a", b"")
 
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -375,10 +376,10 @@ def test_file_in_place_of_a_folder_is_reported_as_unusable(tmp_path: Path) -> No
     (tmp_path / "a").write_bytes(b"")
     store = FolderStore(str(tmp_path))
 
-    with pytest.raises(PlaceUnusable) as unusable:
+    with pytest.raises(LocationUnusableError) as unusable:
         store.list("a")
     assert unusable.value.problem == f"Cannot list {tmp_path}/a: Not a directory."
-    with pytest.raises(PlaceUnusable, match=rf"^Cannot read {tmp_path}/a/b: Not a directory\."):
+    with pytest.raises(LocationUnusableError, match=rf"^Cannot read {tmp_path}/a/b: Not a directory\."):
         store.read("a/b")
 
 
@@ -390,7 +391,7 @@ def test_missing_write_permission_is_not_retried(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "open", refuse)  # a test that runs as root may write anywhere
     store = FolderStore(str(tmp_path))
     for call in (lambda: store.create("a", b""), lambda: store.open_write("a")):
-        with pytest.raises(PlaceUnusable, match=re.escape(os.strerror(error))):
+        with pytest.raises(LocationUnusableError, match=re.escape(os.strerror(error))):
             call()
 
 
@@ -398,7 +399,7 @@ def test_missing_write_permission_is_not_retried(tmp_path: Path, monkeypatch: py
 def test_full_disk_is_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(Path, "open", lambda *_: io.BufferedWriter(io.FileIO("/dev/full", "wb")))
     with (
-        pytest.raises(StoreUnavailable, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
+        pytest.raises(StorageUnavailableError, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
         FolderStore(str(tmp_path)).open_write("a") as sink,
     ):
         sink.write(bytes(size))
@@ -414,7 +415,7 @@ def test_folder_removed_while_a_file_is_opened_is_a_transient_error(
             os.rmdir(folder)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    with pytest.raises(StoreUnavailable, match="its folder was deleted in the meantime"):
+    with pytest.raises(StorageUnavailableError, match="its folder was deleted in the meantime"):
         FolderStore(str(tmp_path)).open_write("t/log/a")
 
 
@@ -497,7 +498,7 @@ def test_folder_sync_error_is_raised_only_if_it_is_a_fault(
 
     monkeypatch.setattr("os.fsync", fsync)
     if reported:
-        with pytest.raises(StoreUnavailable, match="Input/output error"):
+        with pytest.raises(StorageUnavailableError, match="Input/output error"):
             store.rename("a", "b")
     else:
         store.rename("a", "b")
@@ -558,7 +559,7 @@ def test_file_system_that_cannot_create_in_one_step_is_refused(
     store.create("t/there", b"")
     _refuse_links(monkeypatch)
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: libc)
-    with pytest.raises(PlaceUnusable, match="has neither hard links nor renames that never replace a file"):
+    with pytest.raises(LocationUnusableError, match="has neither hard links nor renames that never replace a file"):
         store.create("t/new", b"content")
     assert os.listdir(tmp_path / "t") == ["there"]
 
@@ -582,9 +583,9 @@ def test_nothing_is_written_through_a_symlink(tmp_path: Path, write: str, path: 
     (zone / "file").write_bytes(b"")
     (zone / "link").symlink_to(elsewhere)
 
-    with pytest.raises(SymbolicLink) as caught:
+    with pytest.raises(SymbolicLinkError) as caught:
         WRITES[write](FolderStore(str(zone)), path)
-    assert vars(caught.value)["address"] == f"{zone}/{path}"
+    assert caught.value.facts["address"] == f"{zone}/{path}"
     assert caught.value.reason == f"{zone}/link is a symbolic link, and links are not followed"
     assert [each.name for each in elsewhere.iterdir()] == ["below"]
     assert list((elsewhere / "below").iterdir()) == []
@@ -600,7 +601,7 @@ def test_target_of_a_symlink_is_not_removed(tmp_path: Path) -> None:
     store = FolderStore(str(zone))
 
     for path in ("link/file", "to a file"):
-        with pytest.raises(SymbolicLink):
+        with pytest.raises(SymbolicLinkError):
             store.remove(path)
     assert (elsewhere / "file").read_bytes() == b"another's"
     assert names(store, "") == ["link", "to a file"]
@@ -634,9 +635,11 @@ def test_symlink_loop_and_too_long_name_have_readable_errors(tmp_path: Path) -> 
     store = FolderStore(str(tmp_path))
 
     for path in ("loop", "loop/a"):
-        with pytest.raises(SymbolicLink, match=rf"^Cannot read {tmp_path}/{path}: {tmp_path}/loop is a symbolic link"):
+        with pytest.raises(
+            SymbolicLinkError, match=rf"^Cannot read {tmp_path}/{path}: {tmp_path}/loop is a symbolic link"
+        ):
             store.read(path)
-    with pytest.raises(PlaceUnusable, match="File name too long"):
+    with pytest.raises(LocationUnusableError, match="File name too long"):
         store.create("x" * 300, b"")
 
 
@@ -666,15 +669,15 @@ def special_files(folder: Path) -> dict[str, Path]:
 def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
     for name in special_files(tmp_path):
         for read in (FolderStore(str(tmp_path)).read, FolderStore(str(tmp_path)).open_read):
-            with pytest.raises((UnreadableFile, PlaceUnusable)):
+            with pytest.raises((UnreadableFileError, LocationUnusableError)):
                 read(name)
 
 
 def test_fifo_is_reported_with_a_fix(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.json")
-    with pytest.raises(UnreadableFile) as caught:
+    with pytest.raises(UnreadableFileError) as caught:
         FolderStore(str(tmp_path)).read("log.json")
-    assert vars(caught.value) == {"address": f"{tmp_path}/log.json", "reason": "it is not a regular file"}
+    assert caught.value.facts == {"address": f"{tmp_path}/log.json", "reason": "it is not a regular file"}
     assert "Find out who wrote the file, and delete it." in caught.value.solution
 
 
@@ -684,7 +687,7 @@ def test_file_above_the_size_limit_is_not_read(tmp_path: Path) -> None:
     assert len(FolderStore(str(tmp_path)).read("log.json")) == READ_LIMIT
     with (tmp_path / "log.json").open("ab") as file:
         file.truncate(READ_LIMIT + 1)
-    with pytest.raises(UnreadableFile, match=r"log\.json: it is larger than 32 MiB\."):
+    with pytest.raises(UnreadableFileError, match=r"log\.json: it is larger than 32 MiB\."):
         FolderStore(str(tmp_path)).read("log.json")
 
 
@@ -694,7 +697,7 @@ def test_nothing_is_read_through_a_symlink(tmp_path: Path, read: str) -> None:
     (tmp_path / "elsewhere/file").write_bytes(b"another's")
     (tmp_path / "zone").mkdir()
     (tmp_path / "zone/link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SymbolicLink):
+    with pytest.raises(SymbolicLinkError):
         getattr(FolderStore(str(tmp_path / "zone")), read)("link" if read == "list" else "link/file")
 
 
@@ -707,13 +710,13 @@ def test_listing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_root_folder_cannot_be_removed(tmp_path: Path) -> None:
-    with pytest.raises(PathOutside):
+    with raises(path_outside_root):
         FolderStore(str(tmp_path)).remove_folder("")
     assert tmp_path.exists()
 
 
 def test_remove_folder_does_not_remove_a_file(tmp_path: Path) -> None:
     (tmp_path / "orders").write_bytes(b"another's")
-    with pytest.raises(PlaceUnusable, match="Not a directory"):
+    with pytest.raises(LocationUnusableError, match="Not a directory"):
         FolderStore(str(tmp_path)).remove_folder("orders")
     assert (tmp_path / "orders").read_bytes() == b"another's"

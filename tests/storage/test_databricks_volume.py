@@ -21,7 +21,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import open_folder
 from mirrorfeed.storage.databricks_volume import VolumeStore
-from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, VolumeUnusable
+from mirrorfeed.storage.errors import PathExistsError, StorageUnavailableError, VolumeUnusableError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import plan, three_commits, two_orders
 from tests.support.tables import Table, TableFeed
@@ -55,7 +55,7 @@ def test_creation_without_response_is_sent_once(api: FilesApi, store: VolumeStor
     api.requests.clear()
     api.lose = lambda method, _path: method == "PUT"
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         getattr(store, call)("t/a", b"content")
     assert api.requests == [("PUT", f"{api.volume}/t/a")]
     assert store.read("t/a") == b"content"  # the call took effect
@@ -68,7 +68,7 @@ def test_upload_without_response_is_sent_once(api: FilesApi, store: VolumeStore)
     api.requests.clear()
     api.refuse = lambda method, _path: (503, "TEMPORARILY_UNAVAILABLE") if method == "PUT" else None
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         file.close()
     assert api.requests == [("PUT", f"{api.volume}/t/a")]
 
@@ -78,12 +78,12 @@ def test_refused_login_names_the_privileges(api: FilesApi, store: VolumeStore, s
     api.refuse = lambda _method, _path: (status, code)
 
     for call in (lambda: store.list(""), lambda: store.create("a", b""), lambda: store.read("a")):
-        with pytest.raises(VolumeUnusable, match="READ VOLUME and WRITE VOLUME"):
+        with pytest.raises(VolumeUnusableError, match="READ VOLUME and WRITE VOLUME"):
             call()
 
 
 def test_missing_volume_is_named(api: FilesApi) -> None:
-    with pytest.raises(VolumeUnusable, match="/Volumes/main/other/landing: the volume does not exist"):
+    with pytest.raises(VolumeUnusableError, match="/Volumes/main/other/landing: the volume does not exist"):
         VolumeStore("/Volumes/main/other/landing", api.workspace).create("a", b"")
 
 
@@ -91,14 +91,14 @@ def test_workspace_without_login_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse() -> None:
         raise ValueError("default auth: cannot configure default credentials")
 
-    with pytest.raises(VolumeUnusable, match="cannot configure default credentials"):
+    with pytest.raises(VolumeUnusableError, match="cannot configure default credentials"):
         VolumeStore("/Volumes/main/sales/landing", refuse).list("")
 
 
 def test_listing_completes_a_rename_killed_after_the_copy(api: FilesApi, store: VolumeStore) -> None:
     store.create("t/_log/staged", b"rows")
     api.refuse = lambda method, _path: (400, "KILLED") if method == "DELETE" else None
-    with pytest.raises(VolumeUnusable):
+    with pytest.raises(VolumeUnusableError):
         store.rename("t/_log/staged", "t/1")
     assert store.list("t/_log") == []  # hidden also from a reader that must not delete
     assert len(store._entries("t/_log")) == 2
@@ -114,7 +114,7 @@ def test_listing_is_possible_while_a_rename_ends(
 ) -> None:
     store.create("t/_log/staged", b"rows")
     api.refuse = lambda method, _path: (400, "KILLED") if method == "DELETE" else None
-    with pytest.raises(VolumeUnusable):
+    with pytest.raises(VolumeUnusableError):
         store.rename("t/_log/staged", "t/1")
     api.refuse = lambda _method, _path: None
     before = store._entries("t/_log")
@@ -127,7 +127,7 @@ def test_listing_is_possible_while_a_rename_ends(
 def test_rename_killed_before_the_copy_can_be_retried(api: FilesApi, store: VolumeStore) -> None:
     store.create("t/staged", b"rows")
     api.refuse = lambda method, path: (400, "KILLED") if (method, path) == ("PUT", f"{api.volume}/t/1") else None
-    with pytest.raises(VolumeUnusable):
+    with pytest.raises(VolumeUnusableError):
         store.rename("t/staged", "t/1")
     api.refuse = lambda _method, _path: None
     assert [entry.name for entry in store.list("t")] == ["staged"]
@@ -141,7 +141,7 @@ def test_rename_does_not_replace_an_existing_file(store: VolumeStore, other: byt
     store.create("t/1", other)
     store.create("t/staged", b"rows")
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.rename("t/staged", "t/1")
     assert (store.read("t/1"), store.read("t/staged")) == (other, b"rows")
 
@@ -160,7 +160,7 @@ def test_landing_zone_in_a_volume_is_refused_without_a_workspace(monkeypatch: py
     monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")  # the Azure CLI
     store = zone_of(Config(landing_zone="/Volumes/main/sales/landing", tables=()))
-    with pytest.raises(VolumeUnusable, match="check the login to the workspace"):
+    with pytest.raises(VolumeUnusableError, match="check the login to the workspace"):
         publish(TableFeed(two_orders()), store, plan())
     assert not Path("/Volumes/main/sales").exists()
 
@@ -190,7 +190,7 @@ def test_next_run_completes_a_publication_whose_later_changes_were_refused(
             return (400, "REFUSED") if remaining[0] < 0 else None
 
         api.refuse = refuse
-        with suppress(VolumeUnusable):  # no error if only cleanup was left
+        with suppress(VolumeUnusableError):  # no error if only cleanup was left
             _publish(api, table.copy())
         api.refuse = lambda _method, _path: None
         _publish(api, table.copy())

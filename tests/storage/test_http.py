@@ -17,7 +17,7 @@ from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest
 
 import mirrorfeed
-from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.runtime.errors import LoginUnavailableError
 from mirrorfeed.storage import request_retries
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
 from mirrorfeed.storage.onelake_errors import retry_after_seconds
@@ -69,7 +69,7 @@ class Run:
             try:
                 request = HttpRequest("PUT", "https://localhost/")
                 self.status = pipeline.run(request, **options).http_response.status_code
-            except (ServiceRequestError, ServiceResponseError, LoginUnavailable) as error:
+            except (ServiceRequestError, ServiceResponseError, LoginUnavailableError) as error:
                 self.status = type(error)
         self.repeated = retry_counter().value - before
 
@@ -91,8 +91,8 @@ LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
         ([LOST, LOST, LOST, LOST, LOST, LOST, DONE], 201, [1, 2, 4, 8, 8, 8]),
         ([UNREACHED], ServiceRequestError, [1, 2]),
         ([UNREACHED, LOST, UNREACHED, DONE], 201, [1, 2, 4]),
-        ([LoginUnavailable(reason="", reached=False)], LoginUnavailable, [1, 2]),
-        ([LoginUnavailable(reason=""), LoginUnavailable(reason=""), DONE], 201, [1, 2]),
+        ([LoginUnavailableError(reason="", reached=False)], LoginUnavailableError, [1, 2]),
+        ([LoginUnavailableError(reason=""), LoginUnavailableError(reason=""), DONE], 201, [1, 2]),
         ([BUSY], 503, [1, 2, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8]),
         ([Reply(200, framed=False), DONE], 201, [1]),
         ([Reply(200, {"Transfer-Encoding": "chunked"}, framed=False)], 200, []),

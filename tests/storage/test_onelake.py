@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 import mirrorfeed
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.faults import Fault, How
-from mirrorfeed.config.errors import DatabaseNotNamed
+from mirrorfeed.config.errors import database_not_named
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_files
@@ -28,19 +28,26 @@ from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage import READ_LIMIT, Store
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
+from mirrorfeed.storage.errors import (
+    PathExistsError,
+    PathMissingError,
+    StorageUnavailableError,
+    UnreadableFileError,
+    path_outside_root,
+)
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.onelake_errors import (
-    CapacityPaused,
-    DatabaseMissing,
-    NoPermission,
-    NotAnOpenMirror,
-    StillRead,
-    Throttled,
-    TokenRefused,
-    WorkspaceMissing,
+    capacity_paused,
+    database_missing,
+    file_in_use,
+    no_landing_zone_in_item,
+    onelake_permission_missing,
+    onelake_throttled,
+    onelake_token_refused,
+    workspace_missing,
 )
 from mirrorfeed.storage.request_retries import RetryLimits, retry_counter
+from tests.raised import Expected, raises
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 MANY = 10_000
@@ -137,7 +144,7 @@ def test_server_that_ignores_the_rename_condition_overwrites_nothing(
         write(store, "t/_x", WHOLE)
         store.create("t/1", b"foreign")
 
-        with pytest.raises(AlreadyThere, match="t/1 already exists"):
+        with pytest.raises(PathExistsError, match="t/1 already exists"):
             store.rename("t/_x", "t/1")
         assert (store.read("t/1"), store.read("t/_x")) == (b"foreign", WHOLE)
 
@@ -181,7 +188,7 @@ def test_folder_in_use_is_not_deleted(onelake: OneLake) -> None:
     store.create("t/a", b"")
     onelake.files.being_read.add(f"{DATABASE}/Files/LandingZone/t")
 
-    with pytest.raises(StillRead) as unavailable:
+    with raises(file_in_use) as unavailable:
         store.remove_folder("t")
     reason = "409 PathConflict: The path is in use"
     assert unavailable.value.problem == f"Cannot remove {store.address('t')}: {reason}."
@@ -192,7 +199,7 @@ def test_folder_in_use_is_not_deleted(onelake: OneLake) -> None:
 def test_landing_zone_root_cannot_be_changed(onelake: OneLake, verb: str) -> None:
     store = onelake.store()
     arguments = ("", b"") if verb in ("create", "replace") else ("",)
-    with pytest.raises(PathOutside):
+    with raises(path_outside_root):
         getattr(store, verb)(*arguments)
     assert onelake.verbs() == []
 
@@ -213,7 +220,7 @@ def test_reader_downloads_only_the_ranges_it_needs(onelake: OneLake) -> None:
 def test_file_above_the_size_limit_is_not_downloaded(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("large", bytes(READ_LIMIT + 2**20))
-    with pytest.raises(UnreadableFile, match=r"large: it is larger than 32 MiB\."):
+    with pytest.raises(UnreadableFileError, match=r"large: it is larger than 32 MiB\."):
         store.read("large")
     assert onelake.verbs()[2:] == ["read"]
 
@@ -227,7 +234,7 @@ def test_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:
         store.create("a", bytes(3 * 2**20))
         source.seek(2**21)
 
-        with pytest.raises(StoreUnavailable, match="412 ConditionNotMet"):
+        with pytest.raises(StorageUnavailableError, match="412 ConditionNotMet"):
             source.read(10)
 
 
@@ -246,7 +253,7 @@ def test_failed_create_is_retried(onelake: OneLake, how: How) -> None:
 def test_create_with_lost_response_raises_but_is_complete(onelake: OneLake) -> None:
     store = onelake.store()
     fail(onelake, "put blob", How.DROP_AFTER)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.create("a", WHOLE)
 
     assert store.read("a") == WHOLE
@@ -256,7 +263,7 @@ def test_create_with_all_responses_lost_raises_unavailable(onelake: OneLake) -> 
     store = onelake.store(retry_limits=RetryLimits(seconds=0.02, first_pause=0.01))
     store.list("")
     fail(onelake, "put blob", How.DROP_AFTER, MANY)
-    with pytest.raises(StoreUnavailable, match=rf"^Cannot create {store.address('a')}: "):
+    with pytest.raises(StorageUnavailableError, match=rf"^Cannot create {store.address('a')}: "):
         store.create("a", WHOLE)
 
     assert store.read("a") == WHOLE
@@ -266,7 +273,7 @@ def test_create_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
     store = onelake.store(retry_limits=RetryLimits(seconds=0.02, first_pause=0.01))
     store.list("")
     fail(onelake, "put blob", How.DROP_BEFORE, MANY)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         store.create("a", WHOLE)
 
     assert store.list("") == []
@@ -289,7 +296,7 @@ def test_creation_of_an_empty_file_is_sent_once_despite_faults(onelake: OneLake,
     store, before = onelake.store(), retry_counter().value
     store.list("")
     fail(onelake, "create", how, retry_after="7")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot write .*t/_x: ") as failed:
         store.open_write("t/_x")
 
     assert onelake.verbs().count("create") == 1
@@ -302,7 +309,7 @@ def test_create_once_is_sent_once_despite_faults(onelake: OneLake, how: How) -> 
     store, before = onelake.store(), retry_counter().value
     store.list("")
     fail(onelake, "put blob", how, retry_after="7")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot write .*t/_x: ") as failed:
         store.create_once("t/_x", WHOLE)
 
     assert onelake.verbs().count("put blob") == 1
@@ -315,7 +322,7 @@ def test_redirected_creation_is_not_retried(onelake: OneLake, verb: str) -> None
     store = onelake.store()
     store.list("")
     fail(onelake, verb, How.ANSWER, status=307, moved=True)
-    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 307"):
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot write .*t/_x: 307"):
         begin(store, verb)
     assert onelake.verbs().count(verb) == 1
 
@@ -343,22 +350,22 @@ def test_conflict_for_a_missing_name_is_reported(onelake: OneLake, verb: str) ->
     store = onelake.store()
     store.create("t/a", WHOLE)
     fail(onelake, verb, How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
-    with pytest.raises(StoreUnavailable) as caught:
+    with pytest.raises(StorageUnavailableError) as caught:
         store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
     code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # replaced by the client library
     message = f"412 {code}: The condition is not met. The response says that the name exists, but it does not"
     assert f"{store.address('t/_x')}: {message}." in str(caught.value)
     fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
-    with pytest.raises(StoreUnavailable, match="says that the name exists, but it does not"):
+    with pytest.raises(StorageUnavailableError, match="says that the name exists, but it does not"):
         store.create("t/b", WHOLE)
-    with pytest.raises(AlreadyThere, match="t/a already exists"):
+    with pytest.raises(PathExistsError, match="t/a already exists"):
         store.rename("t/a", "t/a") if verb == "rename" else store.create("t/a", WHOLE)
 
 
 def test_create_once_does_not_overwrite_an_existing_file(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/_x", b"first")
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         store.create_once("t/_x", WHOLE)
     assert store.read("t/_x") == b"first"
 
@@ -367,7 +374,7 @@ def test_file_deleted_while_it_is_written_must_be_rewritten(onelake: OneLake) ->
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
     store.remove_folder("t")
-    with pytest.raises(StoreUnavailable, match=r"t/_x: it was deleted while it was written\."):
+    with pytest.raises(StorageUnavailableError, match=r"t/_x: it was deleted while it was written\."):
         sink.write(WHOLE)
 
 
@@ -405,7 +412,7 @@ def test_close_after_a_failure_is_silent_and_the_file_is_incomplete(onelake: One
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
     fail(onelake, verb, How.ANSWER, MANY, status=409, code="NotNow", message="no")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 409 NotNow: no\."):  # noqa: PT012
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot write .*t/_x: 409 NotNow: no\."):  # noqa: PT012
         sink.write(WHOLE)
         sink.close()
     onelake.server.faults.clear()
@@ -431,7 +438,7 @@ def test_abandoned_file_is_not_completed(onelake: OneLake) -> None:
 def test_two_writers_of_one_name_do_not_mix_their_files(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(PathExistsError):
         write(store, "t/_x", WHOLE * 2)
 
     assert store.read("t/_x") == WHOLE
@@ -441,7 +448,7 @@ def test_refused_check_is_not_taken_for_an_existing_name(onelake: OneLake) -> No
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     fail(onelake, "properties", How.ANSWER, status=409, code="NotNow")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot check .*t/1: 409 NotNow"):
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot check .*t/1: 409 NotNow"):
         store.rename("t/_x", "t/1")
 
     assert names(store, "t") == ["_x"]
@@ -451,7 +458,7 @@ def test_rename_with_lost_response_raises_but_is_done(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     fail(onelake, "rename", How.DROP_AFTER)
-    with pytest.raises((NotThere, AlreadyThere)):
+    with pytest.raises((PathMissingError, PathExistsError)):
         store.rename("t/_x", "t/1")
 
     assert names(store, "t") == ["1"]
@@ -481,17 +488,17 @@ def test_truncated_response_is_ignored(onelake: OneLake, monkeypatch: pytest.Mon
     fail(onelake, "read", How.CUT, share=share)
     assert store.read("t/a") == WHOLE
     fail(onelake, "properties", How.CUT, share=share)
-    with suppress(StoreUnavailable), store.open_read("t/a") as source:
+    with suppress(StorageUnavailableError), store.open_read("t/a") as source:
         assert source.read() == WHOLE
     for verb in ("append", "flush"):
         fail(onelake, verb, How.CUT, share=share)
     write(store, "t/_x", WHOLE)
     fail(onelake, "rename", How.CUT, share=share)
-    with suppress(AlreadyThere, NotThere):
+    with suppress(PathExistsError, PathMissingError):
         store.rename("t/_x", "t/1")
     assert store.read("t/1") == WHOLE
     fail(onelake, "create", How.CUT, share=share)
-    with suppress(StoreUnavailable):
+    with suppress(StorageUnavailableError):
         store.open_write("t/_y")
     assert onelake.verbs().count("create") == 2
 
@@ -508,11 +515,11 @@ def test_throttled_calls_are_retried_and_counted(onelake: OneLake) -> None:
 def test_wait_longer_than_the_retry_limit_is_not_attempted(onelake: OneLake) -> None:
     store = onelake.store()
     fail(onelake, "list", How.ANSWER, MANY, status=429, code="TooManyRequests", message="busy", retry_after="3600")
-    with pytest.raises(Throttled) as unavailable:
+    with raises(onelake_throttled) as unavailable:
         store.list("t")
 
     assert onelake.verbs() == ["list"]
-    assert vars(unavailable.value) == {
+    assert unavailable.value.facts == {
         "action": "list",
         "address": store.address("t"),
         "reason": "429 TooManyRequests: busy; it asks to wait 3600 s",
@@ -522,21 +529,21 @@ def test_wait_longer_than_the_retry_limit_is_not_attempted(onelake: OneLake) -> 
 
 def test_unreachable_endpoint_is_reported(onelake: OneLake) -> None:
     store = onelake.store(endpoint="https://localhost:1")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot list https://localhost:1/.*Connection refused"):
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot list https://localhost:1/.*Connection refused"):
         store.list("")
 
 
 def test_host_that_drops_packets_is_reported_after_a_few_attempts(onelake: OneLake, dropping: str) -> None:
     retry_limits, before = RetryLimits(connect_seconds=0.02, connections=3, first_pause=0.001), retry_counter().value
     store = onelake.store(endpoint=dropping, retry_limits=retry_limits)
-    with pytest.raises(StoreUnavailable, match=rf"^Cannot list {dropping}/[^<]*: Connection to \w+ timed out"):
+    with pytest.raises(StorageUnavailableError, match=rf"^Cannot list {dropping}/[^<]*: Connection to \w+ timed out"):
         store.list("")
     assert retry_counter().value - before == 2
 
 
 def test_server_with_an_unknown_certificate_is_refused(onelake: OneLake) -> None:
     store = onelake.store(ca_bundle=None)
-    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(StorageUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         store.list("")
     assert onelake.calls == []
 
@@ -558,38 +565,38 @@ CALLS: dict[str, Callable[[Store], object]] = {
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ({"workspace": OTHER}, WorkspaceMissing),
-        ({"item": OTHER}, DatabaseMissing),
-        ({"item": LAKEHOUSE}, NotAnOpenMirror),
+        ({"workspace": OTHER}, workspace_missing),
+        ({"item": OTHER}, database_missing),
+        ({"item": LAKEHOUSE}, no_landing_zone_in_item),
     ],
 )
 def test_every_verb_reports_a_missing_workspace_database_or_mirror(
-    onelake: OneLake, call: str, place: dict[str, str], kind: type[Exception]
+    onelake: OneLake, call: str, place: dict[str, str], kind: Expected
 ) -> None:
     before = dict(onelake.files.nodes)
-    with pytest.raises(kind):
+    with raises(kind):
         CALLS[call](onelake.store(**place))
     assert onelake.files.nodes == before
 
 
 def test_item_of_another_type_is_reported(onelake: OneLake) -> None:
     store = onelake.store(item=LAKEHOUSE)
-    with pytest.raises(NotAnOpenMirror) as caught:
+    with raises(no_landing_zone_in_item) as caught:
         store.list("t")
-    assert vars(caught.value) == {"address": store.address("")}
+    assert caught.value.facts == {"address": store.address("")}
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_every_verb_reports_a_missing_role(onelake: OneLake, call: str) -> None:
     onelake.server.forbidden = True
-    with pytest.raises(NoPermission, match=r"403.*\. Give the identity the role Contributor"):
+    with raises(onelake_permission_missing, match=r"403.*\. Give the identity the role Contributor"):
         CALLS[call](onelake.store())
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_every_verb_reports_a_token_for_another_audience(onelake: OneLake, call: str) -> None:
     onelake.authority.audience = "https://api.fabric.microsoft.com"
-    with pytest.raises(TokenRefused, match=r"401.*Check that `credential` names an identity of the tenant"):
+    with raises(onelake_token_refused, match=r"401.*Check that `credential` names an identity of the tenant"):
         CALLS[call](onelake.store())
 
 
@@ -598,7 +605,7 @@ def test_every_verb_reports_a_paused_capacity_at_once(onelake: OneLake, call: st
     message = "This Fabric capacity is currently paused."
     for verb in ("list", "read", "properties"):
         fail(onelake, verb, How.ANSWER, MANY, status=429, code="CapacityNotActive", message=message, retry_after="1")
-    with pytest.raises(CapacityPaused, match=r"is paused \(429 CapacityNotActive.*Resume the capacity in the Azure"):
+    with raises(capacity_paused, match=r"is paused \(429 CapacityNotActive.*Resume the capacity in the Azure"):
         CALLS[call](onelake.store())
     assert len(onelake.verbs()) == 1
 
@@ -720,6 +727,6 @@ def test_configuration_selects_the_store(onelake: OneLake, tmp_path: Path) -> No
 
 
 def test_onelake_address_without_a_database_is_refused() -> None:
-    with pytest.raises(DatabaseNotNamed) as caught:
+    with raises(database_not_named) as caught:
         zone_of(Config(landing_zone=f"onelake://{WORKSPACE}", tables=()))
     assert caught.value.landing_zone == f"onelake://{WORKSPACE}"

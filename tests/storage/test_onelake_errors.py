@@ -11,79 +11,81 @@ from types import SimpleNamespace
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.errors import TerminalError, TransientError
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.onelake_errors import (
-    CallRefused,
-    CapacityPaused,
-    DatabaseMissing,
-    NoPermission,
     OneLakeResponse,
-    StillRead,
-    Throttled,
-    TokenRefused,
-    WorkspaceMissing,
+    capacity_paused,
     convert_response,
+    database_missing,
+    file_in_use,
+    onelake_permission_missing,
+    onelake_request_refused,
+    onelake_throttled,
+    onelake_token_refused,
     parse_response,
+    workspace_missing,
 )
+from tests.raised import Expected, is_error
 
 
 @pytest.mark.parametrize(
     ("action", "status", "code", "kind"),
     [
-        ("read", 404, "BlobNotFound", NotThere),
-        ("read", 404, "", NotThere),
-        ("read", 404, "WorkspaceNotFound", WorkspaceMissing),
-        ("list", 404, "FilesystemNotFound", WorkspaceMissing),
-        ("read", 404, "ArtifactNotFound", DatabaseMissing),
-        ("list", 400, "FriendlyNameSupportDisabled", DatabaseMissing),
-        ("list", 401, "InvalidAuthenticationInfo", TokenRefused),
-        ("list", 403, "", NoPermission),
-        ("create", 409, "BlobAlreadyExists", AlreadyThere),
-        ("create", 412, "ConditionNotMet", AlreadyThere),
-        ("create", 412, "", AlreadyThere),
-        ("create", 409, "ResourceTypeMismatch", AlreadyThere),
-        ("rename", 409, "PathAlreadyExists", AlreadyThere),
-        ("rename", 404, "SourcePathNotFound", NotThere),
+        ("read", 404, "BlobNotFound", PathMissingError),
+        ("read", 404, "", PathMissingError),
+        ("read", 404, "WorkspaceNotFound", workspace_missing),
+        ("list", 404, "FilesystemNotFound", workspace_missing),
+        ("read", 404, "ArtifactNotFound", database_missing),
+        ("list", 400, "FriendlyNameSupportDisabled", database_missing),
+        ("list", 401, "InvalidAuthenticationInfo", onelake_token_refused),
+        ("list", 403, "", onelake_permission_missing),
+        ("create", 409, "BlobAlreadyExists", PathExistsError),
+        ("create", 412, "ConditionNotMet", PathExistsError),
+        ("create", 412, "", PathExistsError),
+        ("create", 409, "ResourceTypeMismatch", PathExistsError),
+        ("rename", 409, "PathAlreadyExists", PathExistsError),
+        ("rename", 404, "SourcePathNotFound", PathMissingError),
         # Other codes with the same status say nothing about the name.
-        ("create", 409, "", StoreUnavailable),
-        ("create", 409, "LeaseIdMissing", StoreUnavailable),
-        ("create", 412, "LeaseIdMissing", StoreUnavailable),
-        ("rename", 409, "PathConflict", StoreUnavailable),
-        ("rename", 409, "DestinationPathIsBeingDeleted", StoreUnavailable),
-        ("read", 412, "ConditionNotMet", StoreUnavailable),
-        ("remove", 409, "LeaseIdMissing", StillRead),
-        ("remove", 412, "LeaseIdMissing", StillRead),
-        ("remove", 423, "", StillRead),
-        ("remove", 409, "PathConflict", StoreUnavailable),
-        ("remove", 409, "DirectoryNotEmpty", StoreUnavailable),
-        ("remove", 412, "", StoreUnavailable),
-        ("read", 409, "LeaseIdMissing", StoreUnavailable),
-        ("create", 429, "TooManyRequests", Throttled),
-        ("create", 503, "ServerBusy", Throttled),
-        ("create", 429, "CapacityNotActive", CapacityPaused),
-        ("create", 404, "CapacityNotActive", CapacityPaused),
-        ("create", 500, "InternalError", StoreUnavailable),
+        ("create", 409, "", StorageUnavailableError),
+        ("create", 409, "LeaseIdMissing", StorageUnavailableError),
+        ("create", 412, "LeaseIdMissing", StorageUnavailableError),
+        ("rename", 409, "PathConflict", StorageUnavailableError),
+        ("rename", 409, "DestinationPathIsBeingDeleted", StorageUnavailableError),
+        ("read", 412, "ConditionNotMet", StorageUnavailableError),
+        ("remove", 409, "LeaseIdMissing", file_in_use),
+        ("remove", 412, "LeaseIdMissing", file_in_use),
+        ("remove", 423, "", file_in_use),
+        ("remove", 409, "PathConflict", StorageUnavailableError),
+        ("remove", 409, "DirectoryNotEmpty", StorageUnavailableError),
+        ("remove", 412, "", StorageUnavailableError),
+        ("read", 409, "LeaseIdMissing", StorageUnavailableError),
+        ("create", 429, "TooManyRequests", onelake_throttled),
+        ("create", 503, "ServerBusy", onelake_throttled),
+        ("create", 429, "CapacityNotActive", capacity_paused),
+        ("create", 404, "CapacityNotActive", capacity_paused),
+        ("create", 500, "InternalError", StorageUnavailableError),
         # Requests that the service rejects now and later.
-        ("create", 400, "InvalidHeaderValue", CallRefused),
-        ("list", 400, "UnsupportedQueryParameter", CallRefused),
-        ("write", 400, "InvalidQueryParameterValue", CallRefused),
-        ("create", 405, "", CallRefused),
-        ("create", 413, "RequestBodyTooLarge", CallRefused),
-        ("write", 400, "InvalidFlushPosition", StoreUnavailable),
+        ("create", 400, "InvalidHeaderValue", onelake_request_refused),
+        ("list", 400, "UnsupportedQueryParameter", onelake_request_refused),
+        ("write", 400, "InvalidQueryParameterValue", onelake_request_refused),
+        ("create", 405, "", onelake_request_refused),
+        ("create", 413, "RequestBodyTooLarge", onelake_request_refused),
+        ("write", 400, "InvalidFlushPosition", StorageUnavailableError),
         # Responses about the state of the service, not about the call.
-        ("list", 408, "", StoreUnavailable),
-        ("list", 425, "", StoreUnavailable),
-        ("list", 430, "", StoreUnavailable),
-        ("list", 0, "", StoreUnavailable),
+        ("list", 408, "", StorageUnavailableError),
+        ("list", 425, "", StorageUnavailableError),
+        ("list", 430, "", StorageUnavailableError),
+        ("list", 0, "", StorageUnavailableError),
     ],
 )
-def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
+def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kind: Expected) -> None:
     new_address = "at/new" if action in ("create", "rename") else None
     error = convert_response(action, "at/x", OneLakeResponse(status, code, "said"), new_address)
 
-    assert type(error) is kind
-    assert isinstance(error, Transient if issubclass(kind, StoreUnavailable) else Terminal)
+    assert is_error(error, kind)
+    is_unavailable = isinstance(error, StorageUnavailableError)
+    assert isinstance(error, TransientError if is_unavailable else TerminalError)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
@@ -100,34 +102,40 @@ def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kin
 def test_paused_capacity_differs_from_a_busy_one(message: str, paused: bool) -> None:
     error = convert_response("list", "at/x", OneLakeResponse(429, "", message))
 
-    assert isinstance(error, CapacityPaused) is paused
-    assert isinstance(error, Throttled) is not paused
+    assert capacity_paused.matches(error) is paused
+    assert onelake_throttled.matches(error) is not paused
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "response"),
     [
-        (OneLakeResponse(401, "BadAuth", "the audience is wrong"), TokenRefused, "401 BadAuth: the audience is wrong"),
-        (OneLakeResponse(403, "Forbidden", "Not authorized"), NoPermission, "403 Forbidden: Not authorized"),
-        (OneLakeResponse(404, "WorkspaceNotFound", ""), WorkspaceMissing, None),
-        (OneLakeResponse(404, "ArtifactNotFound", ""), DatabaseMissing, None),
+        (
+            OneLakeResponse(401, "BadAuth", "the audience is wrong"),
+            onelake_token_refused,
+            "401 BadAuth: the audience is wrong",
+        ),
+        (
+            OneLakeResponse(403, "Forbidden", "Not authorized"),
+            onelake_permission_missing,
+            "403 Forbidden: Not authorized",
+        ),
+        (OneLakeResponse(404, "WorkspaceNotFound", ""), workspace_missing, None),
+        (OneLakeResponse(404, "ArtifactNotFound", ""), database_missing, None),
         (
             OneLakeResponse(429, "CapacityNotActive", "It is paused"),
-            CapacityPaused,
+            capacity_paused,
             "429 CapacityNotActive: It is paused",
         ),
         (
             OneLakeResponse(400, "InvalidHeaderValue", "It is wrong", refused="header x-ms-version = 2030-01-01"),
-            CallRefused,
+            onelake_request_refused,
             "400 InvalidHeaderValue: It is wrong (header x-ms-version = 2030-01-01)",
         ),
     ],
 )
-def test_error_quotes_the_response_and_has_a_fix(
-    answer: OneLakeResponse, kind: type[MirrorfeedError], response: str | None
-) -> None:
+def test_error_quotes_the_response_and_has_a_fix(answer: OneLakeResponse, kind: Expected, response: str | None) -> None:
     error = convert_response("list", "at/x", answer)
-    assert type(error) is kind
+    assert is_error(error, kind)
     assert vars(error).get("response") == response
     assert "at/x" in error.problem
     assert error.solution
@@ -135,7 +143,7 @@ def test_error_quotes_the_response_and_has_a_fix(
 
 def test_throttling_error_has_the_time_to_wait() -> None:
     error = convert_response("list", "at/x", OneLakeResponse(429, "TooManyRequests", "", 300))
-    assert isinstance(error, Throttled)
+    assert onelake_throttled.matches(error)
     assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
     assert error.retry_after == 300
 
@@ -158,4 +166,4 @@ def test_wait_until_a_date_is_reported_in_seconds() -> None:
     ],
 )
 def test_removal_error_is_transient_if_the_message_says_in_use(message: str, read: bool) -> None:
-    assert isinstance(convert_response("remove", "at/x", OneLakeResponse(409, "Odd", message)), StillRead) is read
+    assert file_in_use.matches(convert_response("remove", "at/x", OneLakeResponse(409, "Odd", message))) is read

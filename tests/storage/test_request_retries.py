@@ -9,13 +9,16 @@ import pytest
 
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage import Writer
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.request_retries import NewFile, RetryLimits, retry_counter
 from tests.support.clock import Time
 
 RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)
-LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")
-BUSY = StoreUnavailable(action="write", address="at/x", reason="429", retry_after=60)
+LOST, TAKEN = (
+    StorageUnavailableError(action="write", address="at/x", reason="no answer"),
+    PathExistsError(address="at/x"),
+)
+BUSY = StorageUnavailableError(action="write", address="at/x", reason="429", retry_after=60)
 
 
 @dataclass
@@ -71,7 +74,7 @@ def test_every_attempt_uses_a_new_name(time: Time, answers: list[Exception], pat
 @pytest.mark.parametrize(("answer", "reason"), [(LOST, "no answer"), (TAKEN, "the name was already taken")])
 def test_last_error_is_raised_as_transient_after_the_retry_limit(answer: Exception, reason: str) -> None:
     store = Refusing([answer] * 1000)
-    with pytest.raises(StoreUnavailable, match=rf"^Cannot write at/x: {reason}\."):
+    with pytest.raises(StorageUnavailableError, match=rf"^Cannot write at/x: {reason}\."):
         create(store)
 
     assert 10 < len(store.requests) < 40
@@ -79,15 +82,15 @@ def test_last_error_is_raised_as_transient_after_the_retry_limit(answer: Excepti
 
 def test_wait_longer_than_the_retry_limit_is_not_attempted() -> None:
     store = Refusing([BUSY], replace(RETRY_LIMITS, seconds=30))
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         create(store)
 
     assert store.requests == ["t/1"]
 
 
 def test_permanent_error_is_raised_at_once() -> None:
-    store = Refusing([NotThere(address="at/x")])
-    with pytest.raises(NotThere):
+    store = Refusing([PathMissingError(address="at/x")])
+    with pytest.raises(PathMissingError):
         create(store)
 
     assert store.requests == ["t/1"]
@@ -101,7 +104,7 @@ def test_store_without_retry_limits_raises_at_once(time: Time) -> None:
             calls.append(path)
             raise LOST
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         NewFile(Hasty(), lambda: "t/1")
     assert (calls, time.pauses) == (["t/1"], [])
 

@@ -19,14 +19,15 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from mirrorfeed.archive.lifecycle import RuleState, rules_of
-from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
+from mirrorfeed.runtime.errors import service_credential_unreachable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo
 from mirrorfeed.storage import tiers_at
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers, facts_of
-from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
+from mirrorfeed.storage.errors import FileOutsideStorageError, TiersUnavailableError, boto3_missing
 from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.tier_store import Priority, Tier, TierFacts
+from tests.raised import raises
 
 BUCKET = "lake"
 ROOT = f"s3://{BUCKET}/"
@@ -176,7 +177,7 @@ def test_restore_request_has_days_and_tier(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_unreadable_bucket_is_reported(s3: Any) -> None:
-    with pytest.raises(TiersUnavailable) as caught:
+    with pytest.raises(TiersUnavailableError) as caught:
         S3Tiers("elsewhere").read_tiers(["s3://elsewhere/t/1"])
     assert str(caught.value).startswith(
         "Cannot read the storage classes of files in s3://elsewhere/: 404 NoSuchBucket: The specified bucket does"
@@ -190,14 +191,14 @@ def test_unreachable_service_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
             raise EndpointConnectionError(endpoint_url="https://s3")
 
     monkeypatch.setattr(S3Tiers, "_client", Away())
-    with pytest.raises(TiersUnavailable, match=r'Could not connect to the endpoint URL: "https://s3"\. Check'):
+    with pytest.raises(TiersUnavailableError, match=r'Could not connect to the endpoint URL: "https://s3"\. Check'):
         S3Tiers(BUCKET).read_tiers([f"{ROOT}t/1"])
 
 
 def test_files_of_another_bucket_are_refused_but_other_schemes_accepted(s3: Any) -> None:
     put(s3, "STANDARD", "t/1")
     assert S3Tiers(BUCKET).read_tiers(["s3a://lake/t/1"]) == {"s3a://lake/t/1": Tier.HOT}
-    with pytest.raises(OtherPlace):
+    with pytest.raises(FileOutsideStorageError):
         S3Tiers(BUCKET).read_tiers(["s3://other/t/1"])
 
 
@@ -210,9 +211,9 @@ def test_missing_boto3_is_reported_with_install_command(monkeypatch: pytest.Monk
         return usual(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(NoBoto) as caught:
+    with raises(boto3_missing) as caught:
         S3Tiers("never-opened").read_tiers(["s3://never-opened/t/1"])
-    assert vars(caught.value) == {"bucket": "never-opened"}
+    assert caught.value.facts == {"bucket": "never-opened"}
 
 
 def test_service_credential_of_databricks_is_used_if_the_environment_names_one(
@@ -233,7 +234,7 @@ def test_service_credential_of_databricks_is_used_if_the_environment_names_one(
 def test_service_credential_of_azure_is_refused_for_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     of_azure = SimpleNamespace(get_token=lambda scope: "token")
     _in_databricks(monkeypatch, SimpleNamespace(getServiceCredentialsProvider=lambda name: of_azure))
-    with pytest.raises(ServiceCredentialUnreachable, match="it is not a credential of AWS"):
+    with raises(service_credential_unreachable, match="it is not a credential of AWS"):
         S3Tiers("refused").read_tiers(["s3://refused/t/1"])
 
 

@@ -12,9 +12,10 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.http import API_VERSION, client_options
-from mirrorfeed.storage.onelake_errors import CallRefused
+from mirrorfeed.storage.onelake_errors import onelake_request_refused
+from tests.raised import raises
 
 ROOT = f"{DATABASE}/Files/LandingZone"
 
@@ -75,7 +76,9 @@ def test_unknown_api_version_is_refused_with_its_header(
     monkeypatch.setattr("mirrorfeed.storage.onelake.client_options", with_unknown_version)
     store = onelake.store()
     store._clients.landing_zone_exists = True  # skip the check of the landing zone
-    with pytest.raises(CallRefused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."):
+    with raises(
+        onelake_request_refused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."
+    ):
         store.list("t") if verb == "list" else store.create("t/a", b"")
 
 
@@ -159,9 +162,9 @@ def test_call_delivered_after_its_retry_changes_nothing(onelake: OneLake, verb: 
 def test_late_creation_leaves_an_empty_file_under_an_abandoned_name(onelake: OneLake) -> None:
     store = onelake.store()
     onelake.server.faults.add(Fault("create", How.LATE))
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         store.open_write("t/_x")
-    with pytest.raises(NotThere):
+    with pytest.raises(PathMissingError):
         store.read("t/_x")
     onelake.server.deliver()
 

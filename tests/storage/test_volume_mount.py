@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.volume_mount import COPYING_VOLUME, VOLUME, Refusals, mounted, needs_fuse
-from mirrorfeed.storage.errors import PlaceUnusable
+from mirrorfeed.storage.errors import LocationUnusableError
 from mirrorfeed.storage.local_folder import FolderStore
 
 pytestmark = needs_fuse
@@ -91,6 +91,6 @@ def volume(tmp_path: Path) -> Iterator[Path]:
 
 def test_folder_on_a_mount_without_rename_is_refused_at_once(volume: Path) -> None:
     store = FolderStore(str(volume))
-    with pytest.raises(PlaceUnusable, match=r"neither hard links nor renames.*write and rename files"):
+    with pytest.raises(LocationUnusableError, match=r"neither hard links nor renames.*write and rename files"):
         store.create("t/log.json", b"{}")
     assert not list(volume.rglob("*.json"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from mirrorfeed.api.errors import NoArchiveNamed
+from mirrorfeed.api.errors import no_archive_named
 from mirrorfeed.api.results import Result
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.pattern_expansion import expand_patterns
@@ -40,7 +40,7 @@ class Archive:
 
         name = table or self._default_table
         if name is None:
-            raise NoArchiveNamed()
+            raise no_archive_named()
         return ArchiveAwareTable(
             self._spark, self._current_config.source_of(name), prices=self._prices(None), ledger=self._config.ledger
         )

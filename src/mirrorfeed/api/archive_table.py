@@ -16,7 +16,7 @@ from mirrorfeed.archive import archive_report, has_interval, restore, table_main
 from mirrorfeed.archive.archive_interval import Interval, days_of
 from mirrorfeed.archive.archive_report import Share, Simulation
 from mirrorfeed.archive.data_files import DataFile
-from mirrorfeed.archive.errors import StillArchived
+from mirrorfeed.archive.errors import files_still_archived
 from mirrorfeed.archive.guarded_table import GuardedTable, Session
 from mirrorfeed.archive.lifecycle import Lifecycle, RuleState, compare_rules, merge_rules
 from mirrorfeed.archive.restore_plan import RestorePlan
@@ -29,7 +29,7 @@ from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage import tiers_at
-from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.errors import no_access_tiers
 from mirrorfeed.storage.prices import Prices, load_prices
 from mirrorfeed.storage.tier_store import TierStore
 
@@ -81,7 +81,7 @@ class ArchiveAwareTable(GuardedTable):
         """
         needed = self._needed(where, version)
         if tiers and self._tiers is None:
-            raise NoTiers(table=self.name, location=needed.location)
+            raise no_access_tiers(table=self.name, location=needed.location)
         tier_of = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and tiers else {}
         rows = [
             replace(file, why=_why_needed(file, where), tier=tier_of[file.uri].value if tier_of else None)
@@ -126,7 +126,7 @@ class ArchiveAwareTable(GuardedTable):
         the method raises `MirrorfeedError` and changes nothing.
         """
         if not nothing_archived:
-            raise StillArchived(table=self.name)
+            raise files_still_archived(table=self.name)
         intervals.unset(self._spark, self.source)
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 

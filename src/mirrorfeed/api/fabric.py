@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mirrorfeed.api.errors import NothingToMirror
+from mirrorfeed.api.errors import nothing_to_mirror
 from mirrorfeed.api.results import Result
 from mirrorfeed.config.model import Config, without_files
 from mirrorfeed.config.pattern_expansion import expand_patterns
@@ -45,7 +45,7 @@ class Fabric:
         """
         database = self._database  # report an error in the address first
         if not force and (tables := without_files(expand_patterns(self._config, self._spark).config)):
-            raise NothingToMirror(tables=tables)
+            raise nothing_to_mirror(tables=tables)
         return Result((database.start(minutes * 60),))
 
     def stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
@@ -74,8 +74,8 @@ class Fabric:
     def log(self, hours: float = 24.0) -> Result[results.TableExecution]:
         """Return rows, bytes, latency and error of the last batch of each table that Fabric replicated.
 
-        Reads the log of workspace monitoring, from the last `hours`. Raises `MonitoringOff` if monitoring is off. Needs
-        no Spark.
+        Reads the log of workspace monitoring, from the last `hours`. Raises `workspace_monitoring_off` if monitoring is
+        off. Needs no Spark.
         """
         from mirrorfeed.mirror.fabric.execution_log import read_executions
 

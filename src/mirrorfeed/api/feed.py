@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mirrorfeed.api.errors import ConditionMissing, ReplicaMissing
+from mirrorfeed.api.errors import condition_missing, replica_missing
 from mirrorfeed.api.results import Configured, Enabled, Result
 from mirrorfeed.config import FILE, loader
 from mirrorfeed.config.model import Config, Table, zone_of
@@ -269,7 +269,7 @@ class Feed:
         config, problems = self._current_config, list[MirrorfeedError]()
         selected = config.select([table])
         if source_only and where is None:
-            raise ConditionMissing()
+            raise condition_missing()
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
         context = RunContext(self._spark(), config, Callbacks.guarded(problems.append, on_step))
         progress.info("%s: reading the rows to publish again", table)
@@ -362,7 +362,7 @@ class Feed:
         try:
             from mirrorfeed.mirror import local_replica
         except ModuleNotFoundError as error:
-            raise ReplicaMissing(module=error.name or "") from error
+            raise replica_missing(module=error.name or "") from error
         service = local_replica.Replica(self._zone, str(Path(folder).resolve()))
         result: Result[results.TableReport] = Result(())
         problems: list[MirrorfeedError] = []
@@ -485,7 +485,7 @@ class Feed:
     def _spark(self, *sources: Source) -> SparkSession:
         """Return the session that `load` got, the active session, or a new one.
 
-        In a command, raises `NoTableAtPath` instead of starting a session if none of `sources` exists.
+        In a command, raises `NoTableAtPathError` instead of starting a session if none of `sources` exists.
         """
         if self._session is None:
             from mirrorfeed.runtime.spark_session import get_session

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, counted, row, shown
-from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.errors import MirrorfeedError, error_name, wrap_error
 from mirrorfeed.runtime.version import this_build
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _cell(text: str) -> str:
 
 def _describe(error: MirrorfeedError) -> str:
     """Return code and name of an error. The message of an error can contain names of tables."""
-    return f"{error.code} ({type(error).__name__})"
+    return f"{error.code} ({error_name(error)})"
 
 
 def _errors(rows: Sequence[Any]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from mirrorfeed.display.rows import DataRow as DataRow
 from mirrorfeed.display.rows import Row as Row
 from mirrorfeed.display.rows import row, shown
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, TerminalError
 from mirrorfeed.runtime import lazy_names
 
 if TYPE_CHECKING:
@@ -77,9 +77,10 @@ class Result(Sequence[R], Generic[R]):
         return all(row.ok for row in self.rows)
 
     def check(self) -> None:
-        """Raise `Failed` with a description of each row that is not `ok`. Does nothing if all rows are `ok`."""
+        """Raise `FailedRowsError` with a description of each row that is not `ok`.
+        Does nothing if all rows are `ok`."""
         if bad := tuple(row for row in self.rows if not row.ok):
-            raise Failed(failed=[line for row in bad for line in row.remarks() or [_to_line(row)]])
+            raise FailedRowsError(failed=[line for row in bad for line in row.remarks() or [_to_line(row)]])
 
     def to_dict(self) -> dict[str, Any]:
         """Return `ok`, `rows` and `notes` as JSON values."""
@@ -106,7 +107,7 @@ class Result(Sequence[R], Generic[R]):
         return html_of(self.rows, self.notes, self.summary, every=self.every)
 
 
-class Failed(Terminal):
+class FailedRowsError(TerminalError):
     """Raised by `Result.check` if a row is not `ok`."""
 
     code = "MF1008"
@@ -187,5 +188,5 @@ _HOMES = {
 }
 """Public classes of each module. A class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
-_OWN = ("DataRow", "Enabled", "Failed", "PartnerFile", "Result", "Row")
+_OWN = ("DataRow", "Enabled", "FailedRowsError", "PartnerFile", "Result", "Row")
 __all__ = [*sorted([*_OWN, *chain.from_iterable(_HOMES.values())])]

@@ -26,7 +26,7 @@ def has_interval(properties: Mapping[str, str]) -> bool:
 def interval_days(source: Source, properties: Mapping[str, str]) -> int | None:
     """Return the archive interval in a table's properties in days, or None if there is none.
 
-    Raises `InvalidInterval` if the properties are invalid.
+    Raises `InvalidIntervalError` if the properties are invalid.
     """
     if not has_interval(properties):
         return None
@@ -49,10 +49,10 @@ def check(
 ) -> None:
     """Raise an error if a read needs files that do not exist, or archived files that are not restored.
 
-    `what` is the snapshot, or the range whose changes are read. Raises `ArchivedFilesNeeded` if archived files are not
-    restored. If files are missing, raises `Gap` for a range, and `SnapshotGone` for a snapshot. Does nothing on
-    Databricks, or if `properties` set no archive interval. Without `properties`, also checks a table without an archive
-    interval, because a shallow clone uses files of a table that may have one.
+    `what` is the snapshot, or the range whose changes are read. Raises `ArchivedFilesNeededError` if archived files are
+    not restored. If files are missing, raises `FeedGapError` for a range, and `SnapshotFilesDeletedError` for a
+    snapshot. Does nothing on Databricks, or if `properties` set no archive interval. Without `properties`, also checks
+    a table without an archive interval, because a shallow clone uses files of a table that may have one.
     """
     if properties is None or has_interval(properties):
         from mirrorfeed.archive import guard  # imported late: few tables have archived files
@@ -65,8 +65,8 @@ def readable_rows(
 ) -> DataFrame:
     """Return `rows`, the rows of a snapshot that match the SQL condition `where`. The result reads only checked files.
 
-    Raises `ArchivedFilesNeeded` if archived files in which rows may match are not restored. Returns `rows` unchanged on
-    Databricks, or if `properties` set no archive interval.
+    Raises `ArchivedFilesNeededError` if archived files in which rows may match are not restored. Returns `rows`
+    unchanged on Databricks, or if `properties` set no archive interval.
     """
     if not has_interval(properties):
         return rows
@@ -80,7 +80,7 @@ def readable_rows(
 def query(spark: SparkSession, source: Source, where: str, version: int) -> DataFrame:
     """Return the rows of a table at a version that match a SQL condition. The result reads only checked files.
 
-    Raises `ArchivedFilesNeeded` if archived files in which rows may match are not restored, also on Databricks.
+    Raises `ArchivedFilesNeededError` if archived files in which rows may match are not restored, also on Databricks.
     """
     from mirrorfeed.archive.guarded_table import GuardedTable
 
@@ -92,9 +92,9 @@ def readable_keys(
 ) -> DataFrame:
     """Return `keys`, the deleted keys that a search finds in the source. The result reads only checked files.
 
-    Checks the files that the search needs or, with a `version`, all files of this version. Raises `LookUpNeedsArchive`
-    if archived files are not restored. Returns `keys` unchanged on Databricks, or if `properties` set no archive
-    interval.
+    Checks the files that the search needs or, with a `version`, all files of this version. Raises
+    `lookup_needs_archived_files` if archived files are not restored. Returns `keys` unchanged on Databricks, or if
+    `properties` set no archive interval.
     """
     if not has_interval(properties):
         return keys
@@ -104,7 +104,7 @@ def readable_keys(
 
 
 def check_query(spark: SparkSession, rows: DataFrame, statement: str, operation: str) -> None:
-    """Raise `ArchivedFilesNeeded` if a query needs archived files that are not restored.
+    """Raise `ArchivedFilesNeededError` if a query needs archived files that are not restored.
 
     `rows` is the query as a DataFrame, and `statement` as SQL. `operation` is a name of the read for the error message.
     Does nothing if the plan of the query does not show its files, or on Databricks.

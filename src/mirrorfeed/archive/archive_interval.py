@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import PROPERTY
-from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
+from mirrorfeed.archive.errors import InvalidIntervalError, interval_increase_too_early, no_archive_interval
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import is_databricks, setting
-from mirrorfeed.source.errors import BadInterval
+from mirrorfeed.source.errors import IntervalTextError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, parse_days, read_table_info
 
@@ -122,7 +122,7 @@ class Interval(Row):
 
 
 def days_of(interval: str | int) -> int:
-    """Return the number of days of an interval such as "60 days" or 60. Raises `BadInterval` if it is invalid."""
+    """Return the number of days of an interval such as "60 days" or 60. Raises `IntervalTextError` if it is invalid."""
     return parse_days(interval if isinstance(interval, str) else f"{interval} days")
 
 
@@ -164,7 +164,7 @@ def to_properties(policy: Policy) -> dict[str, str]:
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
     """Return the archive interval in a table's properties, or None if there is none.
 
-    Raises `InvalidInterval` if the properties are invalid.
+    Raises `InvalidIntervalError` if the properties are invalid.
     """
     if PROPERTY not in properties:
         return None
@@ -177,9 +177,9 @@ def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
             raise ValueError(since)
         safe_interval = SafeInterval(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
         return Policy(days, safe_interval, properties[_MODE] == "exact")
-    except (BadInterval, KeyError, ValueError) as error:
+    except (IntervalTextError, KeyError, ValueError) as error:
         own_properties = {name: properties[name] for name in _ALL if name in properties}
-        raise InvalidInterval(table=table, properties=own_properties) from error
+        raise InvalidIntervalError(table=table, properties=own_properties) from error
 
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
@@ -189,23 +189,24 @@ def read(spark: SparkSession, source: Source) -> Policy | None:
 def required(spark: SparkSession, source: Source, table: TableInfo | None = None) -> Policy:
     if policy := parse_policy(str(source), (table or read_table_info(spark, source)).properties):
         return policy
-    raise NoInterval(table=str(source))
+    raise no_archive_interval(table=str(source))
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
     """Set the archive interval of a table to `days`, and return the policy that was set.
 
-    Replaces an invalid or longer interval. Raises `LongerInterval` if `days` is longer than the existing interval.
+    Replaces an invalid or longer interval. Raises `interval_increase_too_early` if `days` is longer than the existing
+    interval.
     """
     try:
         before = read(spark, source)
-    except InvalidInterval:
+    except InvalidIntervalError:
         policy = Policy(days)
         _write(spark, source, policy)
         _unset(spark, source, _ALL[1:])
         return policy
     if before is not None and days > before.days:
-        raise LongerInterval(table=str(source), now=before.days, rule=before.rule, wanted=days)
+        raise interval_increase_too_early(table=str(source), now=before.days, rule=before.rule, wanted=days)
     policy = change_rule(before, days, exact=True, now=now) if before else Policy(days)
     _write(spark, source, policy)
     return policy
@@ -221,12 +222,12 @@ def change_interval(
     days old. For an increase, first set the lifecycle rule of the cloud to `days` days, and confirm the change with
     `rule_changed`. For a decrease, set the rule after the call.
 
-    Raises `NoInterval` if the table has no interval. Raises `LongerInterval` if `days` is greater than the
-    previous number of days of the lifecycle rule, but `rule_changed` is False.
+    Raises `no_archive_interval` if the table has no interval. Raises `interval_increase_too_early` if `days` is greater
+    than the previous number of days of the lifecycle rule, but `rule_changed` is False.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
-        raise LongerInterval(table=str(source), now=before.days, rule=before.rule, wanted=days)
+        raise interval_increase_too_early(table=str(source), now=before.days, rule=before.rule, wanted=days)
     policy = change_rule(before, days, exact, now)
     _write(spark, source, policy)
     return Interval.of(source, policy, moved=days >= before.rule)
@@ -242,11 +243,12 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 
 def unset(spark: SparkSession, source: Source) -> None:
-    """Remove the archive interval of a table, so that all files count as active. Raises `NoInterval` if it has none.
+    """Remove the archive interval of a table, so that all files count as active. Raises `no_archive_interval` if it has
+    none.
 
     Call this function only if no file of the table is in the archive tier.
     """
-    with suppress(InvalidInterval):
+    with suppress(InvalidIntervalError):
         required(spark, source)
     _unset(spark, source, _ALL)
 

@@ -22,7 +22,7 @@ from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines.databricks import DatabricksEngine
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine, all_and_archived
 from mirrorfeed.archive.engines.open_source import files_of as files_read_by
-from mirrorfeed.archive.errors import CannotSimulate, NoConditions
+from mirrorfeed.archive.errors import invalid_conditions_file, simulation_impossible
 from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.spark_session import is_databricks
@@ -213,11 +213,11 @@ def simulate(
 
     `queries` are SQL conditions on the rows of the table.
 
-    Raises `CannotSimulate` on Databricks, or if the Delta log or the query plans cannot be read, and `NoPlan` with
-    Spark Connect.
+    Raises `simulation_impossible` on Databricks, or if the Delta log or the query plans cannot be read, and
+    `no_query_plan` with Spark Connect.
     """
     if is_databricks(spark):
-        raise CannotSimulate(table=str(source), reason="Databricks does not show which files a query reads")
+        raise simulation_impossible(table=str(source), reason="Databricks does not show which files a query reads")
     version = versions.newest_version(spark, source)
     try:
         known = OpenSourceEngine(spark).files(source, version)
@@ -226,7 +226,7 @@ def simulate(
     except MirrorfeedError:
         raise
     except Exception as error:
-        raise CannotSimulate(table=str(source), reason=first_line(str(error))) from error
+        raise simulation_impossible(table=str(source), reason=first_line(str(error))) from error
     planned: list[tuple[str, list[str]]] = []
     notes = []
     for query in queries:
@@ -265,9 +265,11 @@ def simulate(
 
 
 def read_conditions(path: str) -> list[str]:
-    """Return the SQL conditions in a UTF-8 file, one per line. Raises `NoConditions` if the file cannot be read."""
+    """Return the SQL conditions in a UTF-8 file, one per line. Raises `invalid_conditions_file` if the file cannot be
+    read.
+    """
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise NoConditions(path=path, reason=str(error)) from error
+        raise invalid_conditions_file(path=path, reason=str(error)) from error
     return [line for line in lines if line and not line.startswith("--")]

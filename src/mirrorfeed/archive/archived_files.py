@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.data_files import DataFile, NeededFiles, describe_files, normalize_uri, table_folder
-from mirrorfeed.archive.errors import FileOfNoTable
+from mirrorfeed.archive.errors import file_of_deleted_table
 from mirrorfeed.archive.restore_plan import PinnedQuery, Plan, plan_files
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import ArchiveError, Computed, problem
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tier_store import Priority, TierStore
 
@@ -44,7 +44,7 @@ def find_archived(
 
     `policy` applies to files in `location`, the folder of the table `name`. A clone also has files in folders of other
     tables, whose archive intervals apply to these files. A deletion vector can be in another folder than its data file.
-    Then both intervals apply. Raises `FileOfNoTable` if a file is in no table's folder.
+    Then both intervals apply. Raises `file_of_deleted_table` if a file is in no table's folder.
     """
     location, known, archived = normalize_uri(location), dict[str, str | None](), list[DataFile]()
     policies, start = {location: policy}, f"{location.rstrip('/')}/"
@@ -52,7 +52,7 @@ def find_archived(
     def policy_of(uri: str) -> Policy | None:
         folder = location if uri.startswith(start) else table_folder(spark, uri, known)
         if folder is None:
-            raise FileOfNoTable(table=name, uri=uri)
+            raise file_of_deleted_table(table=name, uri=uri)
         if folder not in policies:
             policies[folder] = archive_interval.read(spark, Source(path=folder))
         return policies[folder]
@@ -87,13 +87,16 @@ def require_readable(
     operation: str = "The query",
     arguments: Sequence[str] = (),
 ) -> None:
-    """Raise `ArchivedFilesNeeded`, with the last two arguments as fields, if files in `needed` are not restored."""
+    """Raise `ArchivedFilesNeededError`, with the last two arguments as fields,
+    if files in `needed` are not restored."""
     unreadable = [replace(each, files=tuple(find_unreadable(each, tiers_at))) for each in needed]
     if blocked := [each for each in unreadable if each.files]:
-        raise ArchivedFilesNeeded(needed=blocked, operation=operation, arguments=arguments)
+        raise ArchivedFilesNeededError(needed=blocked, operation=operation, arguments=arguments)
 
 
-class ArchivedFilesNeeded(Terminal):
+class ArchivedFilesNeededError(ArchiveError):
+    """Archived files are needed. Restore them with the plan that `plan()` returns."""
+
     code = "MF5001"
     what = "{operation} needs {each}. Nothing was read."
     fix = (
@@ -134,24 +137,27 @@ class ArchivedFilesNeeded(Terminal):
         return replace(plan_files(self.needed, priority), files_alone=True)
 
 
-class LookUpNeedsArchive(ArchivedFilesNeeded):
-    code = "MF5015"
-    fix = (
-        f"{ArchivedFilesNeeded.fix} If the keys of the table are always unique, you can set `validate_keys: range`"
-        " instead."
-    )
-    operation: str = "A lookup of deleted keys"
+@problem(ArchivedFilesNeededError, "MF5015")
+def lookup_needs_archived_files(
+    *,
+    needed: Sequence[NeededFiles],
+    operation: str = "A lookup of deleted keys",
+    statement: str | None = None,
+    query: PinnedQuery | None = None,
+    arguments: Sequence[str] = (),
+) -> None:
+    """{operation} needs {each}. Nothing was read.
+
+    Restore the files with `{command}` and `mirrorfeed archive restore PLAN`, or use conditions that need no archived
+    file. If the keys of the table are always unique, you can set `validate_keys: range` instead.
+    """
 
 
-class NotEnoughFiles(Terminal):
-    code = "MF5003"
-    what = (
-        "The active files of {table} contain only {found:,} of the {limit:,} rows that LIMIT asks for. {missing} would"
-        " also be needed."
-    )
-    fix = "Use a smaller LIMIT, or restore the archived files: create a plan with `mirrorfeed archive plan`."
-    files: Sequence[DataFile]
+@problem(ArchiveError, "MF5003")
+def not_enough_active_rows(*, table: str, found: int, limit: int, files: Sequence[DataFile]) -> Computed:
+    """The active files of {table} contain only {found:,} of the {limit:,} rows that LIMIT asks for. {missing} would
+    also be needed.
 
-    @property
-    def missing(self) -> str:
-        return describe_files(self.files)
+    Use a smaller LIMIT, or restore the archived files: create a plan with `mirrorfeed archive plan`.
+    """
+    return {"missing": describe_files(files)}

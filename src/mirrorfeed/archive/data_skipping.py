@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.data_files import TableMetadata
-from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
+from mirrorfeed.archive.errors import InvalidPredicateError, column_missing
 from mirrorfeed.archive.spark_plans import items, kind_of, optimize
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
@@ -74,10 +74,11 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
 
 
 def exact_names(table: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return `names` as `columns` spells them. Case is ignored. Raises `NoSuchColumn` if a name is not in `columns`."""
+    """Return `names` as `columns` spells them. Case is ignored.
+    Raises `column_missing` if a name is not in `columns`."""
     known = {name.lower(): name for name in columns}
     if unknown := [name for name in names if name.lower() not in known]:
-        raise NoSuchColumn(table=table, column=unknown[0], columns=columns)
+        raise column_missing(table=table, column=unknown[0], columns=columns)
     return [known[name.lower()] for name in names]
 
 
@@ -93,8 +94,8 @@ def closed(expression: str) -> str:
 def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
     """Return the rows that match a SQL condition, or all rows if `predicate` is None. Does not run the query.
 
-    Raises `BadPredicate` if the condition is invalid, or has a subquery or nondeterministic function. After this check,
-    a statement can contain `closed(predicate)`.
+    Raises `InvalidPredicateError` if the condition is invalid, or has a subquery or nondeterministic function. After
+    this check, a statement can contain `closed(predicate)`.
     """
     if predicate is None:
         return frame
@@ -107,7 +108,7 @@ def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> Data
 def check_expression(frame: DataFrame, table: str, expression: str) -> None:
     """Check that a text is one SQL expression, whose value depends only on the columns of a row.
 
-    Raises `BadPredicate` otherwise. After this check, a statement can contain `closed(expression)`.
+    Raises `InvalidPredicateError` otherwise. After this check, a statement can contain `closed(expression)`.
     """
     with _expression_errors(table, "expression", expression):
         analyze(frame.where(F.expr(expression).isNotNull()))
@@ -129,7 +130,7 @@ def _expression_errors(table: str, kind: Literal["condition", "expression"], tex
         # For some texts, such as `x -> x`, Spark raises an internal error.
         if not isinstance(error, AnalysisException) and not find_condition(error, ("INTERNAL_ERROR",)):
             raise
-        raise BadPredicate(table=table, kind=kind, predicate=text, reason=_why_bad(error, kind)) from error
+        raise InvalidPredicateError(table=table, kind=kind, predicate=text, reason=_why_bad(error, kind)) from error
 
 
 SUBQUERY = "contains a subquery"
@@ -167,7 +168,7 @@ def find_comparisons(spark: SparkSession, name: str, table: TableMetadata, where
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(table.schema)  # type: ignore[union-attr]
         none = spark._jsparkSession.createDataFrame(spark.sparkContext._jsc.emptyRDD(), types)
         plan = optimize(spark, apply_condition(DataFrame(none, spark), name, where))
-    except (BadPredicate, Py4JError, PySparkException) as error:
+    except (InvalidPredicateError, Py4JError, PySparkException) as error:
         raise UncertainFiles("a condition that only Delta may accept") from error
     if kind_of(plan) == "LogicalRDD":
         return []

@@ -34,7 +34,7 @@ from mirrorfeed.archive.data_files import (
     to_data_file,
 )
 from mirrorfeed.archive.data_skipping import ColumnComparison, UncertainFiles, may_match, to_array
-from mirrorfeed.archive.errors import CommitsElsewhere
+from mirrorfeed.archive.errors import commits_outside_log
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
 
@@ -82,9 +82,9 @@ def select_log_files(names: Iterable[str], version: int) -> LogFiles:
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
-    """Raise `CommitsElsewhere` if a table feature allows commits outside the Delta log, for example in a catalog."""
+    """Raise `commits_outside_log` if a table feature allows commits outside the Delta log, for example in a catalog."""
     if external := external_commit_features(features):
-        raise CommitsElsewhere(table=table, feature=external[0])
+        raise commits_outside_log(table=table, feature=external[0])
 
 
 @dataclass(frozen=True)

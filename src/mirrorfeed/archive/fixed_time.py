@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.errors import RelativeWord
+from mirrorfeed.archive.errors import relative_time_in_plan
 
 
 class Moment(NamedTuple):
@@ -49,8 +49,8 @@ _WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
     """Return SQL in which relative times, such as current_date(), are replaced by their values at `at`.
 
-    A word without parentheses, such as current_date, is kept if it is a name in `columns`. Raises `RelativeWord` for a
-    relative time that cannot be replaced.
+    A word without parentheses, such as current_date, is kept if it is a name in `columns`. Raises
+    `relative_time_in_plan` for a relative time that cannot be replaced.
     """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
@@ -67,7 +67,7 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
         word = (token["word"] or "").lower()
         is_column = word in column_names
         if token["text"] and _RELATIVE_TEXT.fullmatch(token["text"].lstrip("rR")[1:-1]):
-            raise RelativeWord(text=text, word=token["text"])
+            raise relative_time_in_plan(text=text, word=token["text"])
         opening = _end_of_space(text, end) if word else end
         has_parentheses = bool(word) and text.startswith("(", opening)
         closing = _end_of_space(text, opening + 1) if has_parentheses else end
@@ -76,7 +76,7 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
             end = closing + 1
         is_call = (has_parentheses or (word in _WITHOUT_PARENTHESES and not is_column)) and not has_arguments
         if word == "current_time" and (is_call or has_arguments) and not is_column:
-            raise RelativeWord(text=text, word=token["word"])
+            raise relative_time_in_plan(text=text, word=token["word"])
         parts.append(literals[word] if is_call and word in literals else text[token.start() : end])
         done = end
     return "".join([*parts, text[done:]])

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.archived_files import (
-    ArchivedFilesNeeded,
-    LookUpNeedsArchive,
+    ArchivedFilesNeededError,
     TiersAt,
     find_archived,
+    lookup_needs_archived_files,
     require_readable,
 )
 from mirrorfeed.archive.data_files import DataFile, NeededFiles, hadoop_path, to_data_file
@@ -28,11 +28,11 @@ from mirrorfeed.archive.data_skipping import UncertainFiles
 from mirrorfeed.archive.delta_log_reader import local_log_files, require_own_commits
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.engines.open_source import OpenSourceEngine
-from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoSuchVersion, UnknownFiles
+from mirrorfeed.archive.errors import NeededFilesUnknownError, VersionMissingError
 from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
+from mirrorfeed.source.errors import FeedGapError, GapReason, SnapshotFilesDeletedError, VersionExpiredError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
@@ -51,14 +51,15 @@ def guarded_rows(
 ) -> DataFrame:
     """Return the rows of the query `frame`, after checking that all archived files that the query needs are restored.
 
-    Raises `ArchivedFilesNeeded` if a file is not restored. `operation`, `statement` and `arguments` become fields of
-    this error. `statement` is the query in SQL. A restore plan of the error contains this query if `pin_query` can pin
-    its tables. The result runs exactly the query plan that was checked. On Databricks, returns `frame` without a check.
+    Raises `ArchivedFilesNeededError` if a file is not restored. `operation`, `statement` and `arguments` become fields
+    of this error. `statement` is the query in SQL. A restore plan of the error contains this query if `pin_query` can
+    pin its tables. The result runs exactly the query plan that was checked. On Databricks, returns `frame` without a
+    check.
     """
     rows, needed = engine_of(spark).plan_query(frame, now)
     try:
         require_readable(needed, tiers, operation, arguments)
-    except ArchivedFilesNeeded as error:
+    except ArchivedFilesNeededError as error:
         error.statement = statement
         with suppress(Exception):  # then the plan restores the files alone
             error.query = pin_query(spark, statement, now) if statement else None
@@ -86,10 +87,10 @@ class Guarded:
     def sql(self, statement: str, args: Any = None) -> DataFrame:
         """Return the rows of a query. `args` are its parameters, as in `spark.sql`.
 
-        Raises `ArchivedFilesNeeded` before anything is read if the query needs archived files that are not
+        Raises `ArchivedFilesNeededError` before anything is read if the query needs archived files that are not
         restored. The method `plan()` of this error returns a restore plan. The plan contains the query, unless the
         query has `args`, reads a view, or reads a source other than Delta tables. A command that reads no data file
-        runs without a check. Raises `NoQuery` for a command that can read data files. To change a table, use
+        runs without a check. Raises `ArchiveError` for a command that can read data files. To change a table, use
         `ArchiveAwareTable`. On Databricks, all statements run unchecked, because Databricks itself checks queries.
         """
         must_check = engine_of(self.spark).must_check(statement)
@@ -107,7 +108,7 @@ class Guarded:
         """
         try:
             return guarded_rows(self.spark, frame, self.tiers, self.now(), statement=statement)
-        except ArchivedFilesNeeded as error:
+        except ArchivedFilesNeededError as error:
             if error.query is None:
                 error.statement = None  # `archive plan --sql` would refuse it
             raise
@@ -147,8 +148,8 @@ def check(
     stores = TiersOfTables((), tiers) if store else None  # files of a clone can be in several buckets
     if missing := missing_among([file for file in files if store or file not in archived], stores):
         if isinstance(what, Snapshot):
-            raise SnapshotGone(table=str(source), version=last, uris=missing)
-        raise Gap(
+            raise SnapshotFilesDeletedError(table=str(source), version=last, uris=missing)
+        raise FeedGapError(
             table=str(source),
             published=what.from_version_exclusive,
             where=what,
@@ -167,7 +168,7 @@ def check_query(
     now: datetime | None = None,
 ) -> None:
     """See `archive.check_query`."""
-    with suppress(CannotBePlanned, NoPlan, UnknownFiles):
+    with suppress(NeededFilesUnknownError):
         guarded_rows(spark, rows, tiers, now or datetime.now(UTC), operation, statement)
 
 
@@ -177,15 +178,16 @@ def readable_keys(spark: SparkSession, source: Source, keys: DataFrame, version:
         if version is None:
             return guarded_rows(spark, keys, tiers_at, datetime.now(UTC))
         check(spark, source, Snapshot(version))
-    except ArchivedFilesNeeded as error:
-        raise LookUpNeedsArchive(needed=error.needed, arguments=(str(source),)) from error
+    except ArchivedFilesNeededError as error:
+        raise lookup_needs_archived_files(needed=error.needed, arguments=(str(source),)) from error
     return keys
 
 
 def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | Snapshot) -> Sequence[DataFile]:
     """Return all files that Delta reads for `what`: a range of the change data feed, or a snapshot.
 
-    Raises `Gap` if commits of the range cannot be read, and `CommitsElsewhere` if commits can be outside the Delta log.
+    Raises `FeedGapError` if commits of the range cannot be read, and `commits_outside_log` if commits can be outside
+    the Delta log.
     """
     engine = OpenSourceEngine(spark)
     if isinstance(what, Snapshot):
@@ -193,13 +195,13 @@ def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: R
     require_own_commits(str(source), table.features)
     try:
         before = engine.files(source, what.from_version_exclusive) if what.from_version_exclusive >= 0 else {}
-    except (NoSuchVersion, VersionExpired):
+    except (VersionMissingError, VersionExpiredError):
         before = {}
     try:
         return changed_files(spark, table.location, what, before)
     except (OSError, json.JSONDecodeError, UncertainFiles) as error:
         after = what.from_version_exclusive
-        raise Gap(table=str(source), published=after, where=what, reason=GapReason.LOG_HOLE) from error
+        raise FeedGapError(table=str(source), published=after, where=what, reason=GapReason.LOG_HOLE) from error
 
 
 def changed_files(spark: SparkSession, location: str, what: Range, before: Mapping[str, DataFile]) -> list[DataFile]:

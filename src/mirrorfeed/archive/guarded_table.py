@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import NotEnoughFiles, TiersAt, find_unreadable, require_readable
+from mirrorfeed.archive.archived_files import TiersAt, find_unreadable, not_enough_active_rows, require_readable
 from mirrorfeed.archive.data_files import DataFile, NeededFiles, describe_files
 from mirrorfeed.archive.data_skipping import (
     SUBQUERY,
@@ -32,7 +32,7 @@ from mirrorfeed.archive.data_skipping import (
     exact_names,
 )
 from mirrorfeed.archive.engines import Engine, engine_of
-from mirrorfeed.archive.errors import BadNumber, BadPredicate, StatementFailed, SubqueryInStatement
+from mirrorfeed.archive.errors import InvalidPredicateError, negative_number, statement_failed, subquery_in_statement
 from mirrorfeed.archive.guard import guarded_rows
 from mirrorfeed.archive.spark_plans import has_subqueries
 from mirrorfeed.display.rows import counted
@@ -115,7 +115,7 @@ class GuardedTable:
         Raises `MirrorfeedError` if these files contain fewer rows and archived files may contain more.
         """
         if n < 0:
-            raise BadNumber(table=str(self.source), argument="LIMIT", value=n)
+            raise negative_number(table=str(self.source), argument="LIMIT", value=n)
         partitions = read_table_info(self._spark, self.source).partition_columns
         apply_condition(self._rows.select(*map(quote, partitions)), f"the partitions of {self.source}", where)
         if self._engine.guards_itself:
@@ -123,7 +123,7 @@ class GuardedTable:
         active, blocked = self._active(self._needed(where))
         rows = apply_condition(active, str(self.source), where).limit(n)
         if blocked and (found := rows.count()) < n:
-            raise NotEnoughFiles(table=str(self.source), limit=n, found=found, files=tuple(blocked))
+            raise not_enough_active_rows(table=str(self.source), limit=n, found=found, files=tuple(blocked))
         return rows
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
@@ -142,7 +142,7 @@ class GuardedTable:
         Raises `MirrorfeedError` if an existing file that the stream needs is still archived. New files are not checked.
         """
         if starting_version is not None and starting_version < 0:
-            raise BadNumber(table=str(self.source), argument="starting version", value=starting_version)
+            raise negative_number(table=str(self.source), argument="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
         # Only the files that exist now are checked, because files that are added later are new.
         if starting_version is None:
@@ -198,9 +198,9 @@ class GuardedTable:
         try:
             if value.strip().upper() != "DEFAULT":  # the default value of the column
                 check_expression(rows, str(self.source), value)
-        except BadPredicate as error:
+        except InvalidPredicateError as error:
             if error.reason == SUBQUERY:  # the files of a subquery are not checked
-                raise SubqueryInStatement(kind="UPDATE", table=str(self.source), text=value) from error
+                raise subquery_in_statement(kind="UPDATE", table=str(self.source), text=value) from error
             raise
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
@@ -225,7 +225,7 @@ class GuardedTable:
             with self._statement_errors("The MERGE"):
                 contains_subquery = has_subqueries(self._spark, self._merge(view, equal, clauses))
             if contains_subquery:
-                raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
+                raise subquery_in_statement(kind="MERGE", table=str(self.source), text=clauses)
             # Rows that change between two reads could need other files than were checked.
             rows = guarded_rows(self._spark, rows, self._tiers_at, self._now()).localCheckpoint()
             # The bounds follow from equal keys, so they only reduce the files that Delta reads.
@@ -273,8 +273,8 @@ class GuardedTable:
     def _change(self, operation: str, statement: str) -> None:
         """Check that a DELETE, UPDATE or MERGE of this table searches only readable files, and run the statement.
 
-        Raises `ArchivedFilesNeeded` if a file cannot be read, and `StatementFailed` if the statement is invalid. After
-        the check, a concurrent change can make the statement fail, but cannot make its result wrong.
+        Raises `ArchivedFilesNeededError` if a file cannot be read, and `statement_failed` if the statement is invalid.
+        After the check, a concurrent change can make the statement fail, but cannot make its result wrong.
         """
         with self._statement_errors(operation):
             needed = self._engine.needed_by_change(self.source, statement, self._now())
@@ -292,7 +292,7 @@ class GuardedTable:
             if not isinstance(error, AnalysisException) and not is_value_error(error):
                 raise
             reason = first_line(str(error))
-            raise StatementFailed(table=str(self.source), operation=operation, reason=reason) from error
+            raise statement_failed(table=str(self.source), operation=operation, reason=reason) from error
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """Return the rows of the readable files of the table, and a list of the unreadable files in `needed`."""

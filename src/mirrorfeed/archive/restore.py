@@ -21,13 +21,13 @@ from mirrorfeed.archive.data_files import NeededFiles
 from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (
-    CannotBeCopied,
-    CannotKeep,
-    FilesGone,
-    OnlyHot,
-    OnlyRows,
-    PlanOfAnotherTable,
-    RestoreRejected,
+    plan_of_another_table,
+    plan_without_rows,
+    planned_files_deleted,
+    restore_cannot_last,
+    restore_rejected,
+    restore_tier_not_supported,
+    rows_not_copyable,
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -51,7 +51,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage import tiers_at
-from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.errors import no_access_tiers
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TiersOfTables, TierStore
 
@@ -105,8 +105,8 @@ def plan_restore(
 ) -> RestorePlan:
     """Return the restore plan that `make_plan` creates. With the prices `rates`, the plan has estimated costs.
 
-    If `save_as` is given, saves the plan in this new file. Before Spark starts, raises `PlanExists` if this file
-    exists, and `PlanNotWritten` if its folder does not exist.
+    If `save_as` is given, saves the plan in this new file. Before Spark starts, raises `plan_file_exists` if this file
+    exists, and `plan_not_written` if its folder does not exist.
     """
     check_path(save_as)
     now = datetime.now(UTC)
@@ -132,15 +132,15 @@ def restore(
     result has the first `rows` rows. If `rows` is also None, the query does not run. `restore_plan` can be the path of
     a saved plan. `on_step` is called with the estimated costs and the progress as text.
 
-    Raises `NoTiers` if the storage has no tiers, `PlanOfAnotherTable` if a table was replaced, and `OnlyRows` if `into`
-    is set but the plan has no query. Raises `TargetExists` if the table `into` already exists, unless an earlier run of
-    this plan created it, and `CannotBeCopied` if it cannot have the columns of the query. Also raises the errors of
-    `planned_rows`, `check_terms` and `request_files`.
+    Raises `no_access_tiers` if the storage has no tiers, `plan_of_another_table` if a table was replaced, and
+    `plan_without_rows` if `into` is set but the plan has no query. Raises `copy_target_exists` if the table `into`
+    already exists, unless an earlier run of this plan created it, and `rows_not_copyable` if it cannot have the columns
+    of the query. Also raises the errors of `planned_rows`, `check_terms` and `request_files`.
     """
     plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
     if target and not plan.has_rows:
-        raise OnlyRows(table=plan.table)
+        raise plan_without_rows(table=plan.table)
     spark = session()
     check_plan(spark, plan)
     if target and is_copied(spark, plan, target):
@@ -148,12 +148,12 @@ def restore(
         return Restoring(plan.table, None, None, None, str(target), notes=(note,))
     tiers = tiers_of(plan)
     if tiers is None:
-        raise NoTiers(table=plan.table, location=plan.tables[0].location)
+        raise no_access_tiers(table=plan.table, location=plan.tables[0].location)
     check_terms(plan.table, tiers, terms)
     if plan.has_rows and (target or rows is not None):
         schema = planned_rows(spark, plan).schema
         if target and (reasons := table_copy.find_copy_obstacles(spark, target, schema)):
-            raise CannotBeCopied(table=plan.table, into=str(target), reasons=reasons)
+            raise rows_not_copyable(table=plan.table, into=str(target), reasons=reasons)
     if costs := describe_restore_costs(plan, tiers, terms, rates, datetime.now(UTC)):
         on_step(costs)
 
@@ -182,10 +182,12 @@ def restore(
 
 
 def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Return the numbers of restored, pending and archived files. Raises `FilesGone` if files no longer exist."""
+    """Return the numbers of restored, pending and archived files. Raises `planned_files_deleted` if files no longer
+    exist.
+    """
     tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
     if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
-        raise FilesGone(table=plan.table, uris=missing)
+        raise planned_files_deleted(table=plan.table, uris=missing)
     counts = Counter(tier_by_uri.values())
     ready = sum(count for tier, count in counts.items() if tier.is_readable)
     return Restoring(plan.table, ready, counts[Tier.PENDING], counts[Tier.ARCHIVE])
@@ -194,8 +196,8 @@ def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
 def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
     """Request the restore of the archived files of a plan, and return the progress.
 
-    Restored copies that expire in less than `terms.keep_days` days are requested again. Raises `RestoreRejected` if the
-    storage rejects files several times, and `FilesGone` if files no longer exist.
+    Restored copies that expire in less than `terms.keep_days` days are requested again. Raises `restore_rejected` if
+    the storage rejects files several times, and `planned_files_deleted` if files no longer exist.
     """
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
     rejected: dict[str, str] = {}
@@ -209,15 +211,17 @@ def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, no
         rejected = tiers.restore(remaining, Priority[plan.priority], terms.to, terms.keep_days)
         if not rejected:
             return read_progress(plan, tiers)
-    raise RestoreRejected(table=plan.table, refused=rejected)
+    raise restore_rejected(table=plan.table, refused=rejected)
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
-    """Raise `CannotKeep` if `terms` sets `keep_days` in Azure, and `OnlyHot` if it sets another tier than hot in S3."""
+    """Raise `restore_cannot_last` if `terms` sets `keep_days` in Azure, and `restore_tier_not_supported` if it sets
+    another tier than hot in S3.
+    """
     if terms.keep_days is not None and not tiers.restores_copies:
-        raise CannotKeep(table=table, days=terms.keep_days)
+        raise restore_cannot_last(table=table, days=terms.keep_days)
     if terms.to is not Tier.HOT and tiers.restores_copies:
-        raise OnlyHot(table=table, to=terms.to)
+        raise restore_tier_not_supported(table=table, to=terms.to)
 
 
 def request_and_wait(
@@ -286,18 +290,20 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Raise `PlanOfAnotherTable` if `table_id` is not the planned id, or if `newest` is below the planned version."""
+    """Raise `plan_of_another_table` if `table_id` is not the planned id,
+    or if `newest` is below the planned version."""
     if planned.table_id != table_id:
-        raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
+        raise plan_of_another_table(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:
         then, now = f"{planned.table_id} at version {planned.version}", f"{table_id} at {newest}"
-        raise PlanOfAnotherTable(table=planned.table, planned=then, found=now)
+        raise plan_of_another_table(table=planned.table, planned=then, found=now)
 
 
 def planned_rows(spark: SparkSession, plan: Plan) -> DataFrame:
     """Return the rows of the planned query, which is not a range of the change data feed. Checks no archived file.
 
-    Raises `BadStatement` if a SQL query is no longer valid, and `BadPredicate` if a condition is no longer valid.
+    Raises `InvalidQueryError` if a SQL query is no longer valid, and `InvalidPredicateError` if a condition is no
+    longer valid.
     """
     engine = engine_of(spark)
     if plan.sql is not None:
@@ -309,8 +315,8 @@ def planned_rows(spark: SparkSession, plan: Plan) -> DataFrame:
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
     """Return the rows of the planned query, or None for a plan without a query.
 
-    Raises `ArchivedFilesNeeded` if the query needs archived files that are not restored. For a range of the change data
-    feed, raises an error if the changes cannot be read.
+    Raises `ArchivedFilesNeededError` if the query needs archived files that are not restored. For a range of the change
+    data feed, raises an error if the changes cannot be read.
     """
     source = Source.parse(plan.table)
     if plan.sql is not None:

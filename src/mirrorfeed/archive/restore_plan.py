@@ -16,11 +16,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 
 from mirrorfeed.archive.data_files import DataFile, NeededFiles
-from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
+from mirrorfeed.archive.errors import invalid_plan, plan_file_exists, plan_not_written
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
+from mirrorfeed.storage.errors import FileOutsideStorageError, TiersUnavailableError
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Priority, Tier, TierFacts, TierStore
 
@@ -111,26 +111,26 @@ class Plan:
     def save(self, path: str) -> None:
         """Save the plan to a new file.
 
-        Raises `PlanExists` if the file already exists, and `PlanNotWritten` if the file cannot be written.
+        Raises `plan_file_exists` if the file already exists, and `plan_not_written` if the file cannot be written.
         """
         try:
             with Path(path).open("x", encoding="utf-8") as file:
                 file.write(_PLAN.dump_json(self, indent=1, exclude_none=True).decode())
         except FileExistsError as error:
-            raise PlanExists(path=path) from error
+            raise plan_file_exists(path=path) from error
         except OSError as error:
-            raise PlanNotWritten(path=path, reason=error.strerror or type(error).__name__) from error
+            raise plan_not_written(path=path, reason=error.strerror or type(error).__name__) from error
 
     @classmethod
     def load(cls, path: str) -> Plan:
-        """Return the plan in a file. Raises `BadPlan` if the file is not a valid plan."""
+        """Return the plan in a file. Raises `invalid_plan` if the file is not a valid plan."""
         try:
             value = parse_json(Path(path).read_bytes())
             if (version := format_of(value)) != FORMAT:
                 raise ValueError(f"its format is {version}, and this version reads {FORMAT}")
             return validate(_PLAN, value)
         except (OSError, ValueError) as error:
-            raise BadPlan(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
+            raise invalid_plan(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
 
 _PLAN = TypeAdapter(Plan)
@@ -174,11 +174,13 @@ class RestorePlan(Row):
 
 
 def check_path(path: str | None) -> None:
-    """Raise `PlanExists` if `path` exists, or `PlanNotWritten` if its folder does not exist. Does nothing for None."""
+    """Raise `plan_file_exists` if `path` exists, or `plan_not_written` if its folder does not exist. Does nothing for
+    None.
+    """
     if path and Path(path).exists():
-        raise PlanExists(path=path)
+        raise plan_file_exists(path=path)
     if path and not Path(path).parent.is_dir():
-        raise PlanNotWritten(path=path, reason=f"the folder {Path(path).parent} does not exist")
+        raise plan_not_written(path=path, reason=f"the folder {Path(path).parent} does not exist")
 
 
 def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
@@ -235,7 +237,7 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
     """
     try:
         facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
-    except (TiersUnavailable, OtherPlace):
+    except (TiersUnavailableError, FileOutsideStorageError):
         tiers = None
     if tiers is not None:
         plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))

@@ -32,7 +32,7 @@ from mirrorfeed.archive.data_files import (
     to_data_file,
     to_uri,
 )
-from mirrorfeed.archive.errors import CannotBePinned, CannotBePlanned, NoPlan, UnknownFiles
+from mirrorfeed.archive.errors import no_query_plan, query_not_plannable, query_not_repeatable, unknown_files
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
 from mirrorfeed.source.identifier import Source, quote
@@ -56,7 +56,7 @@ def session_of(frame: DataFrame) -> SparkSession:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
     if not isinstance(frame, ClassicFrame):
-        raise NoPlan()
+        raise no_query_plan()
     return frame.sparkSession
 
 
@@ -196,7 +196,7 @@ class Scan:
 def scan_all(frame: DataFrame) -> Scan | None:
     """Return all files of the Delta table that `frame` reads, or None if `frame` reads a view or another source.
 
-    Raises `UnknownFiles` if `frame` reads the table through an unknown connector.
+    Raises `unknown_files` if `frame` reads the table through an unknown connector.
     """
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
@@ -232,17 +232,17 @@ _RDDS_WITHOUT_FILES = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalC
 def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
     """Return a DataFrame that runs the optimized plan of `frame`, and the files that it reads: one `Scan` per table.
 
-    Raises `UnknownFiles` if the plan does not show all files, `CannotBePlanned` if Spark cannot plan the query, and
-    `NoPlan` with Spark Connect.
+    Raises `unknown_files` if the plan does not show all files, `query_not_plannable` if Spark cannot plan the query,
+    and `no_query_plan` with Spark Connect.
     """
     spark = session_of(frame)
     if frame.isStreaming:
-        raise UnknownFiles(reads="a stream")
+        raise unknown_files(reads="a stream")
     try:
         with silence_spark_logs():
             plan = _fix_files(spark, optimize(spark, frame))
     except PySparkException as error:
-        raise CannotBePlanned(reason=first_line(str(error))) from error
+        raise query_not_plannable(reason=first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
     rows = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # type: ignore[union-attr]
     return DataFrame(rows, spark), scans
@@ -286,7 +286,7 @@ def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
         elif kind.endswith(".LogicalRDD"):
             _refuse_files(leaf.rdd())
         elif "InMemoryRelation" in kind:
-            raise UnknownFiles(reads="rows that are cached, whose files it does not show")
+            raise unknown_files(reads="rows that are cached, whose files it does not show")
         elif "DataSourceV2" in kind:
             table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
             _refuse_connector(table)
@@ -298,33 +298,33 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
     relation = leaf.relation()
     if not is_a(relation, FILES):
         if class_of(relation).startswith(DELTA):
-            raise UnknownFiles(reads="the change feed of a table")
+            raise unknown_files(reads="the change feed of a table")
         return
     index = relation.location()
     if class_of(index) == _FIXED:
         yield Scan(name_of(leaf), spark, index.snapshot(), index.addFiles())
     elif class_of(index).startswith(DELTA):
-        raise UnknownFiles(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
+        raise unknown_files(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
     else:
         _refuse_tables(spark, index)
 
 
 def _refuse_connector(table: Any) -> None:
-    """Raise `UnknownFiles` if `table` is a Delta table of a connector whose plans do not show the files."""
+    """Raise `unknown_files` if `table` is a Delta table of a connector whose plans do not show the files."""
     if class_of(table).startswith((DELTA, _OTHER_DELTA)):
-        raise UnknownFiles(reads=f"a Delta table in an unknown form ({kind_of(table)})")
+        raise unknown_files(reads=f"a Delta table in an unknown form ({kind_of(table)})")
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
-    """Raise `UnknownFiles` if a query reads a Delta table's files as plain files, because some may be archived."""
+    """Raise `unknown_files` if a query reads a Delta table's files as plain files, because some may be archived."""
     known: dict[str, str | None] = {}
     for path in (normalize_uri(root) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
-            raise UnknownFiles(reads=f"files of the Delta table {table} directly, not as a table")
+            raise unknown_files(reads=f"files of the Delta table {table} directly, not as a table")
 
 
 def _refuse_files(rdd: Any) -> None:
-    """Raise `UnknownFiles` if an RDD may read files, because an RDD does not show which files it reads."""
+    """Raise `unknown_files` if an RDD may read files, because an RDD does not show which files it reads."""
     unchecked = [rdd]
     while unchecked:
         ancestor = unchecked.pop()
@@ -332,7 +332,7 @@ def _refuse_files(rdd: Any) -> None:
             continue
         parents = [each.rdd() for each in items(ancestor.dependencies())]
         if not parents and not class_of(ancestor).endswith(_RDDS_WITHOUT_FILES):
-            raise UnknownFiles(reads="rows of an RDD, whose files it does not show")
+            raise unknown_files(reads="rows of an RDD, whose files it does not show")
         unchecked += parents
 
 
@@ -408,7 +408,7 @@ _CONSTANT_LEAVES = re.compile(r"LocalRelation|OneRowRelation|EmptyRelation|Range
 def scans_of_versions(frame: DataFrame) -> list[Scan]:
     """Return the tables that a query reads, each with all files of its version.
 
-    Raises `CannotBePinned` if the query reads a table without a version, or another source.
+    Raises `query_not_repeatable` if the query reads a table without a version, or another source.
     """
     spark, plan = session_of(frame), frame._jdf.queryExecution().analyzed()
     scans = []
@@ -419,7 +419,7 @@ def scans_of_versions(frame: DataFrame) -> list[Scan]:
                 scans.append(Scan(name_of(leaf), spark, index.getSnapshot(), None))
                 continue
         if not _CONSTANT_LEAVES.fullmatch(kind_of(leaf)):
-            raise CannotBePinned(reason=f"it reads a source without versions ({kind_of(leaf)})")
+            raise query_not_repeatable(reason=f"it reads a source without versions ({kind_of(leaf)})")
     return scans
 
 
@@ -427,7 +427,7 @@ def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return the files in which a DELETE, UPDATE or MERGE of `table` searches for rows, without running the statement.
 
     Leaves out a file only if the conditions in the statement itself show that no row of the file matches. Raises
-    `UnknownFiles` for other kinds of statements.
+    `unknown_files` for other kinds of statements.
     """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
@@ -445,5 +445,5 @@ def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
             parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
             predicates = parts._1().concat(parts._2())
         else:
-            raise UnknownFiles(reads=f"by an unknown kind of statement ({kind_of(command)})")
+            raise unknown_files(reads=f"by an unknown kind of statement ({kind_of(command)})")
         return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(predicates, False).files())

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.data_files import DataFile
 from mirrorfeed.archive.data_skipping import check_columns
 from mirrorfeed.archive.engines.open_source import all_and_archived
-from mirrorfeed.archive.errors import CannotCheckFiles
+from mirrorfeed.archive.errors import files_not_checkable
 from mirrorfeed.archive.guard import missing_among
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.spark_session import is_databricks
@@ -136,7 +136,7 @@ def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierS
     """Return the active files of a table that do not exist.
 
     On Databricks, runs FSCK without changing anything. Otherwise looks up each active file through `tiers`, or on this
-    machine if `tiers` is None. Raises `CannotCheckFiles` if `tiers` is None and files are not on this machine.
+    machine if `tiers` is None. Raises `files_not_checkable` if `tiers` is None and files are not on this machine.
     """
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()
@@ -145,5 +145,5 @@ def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierS
     archived_uris = {file.uri for file in archived}
     active = [file for file in files if file.uri not in archived_uris]
     if tiers is None and (elsewhere := [file.uri for file in active if not file.uri.startswith("file:")]):
-        raise CannotCheckFiles(table=str(source), uri=elsewhere[0])
+        raise files_not_checkable(table=str(source), uri=elsewhere[0])
     return FileCheck(str(source), tuple(missing_among(active, tiers)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from mirrorfeed.api.errors import TaskFailed
+from mirrorfeed.api.errors import task_failed
 from mirrorfeed.cli import main
 
 
 def task() -> None:
-    """Run the command in the parameters of a wheel task. Raises `TaskFailed` if the command fails.
+    """Run the command in the parameters of a wheel task. Raises `task_failed` if the command fails.
 
     Returns on success instead of exiting, because a wheel task fails on any exit code, even 0.
     """
@@ -17,7 +17,7 @@ def task() -> None:
         main(prog_name="mirrorfeed")
     except SystemExit as ended:
         if ended.code:
-            raise TaskFailed(arguments=sys.argv[1:], status=ended.code) from None
+            raise task_failed(arguments=sys.argv[1:], status=ended.code) from None
 
 
 if __name__ == "__main__":

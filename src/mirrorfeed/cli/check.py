@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from mirrorfeed.api import results
-from mirrorfeed.api.errors import FileNotWritten, NoLandingZone
+from mirrorfeed.api.errors import file_not_written, landing_zone_missing
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
     ci_format_option,
@@ -128,7 +128,7 @@ def go_live(numbers: tuple[int, ...], file: str, no_input: bool) -> Result[resul
     try:
         Path(file).write_text(page_of(result.rows), encoding="utf-8")
     except OSError as error:
-        raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
+        raise file_not_written(path=file, reason=error.strerror or str(error)) from error
     return replace(result, summary=f"The results were written to {file}.")
 
 
@@ -164,7 +164,7 @@ def report(file: str | None) -> None:
         try:
             Path(file).write_text(ledger_report.page(), encoding="utf-8")
         except OSError as error:
-            raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
+            raise file_not_written(path=file, reason=error.strerror or str(error)) from error
         print_lines(f"The report was written to {file}.")
     if prints_json():
         print_json(ledger_report.to_dict())
@@ -238,8 +238,8 @@ def partner(force: bool) -> Result[results.PartnerFile]:
 def _feed_of_zone(landing_zone: str) -> Feed:
     """Return a `Feed` for a folder or a OneLake address. For an address, the configuration file can set the credential.
 
-    The `Feed` has the tables of the configuration file only if the file has this landing zone. Raises `BadAddress` for
-    an invalid address, and `NoLandingZone` for a folder that does not exist.
+    The `Feed` has the tables of the configuration file only if the file has this landing zone. Raises
+    `invalid_landing_zone` for an invalid address, and `landing_zone_missing` for a folder that does not exist.
     """
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.validators import is_onelake, parse_onelake_address
@@ -248,7 +248,7 @@ def _feed_of_zone(landing_zone: str) -> Feed:
         return feed_or_empty(parse_onelake_address(landing_zone))
     folder = Path(landing_zone).resolve()
     if not folder.is_dir():
-        raise NoLandingZone(path=landing_zone)
+        raise landing_zone_missing(path=landing_zone)
     with suppress(MirrorfeedError):  # a folder can be checked without a valid configuration
         if Path((config := load_config()).landing_zone).resolve() == folder:
             return feed_of(config)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mirrorfeed.api.errors import Misused, NotConfirmed
+from mirrorfeed.api.errors import not_confirmed, usage_error
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
@@ -182,9 +182,9 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
-            from mirrorfeed.runtime.errors import SparkMissing, install_command
+            from mirrorfeed.runtime.errors import install_command, spark_missing
 
-            fail(SparkMissing(install=install_command()))
+            fail(spark_missing(install=install_command()))
         except click.UsageError as error:
             _fail_usage(error)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -208,7 +208,7 @@ def _fail_usage(error: click.UsageError) -> NoReturn:
     error = _explain_option_order(error)
     if not prints_json():
         raise error from None
-    fail(Misused(reason=error.format_message()), error.exit_code)
+    fail(usage_error(reason=error.format_message()), error.exit_code)
 
 
 def _explain_option_order(error: click.UsageError) -> click.UsageError:
@@ -240,7 +240,7 @@ def _value_of(name: str, commands: Sequence[click.Command]) -> str | None:
 def confirmation(yes: bool) -> Callable[..., None]:
     """Return a function that prints the consequences of a change and, unless `yes`, asks the user for confirmation.
 
-    The function raises `NotConfirmed` if the user does not confirm.
+    The function raises `not_confirmed` if the user does not confirm.
     """
 
     def confirm(*consequences: str) -> None:
@@ -252,9 +252,9 @@ def confirmation(yes: bool) -> Callable[..., None]:
             answer = click.confirm("Continue?", err=prints_json())
         except click.Abort as no_answer:
             click.echo(err=True)
-            raise NotConfirmed() from no_answer
+            raise not_confirmed() from no_answer
         if not answer:
-            raise NotConfirmed()
+            raise not_confirmed()
 
     return confirm
 
@@ -362,16 +362,16 @@ def load_config() -> Config:
 def spark_session(*sources: Source) -> Any:
     """Return the Spark session of this command. The first call starts the session.
 
-    Raises `NoTableAtPath` without starting the session if none of `sources` exists. Suppresses Spark's own messages
-    about failed queries, because the command reports the failures.
+    Raises `NoTableAtPathError` without starting the session if none of `sources` exists. Suppresses Spark's own
+    messages about failed queries, because the command reports the failures.
     """
     context = click.get_current_context()
     if sources:
-        from mirrorfeed.source.errors import NoTableAtPath
+        from mirrorfeed.source.errors import NoTableAtPathError
         from mirrorfeed.source.table_info import is_missing_locally
 
         if all(map(is_missing_locally, sources)):
-            raise NoTableAtPath(path=", ".join(map(str, sources)))
+            raise NoTableAtPathError(path=", ".join(map(str, sources)))
     if _SPARK not in context.meta:
         from concurrent.futures import ThreadPoolExecutor
 

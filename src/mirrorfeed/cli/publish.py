@@ -18,7 +18,7 @@ from typing import Any, Literal
 import click
 
 from mirrorfeed.api import results
-from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
+from mirrorfeed.api.errors import archive_tables_invalid, config_file_exists, file_not_written, not_in_a_task
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli.main import (
     ci_format_option,
@@ -86,9 +86,9 @@ def init(file: str) -> Example:
             target.write(EXAMPLE)
         schema.write_text(_read_schema(), encoding="utf-8")
     except FileExistsError as error:
-        raise FileExists(path=file) from error
+        raise config_file_exists(path=file) from error
     except OSError as error:
-        raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
+        raise file_not_written(path=file, reason=error.strerror or str(error)) from error
     return Example(file, str(schema))
 
 
@@ -311,24 +311,24 @@ def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive
 def _parse_archive_tables(text: str) -> list[str]:
     """Return the table names in the bundle variable `archive_tables`, a JSON list.
 
-    Raises `ArchiveTablesInvalid` if `text` is not a list of names, or is longer than a Databricks job accepts.
+    Raises `archive_tables_invalid` if `text` is not a list of names, or is longer than a Databricks job accepts.
     """
     from mirrorfeed.landing.strict_json import parse_json
 
     if len(text) > _LONGEST_INPUTS:
-        raise ArchiveTablesInvalid(reason=f"has {len(text):,} characters, but a job accepts only {_LONGEST_INPUTS:,}")
+        raise archive_tables_invalid(reason=f"has {len(text):,} characters, but a job accepts only {_LONGEST_INPUTS:,}")
     try:
         tables = parse_json(text)
     except ValueError as error:
-        raise ArchiveTablesInvalid(reason=f"cannot be read: {error}") from None
+        raise archive_tables_invalid(reason=f"cannot be read: {error}") from None
     if not isinstance(tables, list) or not all(isinstance(table, str) for table in tables):
-        raise ArchiveTablesInvalid(reason=f"is not a list of names: {text}")
+        raise archive_tables_invalid(reason=f"is not a list of names: {text}")
     return tables
 
 
 def _task_values() -> Any:
     if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
-        raise NotInATask()
+        raise not_in_a_task()
     return importlib.import_module("databricks.sdk.runtime").dbutils.jobs.taskValues
 
 
@@ -336,7 +336,7 @@ def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any]
     """Set the task value `name` to a list over which a later task of the job can loop, and return the list.
 
     The list contains `targets` or, if they exceed the limit of a task value, options such as `--shard=2/8`. Raises
-    `NotInATask` outside a job.
+    `not_in_a_task` outside a job.
     """
     value = targets
     if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:

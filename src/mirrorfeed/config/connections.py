@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationInfo, model_validator
 
 from mirrorfeed.config import validators
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.credentials import (
     Credential,
@@ -53,7 +53,7 @@ DEFAULT_SCHEMA = "dbo"
 def _check_schema(value: str) -> str:
     try:
         Target(value, "t")
-    except BadTarget as error:
+    except TargetNameError as error:
         raise ValueError(f"{value!r} cannot be a schema: the target {error.text!r} it {error.reason}") from None
     return value
 

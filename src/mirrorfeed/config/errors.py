@@ -6,27 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirrorfeed.display.rows import first_names
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Computed, ConfigurationError, problem
 
 _RETRY = "and run the same command again. Nothing was done."
 
 
-class ConfigMissing(Terminal):
-    code = "MF1101"
-    what = "There is no configuration file {path}."
-    fix = "Run `mirrorfeed init` to write an example, or set another file with `--config`."
+@problem(ConfigurationError, "MF1101")
+def config_missing(*, path: str) -> None:
+    """There is no configuration file {path}.
+
+    Run `mirrorfeed init` to write an example, or set another file with `--config`.
+    """
 
 
-class ConfigUnreadable(Terminal):
-    code = "MF1102"
-    what = "Cannot read the configuration {place}: {reason}."
-    fix = "Correct the file. `mirrorfeed init FILE` writes an example to compare with."
-    path: str
-    line: int | None
+@problem(ConfigurationError, "MF1102")
+def config_unreadable(*, reason: str, path: str, line: int | None) -> Computed:
+    """Cannot read the configuration {place}: {reason}.
 
-    @property
-    def place(self) -> str:
-        return self.path if self.line is None else f"{self.path}:{self.line}"
+    Correct the file. `mirrorfeed init FILE` writes an example to compare with.
+    """
+    return {"place": path if line is None else f"{path}:{line}"}
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +37,7 @@ class Mistake:
     reason: str
 
 
-class ConfigInvalid(Terminal):
+class ConfigInvalidError(ConfigurationError):
     code = "MF1103"
     what = "{lines:lines}"
     fix = f"Correct the file {_RETRY}"
@@ -56,64 +55,74 @@ class ConfigInvalid(Terminal):
         return [f"The configuration has {count}:", *lines]
 
 
-class OptionInvalid(Terminal):
-    code = "MF1104"
-    what = "The option --{option} {reason}."
-    fix = f"Correct the option {_RETRY}"
+@problem(ConfigurationError, "MF1104")
+def option_invalid(*, option: str, reason: str) -> None:
+    """The option --{option} {reason}.
+
+    Correct the option and run the same command again. Nothing was done.
+    """
 
 
-class BadAddress(Terminal):
-    code = "MF1105"
-    what = "The landing zone {reason}."
-    fix = "Correct `landing_zone` or `--landing-zone`. Nothing was done."
-    meaning = "The address of the landing zone is neither a folder nor a valid address in OneLake."
+@problem(
+    ConfigurationError,
+    "MF1105",
+    meaning="The address of the landing zone is neither a folder nor a valid address in OneLake.",
+)
+def invalid_landing_zone(*, reason: str) -> None:
+    """The landing zone {reason}.
+
+    Correct `landing_zone` or `--landing-zone`. Nothing was done.
+    """
 
 
-class UnknownTable(Terminal):
+class UnknownTableError(ConfigurationError):
     code = "MF1106"
     what = "{path} has no target or source {names:quoted}."
     fix = "Use one of the targets in the file ({known:few}), or add the table to the file."
+    path: str
+    names: Sequence[str]
+    known: Sequence[str]
 
 
-class NothingMatches(Terminal):
-    code = "MF1111"
-    what = "{pattern} in {path} selects no table{reasons}."
-    fix = "Correct the pattern or its `exclude`, or remove the entry. Nothing was done."
-    left_out: tuple[str, ...]
+@problem(ConfigurationError, "MF1111")
+def nothing_matches(*, pattern: str, path: str, left_out: tuple[str, ...]) -> Computed:
+    """{pattern} in {path} selects no table{reasons}.
 
-    @property
-    def reasons(self) -> str:
-        return f": {first_names(self.left_out)}" if self.left_out else ""
+    Correct the pattern or its `exclude`, or remove the entry. Nothing was done.
+    """
+    return {"reasons": f": {first_names(left_out)}" if left_out else ""}
 
 
-class TargetsMeet(Terminal):
-    code = "MF1112"
-    what = "Sources in {path} have the same target, regardless of case: {conflicts:few}."
-    fix = (
-        "Use another `target`, such as {{schema}}_{{table}}, leave out a source with `exclude`, or give a source a"
-        " separate entry. Nothing was done."
-    )
+@problem(ConfigurationError, "MF1112")
+def duplicate_targets(*, path: str, conflicts: Sequence[str]) -> None:
+    """Sources in {path} have the same target, regardless of case: {conflicts:few}.
+
+    Use another `target`, such as {{schema}}_{{table}}, leave out a source with `exclude`, or give a source a separate
+    entry. Nothing was done.
+    """
 
 
-class SeveralLandingZones(Terminal):
-    code = "MF1113"
-    what = "{path} has several landing zones: {zones:list}."
-    fix = (
-        "Choose one landing zone with `mirrorfeed --landing-zone PLACE publish`, or in Python with `landing_zone`. Use"
-        " a separate schedule or deployment for each landing zone."
-    )
+@problem(ConfigurationError, "MF1113")
+def several_landing_zones(*, path: str, zones: Sequence[str]) -> None:
+    """{path} has several landing zones: {zones:list}.
+
+    Choose one landing zone with `mirrorfeed --landing-zone PLACE publish`, or in Python with `landing_zone`. Use a
+    separate schedule or deployment for each landing zone.
+    """
 
 
-class HistoriesMeet(Terminal):
-    code = "MF1114"
-    what = "Tables in {path} have the same history: {conflicts:few}."
-    fix = "Set another `history` for one of the tables, or turn its history off with the value false. Nothing was done."
+@problem(ConfigurationError, "MF1114")
+def duplicate_histories(*, path: str, conflicts: Sequence[str]) -> None:
+    """Tables in {path} have the same history: {conflicts:few}.
+
+    Set another `history` for one of the tables, or turn its history off with the value false. Nothing was done.
+    """
 
 
-class DatabaseNotNamed(Terminal):
-    code = "MF3214"
-    what = "The landing zone {landing_zone} has the id of a workspace, but not the id of a mirrored database."
-    fix = (
-        "Add the id of the database: onelake://<workspace id>/<mirrored database id>. `mirrorfeed fabric create NAME`"
-        " creates a database and prints its `landing_zone`."
-    )
+@problem(ConfigurationError, "MF3214")
+def database_not_named(*, landing_zone: str) -> None:
+    """The landing zone {landing_zone} has the id of a workspace, but not the id of a mirrored database.
+
+    Add the id of the database: onelake://<workspace id>/<mirrored database id>. `mirrorfeed fabric create NAME` creates
+    a database and prints its `landing_zone`.
+    """

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from mirrorfeed.config import FILE
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
-from mirrorfeed.config.errors import ConfigInvalid, Mistake, OptionInvalid, SeveralLandingZones
+from mirrorfeed.config.errors import ConfigInvalidError, Mistake, option_invalid, several_landing_zones
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Place, read_document, validate
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import Target, split_name
 from mirrorfeed.runtime.credentials import ServicePrincipal, is_trusted, parse_address
 
@@ -36,8 +36,9 @@ def load(
     `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the Databricks secret
     scope of all secrets that have a `key` but no `scope` in the file.
 
-    Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes in the file, `OptionInvalid` for an
-    invalid override, and `SeveralLandingZones` if entries have different landing zones and `landing_zone` is None.
+    Raises `config_missing`, `config_unreadable`, `ConfigInvalidError` with all mistakes in the file, `option_invalid`
+    for an invalid override, and `several_landing_zones` if entries have different landing zones and `landing_zone` is
+    None.
     """
     file = str(path)
     document = read_document(file)
@@ -53,7 +54,7 @@ def load(
     config = validate(Config, data, file, faults, secret_scope=secret_scope)
     for name in overrides:
         if reason := faults.get((name,)):
-            raise OptionInvalid(option=name.replace("_", "-"), reason=reason)
+            raise option_invalid(option=name.replace("_", "-"), reason=reason)
     mistakes = [document.mistake(place, reason) for place, reason in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _find_shared_targets(document)
@@ -62,7 +63,7 @@ def load(
         conflicts = _find_conflicts(document, config, entries, landing_zone is not None)
         mistakes += [document.mistake(place, reason) for place, reason in conflicts]
     if mistakes or config is None:
-        raise ConfigInvalid(path=file, mistakes=tuple(sorted(set(mistakes))))
+        raise ConfigInvalidError(path=file, mistakes=tuple(sorted(set(mistakes))))
     return _select_landing_zone(document, config, landing_zone is not None)
 
 
@@ -84,7 +85,7 @@ def _select_landing_zone(document: Document, config: Config, is_overridden: bool
     landing zone. In the result, the field `landing_zone` of an entry is None if the entry has the selected landing
     zone. If no entry sets a landing zone, the configuration is returned unchanged.
 
-    Raises `OptionInvalid` if no entry has the selected landing zone. Raises `SeveralLandingZones` if entries have
+    Raises `option_invalid` if no entry has the selected landing zone. Raises `several_landing_zones` if entries have
     different landing zones and `is_overridden` is False.
     """
     if not any(entry.landing_zone for entry in config.entries):
@@ -95,16 +96,18 @@ def _select_landing_zone(document: Document, config: Config, is_overridden: bool
         data = {"landing_zone": document.data["landing_zone"], "tables": ()}
         config_of_file = validate(Config, data, config.path, faults)
         if config_of_file is None:
-            raise ConfigInvalid(path=config.path, mistakes=tuple(document.mistake(*fault) for fault in faults.items()))
+            raise ConfigInvalidError(
+                path=config.path, mistakes=tuple(document.mistake(*fault) for fault in faults.items())
+            )
         default = config_of_file.landing_zone
     zones = [entry.landing_zone or default for entry in config.entries]
     distinct = tuple(dict.fromkeys(zones))
     selected = config.landing_zone if is_overridden else zones[0]
     if len(distinct) > 1 and not is_overridden:
-        raise SeveralLandingZones(path=config.path, zones=distinct)
+        raise several_landing_zones(path=config.path, zones=distinct)
     if selected not in distinct:
         reason = f"{selected!r} is not a landing zone of {config.path}, which has {', '.join(distinct)}"
-        raise OptionInvalid(option="landing-zone", reason=reason)
+        raise option_invalid(option="landing-zone", reason=reason)
     entries = [
         entry.model_copy(update={"landing_zone": None if zone == selected else zone})
         for entry, zone in zip(config.entries, zones, strict=True)
@@ -238,7 +241,7 @@ def _find_shared_targets(document: Document) -> Iterator[Mistake]:
             continue  # the targets are known only after the expansion
         try:
             target = Target.parse(table["target"])
-        except (BadTarget, TypeError, KeyError):
+        except (TargetNameError, TypeError, KeyError):
             continue  # reported separately
         if target.fold() not in first:
             first[target.fold()] = document.line(place), target

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from mirrorfeed.config import FILE, validators
 from mirrorfeed.config.connections import Alerts, CredentialField, FabricOptions
-from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
+from mirrorfeed.config.errors import UnknownTableError, database_not_named
 from mirrorfeed.config.options import (
     CommonHistory,
     EntryOptions,
@@ -25,10 +25,10 @@ from mirrorfeed.config.options import (
     history_below,
 )
 from mirrorfeed.config.validators import ONELAKE, resolve_source
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import Target, data_number
 from mirrorfeed.runtime.credentials import Default
-from mirrorfeed.source.errors import BadSource
+from mirrorfeed.source.errors import SourceNameError
 from mirrorfeed.source.identifier import Pattern, Source
 from mirrorfeed.storage import Store, open_folder
 from mirrorfeed.storage.prices import Prices
@@ -175,12 +175,14 @@ class Config(Options):
         """Return the tables whose target or source is in `names`, in the order of the file. Without names, return all.
 
         The name `shard:2/8` selects the second of eight shards, which may be empty. A table's shard depends only on its
-        target, so adding or removing tables does not move the others. Raises `UnknownTable` if a name is neither a
+        target, so adding or removing tables does not move the others. Raises `UnknownTableError` if a name is neither a
         shard nor a target or source.
         """
         matches = {name: self._tables_of(name) for name in names}
         if unknown := tuple(name for name, tables in matches.items() if not tables and parse_shard(name) is None):
-            raise UnknownTable(names=unknown, known=tuple(str(table.target) for table in self.tables), path=self.path)
+            raise UnknownTableError(
+                names=unknown, known=tuple(str(table.target) for table in self.tables), path=self.path
+            )
         targets = {table.target for tables in matches.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in targets)
 
@@ -188,7 +190,7 @@ class Config(Options):
         """Return the source of the configured table `table`, or else the source with this name or path."""
         try:
             return self.select([table])[0].source
-        except UnknownTable:
+        except UnknownTableError:
             return Source.parse_argument(table)
 
     def _tables_of(self, name: str) -> list[Table]:
@@ -197,13 +199,13 @@ class Config(Options):
             return [table for table in self.tables if shard_of(table.target, count) == number]
         try:
             target = Target.parse(name).fold()
-        except BadTarget:
+        except TargetNameError:
             target = None
         if tables := [table for table in self.tables if table.target.fold() == target]:
             return tables
         try:
             source = resolve_source(Source.parse(name), self.path).fold()
-        except BadSource:
+        except SourceNameError:
             return []
         return [table for table in self.tables if table.source.fold() == source]
 
@@ -248,13 +250,13 @@ def _next_to(ledger: Source, name: str) -> Source:
 def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
     """Return the store of the landing zone. In OneLake, `root_folder` selects another folder of the mirrored database.
 
-    Raises `DatabaseNotNamed` if the address in OneLake has no id of a database.
+    Raises `database_not_named` if the address in OneLake has no id of a database.
     """
     if config.onelake is None:
         return open_folder(config.landing_zone)
     workspace, database = config.onelake
     if database is None:
-        raise DatabaseNotNamed(landing_zone=config.landing_zone)
+        raise database_not_named(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
     endpoint = config.files_endpoint or ENDPOINT

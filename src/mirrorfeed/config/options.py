@@ -14,7 +14,7 @@ from mirrorfeed.config import validators
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
-from mirrorfeed.source.errors import BadInterval
+from mirrorfeed.source.errors import IntervalTextError
 from mirrorfeed.source.identifier import MAX_PARTS, Source
 from mirrorfeed.source.table_info import parse_days
 
@@ -232,7 +232,7 @@ def _selection_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
 def _parse_days(value: object) -> int:
     try:
         return parse_days(validators.check_text(value))
-    except BadInterval as error:
+    except IntervalTextError as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 

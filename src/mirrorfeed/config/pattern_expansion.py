@@ -8,10 +8,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config import validators
-from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
+from mirrorfeed.config.errors import duplicate_histories, duplicate_targets, nothing_matches
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.options import history_below
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import fold
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_by_name
@@ -43,8 +43,8 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
     """Return two values: the configuration with an entry for each table to publish, and a list of all candidates.
 
     Candidates are the tables that have their own entry or match a pattern. Without patterns, no catalog is read and no
-    Spark session is started. Raises `NothingMatches` if a pattern matches no table that can be published, and
-    `TargetsMeet` or `HistoriesMeet` if two tables have the same target or history.
+    Spark session is started. Raises `nothing_matches` if a pattern matches no table that can be published, and
+    `duplicate_targets` or `duplicate_histories` if two tables have the same target or history.
     """
     if not config.patterns:
         return select_matches(config, ())
@@ -73,15 +73,15 @@ def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> E
                 reasons[found.source.fold()] = f"by {entry.sources} already"
         if not any(each.source.fold() in reasons for each in of_entry):
             left_out = tuple(f"{each.source} {each.why}" for each in of_entry)
-            raise NothingMatches(pattern=str(entry.sources), path=config.path, left_out=left_out)
+            raise nothing_matches(pattern=str(entry.sources), path=config.path, left_out=left_out)
         candidates += [each for each in of_entry if each.why != _OWN_ENTRY]
     tables = [each.table for each in candidates if each.table]
     pairs = _find_repeated(tables, lambda table: table.target.fold())
     if conflicts := [f"{a.source} and {b.source} in {b.target}" for a, b in pairs]:
-        raise TargetsMeet(conflicts=conflicts, path=config.path)
+        raise duplicate_targets(conflicts=conflicts, path=config.path)
     pairs = _find_repeated(tables, lambda table: table.history and table.history.table.fold())
     if conflicts := [f"{a.target} and {b.target} in {b.history.table}" for a, b in pairs if b.history]:
-        raise HistoriesMeet(conflicts=conflicts, path=config.path)
+        raise duplicate_histories(conflicts=conflicts, path=config.path)
     for position, each in enumerate(candidates):
         if each.table and each.table.landing_zone:  # another landing zone than the one in use
             candidates[position] = Candidate(each.source, None, f"goes into {each.table.landing_zone}")
@@ -131,7 +131,7 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
     """Return an entry for a table that matches a pattern, in a `Candidate`. No entry if the target is invalid."""
     try:
         target = validators.fill_target(entry.target, parts_by_name(found.source))
-    except BadTarget as error:
+    except TargetNameError as error:
         return Candidate(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys_of(entry, found))
     history = history_below(entry.history, target) if entry.history else None

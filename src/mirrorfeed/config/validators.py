@@ -21,12 +21,12 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from mirrorfeed.config.errors import BadAddress
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.config.errors import invalid_landing_zone
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.credentials import is_host_pattern, parse_address
-from mirrorfeed.source.errors import BadSource
+from mirrorfeed.source.errors import SourceNameError
 from mirrorfeed.source.identifier import URI, Pattern, Source, hide_query
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -63,7 +63,7 @@ def parse_source(value: object, info: ValidationInfo) -> Source:
         return value
     try:
         return _resolve(Source.parse(check_text(value)), info)
-    except BadSource as error:
+    except SourceNameError as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
@@ -72,7 +72,7 @@ def parse_target(value: object) -> Target:
         return value
     try:
         return Target.parse(check_text(value))
-    except BadTarget as error:
+    except TargetNameError as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
@@ -114,7 +114,8 @@ def check_target_template(template: str) -> str:
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
-    """Replace each placeholder in `template` by its value in `parts`, and return the target. Raises `BadTarget`."""
+    """Replace each placeholder in `template` by its value in `parts`, and return the target.
+    Raises `TargetNameError`."""
     names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
@@ -189,12 +190,12 @@ def _parse_onelake(value: str) -> str:
 def parse_onelake_address(text: str) -> str:
     """Convert a OneLake address to the form onelake://<workspace id>/<database id>.
 
-    Raises `BadAddress` if `text` is not an address of a mirrored database.
+    Raises `invalid_landing_zone` if `text` is not an address of a mirrored database.
     """
     try:
         return _parse_onelake(text)
     except ValueError as error:
-        raise BadAddress(reason=str(error)) from None
+        raise invalid_landing_zone(reason=str(error)) from None
 
 
 def parse_endpoint(value: str) -> str:

@@ -15,7 +15,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mirrorfeed.config.connections import Alerts, Mail, MaxLagMinutes, Webhook
-from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable, Mistake
+from mirrorfeed.config.errors import Mistake, config_missing, config_unreadable
 from mirrorfeed.config.options import Options
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 
@@ -102,13 +102,13 @@ class Document:
     def read_value(self, node: Node, place: Place) -> Any:
         """Return the value of a node. If the value is invalid, record a `Mistake` and return None.
 
-        Adds the line number to `lines`. Raises `ConfigUnreadable` if aliases expand to themselves or too many values.
+        Adds the line number to `lines`. Raises `config_unreadable` if aliases expand to themselves or too many values.
         """
         self.lines.setdefault(place, node.start_mark.line + 1)
         self._value_count += 1
         if self._value_count > _MAX_VALUES or len(place) > _MAX_LEVELS:  # the loader limits nesting without aliases
             reason = "its aliases (*name) expand to too many values, or to themselves: write the values out"
-            raise ConfigUnreadable(path=self.path, line=self.line(place[:1]), reason=reason)
+            raise config_unreadable(path=self.path, line=self.line(place[:1]), reason=reason)
         if node.tag not in _TAGS[type(node)]:
             tag = "an unknown tag" if may_be_secret(place) else f"the unknown tag {node.tag}"
             self.add_mistake(place, f"has {tag}")
@@ -149,7 +149,7 @@ class Document:
 def read_document(path: str) -> Document:
     """Read a YAML file, and return its values with their line numbers, and the mistakes in the file.
 
-    Raises `ConfigMissing` if the file does not exist. Raises `ConfigUnreadable` if the file cannot be read, or if the
+    Raises `config_missing` if the file does not exist. Raises `config_unreadable` if the file cannot be read, or if the
     file is not YAML with a map of fields at the top level.
     """
     try:
@@ -157,7 +157,7 @@ def read_document(path: str) -> Document:
         loader = _Loader(text)
         root = loader.get_single_node()
     except FileNotFoundError as error:
-        raise ConfigMissing(path=path) from error
+        raise config_missing(path=path) from error
     except (OSError, yaml.YAMLError, ValueError, OverflowError) as error:
         line: int | None = None
         match error:
@@ -175,10 +175,10 @@ def read_document(path: str) -> Document:
                 reason = f"the character {chr(error.character)!r} is not allowed in YAML"
             case _:  # raised by `chr` for the number of an escape
                 line, reason = loader.line + 1, "it has an escape that is not a character"
-        raise ConfigUnreadable(path=path, line=line, reason=reason) from error
+        raise config_unreadable(path=path, line=line, reason=reason) from error
     if not isinstance(root, MappingNode) or root.tag not in _TAGS[MappingNode]:
         reason = "it is empty" if root is None else "its top level is not a map of fields and values"
-        raise ConfigUnreadable(path=path, line=None, reason=f"{reason}: landing_zone and tables are expected")
+        raise config_unreadable(path=path, line=None, reason=f"{reason}: landing_zone and tables are expected")
     document = Document(path)
     document.data = document.read_value(root, ())
     return document

@@ -1,13 +1,25 @@
 """Base classes of all errors, functions to show errors, and `explain`.
 
-The class of an error sets `code` and two templates in the syntax of `str.format`. `what` describes the problem, and
-`fix` describes the solution. The constructor takes a keyword for each field of the templates, except for fields that
-the class computes as a property. Each annotated attribute of the class is also a keyword. The keyword is optional if
-the attribute has a value.
+An error has a code and two templates in the syntax of `str.format`. `what` describes the problem, and `fix` describes
+the solution. Most errors are functions with the decorator `problem`. The first paragraph of the docstring is `what`,
+the second one is `fix`. The keywords of the function are the fields of the templates:
 
-`what` and `fix` can also be mappings from keys to alternative templates. Then the property `case` returns the key of
-the template to use. The list of error codes shows all fixes. It also shows the key before its fix if the key contains a
-space or is in capitals. Only a key that describes when to use the fix has this form.
+    @problem(StorageError, "MF4005")
+    def path_outside_root(*, path: str, address: str) -> None:
+        \"\"\"The path {path!r} is not below {address}.
+
+        Use relative paths without empty parts, '.', '..' or backslashes.
+        \"\"\"
+
+`raise path_outside_root(path=path, address=root)` raises a `StorageError`. If the templates have more fields, the
+function returns their values as `Computed`.
+
+An error is a class only if code asks for its type, for example in `except`. Then each field of the templates is an
+annotated attribute or a property. The constructor takes each annotated attribute as a keyword, which is optional if
+the attribute has a value. `what` and `fix` of a class can also be mappings from keys to alternative templates. Then the
+property `case` returns the key of the template to use. The list of error codes shows all fixes. It also shows the key
+before its fix if the key contains a space or is in capitals. Only a key that describes when to use the fix has this
+form.
 
 A field of a template can have a format specification of Python, or one of these format specifications:
 
@@ -37,10 +49,12 @@ import logging
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from string import Formatter
 from traceback import walk_tb
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
 
 from mirrorfeed.display.redact import printable, redact, shell_argument
 from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names, row
@@ -95,6 +109,7 @@ def field_names(template: str) -> Iterator[str]:
             yield re.split(r"[.[]", field)[0]
 
 
+@dataclass_transform(kw_only_default=True)
 class MirrorfeedError(Exception):
     """Base class of all errors. Has `code`, `problem`, `solution` and the keywords of the constructor as attributes."""
 
@@ -105,6 +120,8 @@ class MirrorfeedError(Exception):
     """Text for the list of error codes, if `what` alone does not explain the error."""
     is_warning: ClassVar[bool] = False
     """True if a run reports the error and continues."""
+    computed: Mapping[str, object] = MappingProxyType({})
+    """Values for fields of the templates that `problem` computed."""
     required: ClassVar[frozenset[str]]
     """Required keywords of the constructor."""
     optional: ClassVar[dict[str, Any]]
@@ -113,15 +130,14 @@ class MirrorfeedError(Exception):
     def __init_subclass__(cls) -> None:
         declared = {name for each in cls.__mro__ for name in vars(each).get("__annotations__", ())}
         declared -= MirrorfeedError.__annotations__.keys()
-        templates = [text for part in (getattr(cls, "what", ""), cls.fix) for text in choices(part)]
-        used = {name for text in templates for name in field_names(text) if not hasattr(cls, name)}
         cls.optional = {name: getattr(cls, name) for name in sorted(declared) if hasattr(cls, name)}
-        cls.required = frozenset(used | declared) - cls.optional.keys()
+        cls.required = frozenset(declared) - cls.optional.keys()
 
     def __init__(self, **facts: Any) -> None:
         if wrong := (self.required ^ facts.keys()) - self.optional.keys():
             raise TypeError(f"{type(self).__name__} has missing or unknown keywords: {', '.join(sorted(wrong))}")
         self.__dict__.update(self.optional | facts)
+        self._note_code()
 
     @property
     def problem(self) -> str:
@@ -134,6 +150,11 @@ class MirrorfeedError(Exception):
         return self._format(self.fix)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Values of the keywords."""
+        return {name: value for name, value in vars(self).items() if name not in _DEFINITION}
+
+    @property
     def case(self) -> Any:
         """Key of the template to use for the message of the error.
 
@@ -144,7 +165,7 @@ class MirrorfeedError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """Return `code`, `what` (the problem), `next` (the solution) and `facts` (the attributes) without secrets."""
         what, next_ = redact(self.problem), redact(self.solution)
-        return {"code": self.code, "what": what, "next": next_, "facts": as_json(vars(self), redact)}
+        return {"code": self.code, "what": what, "next": next_, "facts": as_json(self.facts, redact)}
 
     def message_lines(self) -> Sequence[str]:
         """Return the lines of the message. `__str__` escapes line breaks and other control characters in each line."""
@@ -156,20 +177,128 @@ class MirrorfeedError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
+    def _note_code(self) -> None:
+        """Let Python show the code below the message of an error that is not caught."""
+        self.add_note(f"The code of this error is {self.code}. `mirrorfeed explain` explains each code.")
+
     def _format(self, template: Template) -> str:
         chosen = template if isinstance(template, str) else template[self.case]
-        return fill(chosen, {name: getattr(self, name) for name in field_names(chosen)})
+        values = {name: getattr(self, name) for name in field_names(chosen) if name not in self.computed}
+        return fill(chosen, {**values, **self.computed})
 
 
-class Terminal(MirrorfeedError):
+_DEFINITION = frozenset({"code", "what", "fix", "computed", "__notes__"})
+"""Attributes of an error that are no values of keywords."""
+Computed = Mapping[str, object]
+P = ParamSpec("P")
+E = TypeVar("E", bound=MirrorfeedError)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorFunction(Generic[P, E]):
+    """Function that returns an error of the class `kind`. Made by `problem`."""
+
+    kind: type[E]
+    code: str
+    function: Callable[P, Computed | None]
+    meaning: str
+
+    def __call__(self, *args: P.args, **facts: P.kwargs) -> E:
+        computed = self.function(*args, **facts)  # refuses missing and unknown keywords
+        error = self.kind.__new__(self.kind)
+        vars(error).update(self.kind.optional | (self.function.__kwdefaults__ or {}) | facts)
+        vars(error).update(code=self.code, what=self.what, fix=self.fix, computed=computed or {})
+        error._note_code()
+        return error
+
+    def matches(self, error: object) -> bool:
+        return isinstance(error, MirrorfeedError) and error.code == self.code
+
+    @property
+    def what(self) -> str:
+        return self._paragraph(0)
+
+    @property
+    def fix(self) -> str:
+        return self._paragraph(1)
+
+    def _paragraph(self, number: int) -> str:
+        # `python -OO` removes docstrings. Then an error has no text, but a code that `mirrorfeed explain` knows.
+        paragraphs = (self.function.__doc__ or "").split("\n\n")
+        return " ".join(paragraphs[number].split()) if number < len(paragraphs) else ""
+
+
+def problem(
+    kind: type[E], code: str, *, meaning: str = ""
+) -> Callable[[Callable[P, Computed | None]], ErrorFunction[P, E]]:
+    """Return a decorator: calls of the decorated function return an error of the class `kind` with this code.
+
+    `meaning` is the text for the list of error codes, if the first template alone does not explain the error.
+    """
+    return lambda function: ErrorFunction(kind, code, function, meaning)
+
+
+class TerminalError(MirrorfeedError):
     """Error that requires a person to act. Repeating the call cannot help."""
 
 
-class Transient(MirrorfeedError):
-    """Error after which the same call can succeed later."""
+class TransientError(MirrorfeedError):
+    """Error after which the same call can succeed later, for example if a service is not available."""
 
 
-class Unexpected(MirrorfeedError):
+class MirrorfeedWarning(MirrorfeedError):
+    """Problem that a run reports before it continues. It is never raised."""
+
+    is_warning = True
+
+
+class ConfigurationError(TerminalError):
+    """The configuration or an argument is wrong. Correct it."""
+
+
+class SourceError(TerminalError):
+    """A source table, its change data feed or its rows cannot be read or published. Correct the table or its grants."""
+
+
+class LandingZoneError(TerminalError):
+    """Published files or the log of a table are missing, damaged or foreign. Restore files, or rebuild the table."""
+
+
+class StorageError(TerminalError):
+    """A file or folder cannot be used. Correct its address, or the permissions of the identity."""
+
+
+class CredentialsError(TerminalError):
+    """A login does not work. Renew the secret, the certificate or the role of the identity."""
+
+
+class SparkError(TerminalError):
+    """There is no usable Spark session. Correct the installation or the compute."""
+
+
+class ArchiveError(TerminalError):
+    """A statement, plan or setting for a table with archived files is not possible. Nothing was read or changed."""
+
+
+class HistoryError(TerminalError):
+    """The permanent history of a table cannot be used. Restore it, or choose another one."""
+
+
+class MirrorError(TerminalError):
+    """A mirrored table cannot be read, written or compared. Correct the mirror, or publish the table again."""
+
+
+class FabricError(TerminalError):
+    """Fabric rejects a request. Correct the ids of the database, or ask an administrator of Fabric."""
+
+
+class ConcurrentPublisherError(TransientError):
+    """Another process changes the same table. Repeat the call when only one publisher runs."""
+
+
+class UnexpectedError(MirrorfeedError):
+    """Error of a library, the network or mirrorfeed itself. Repeat the call, or report the problem."""
+
     code = "MF1000"
     what = "{doing} failed with {kind}: {reason}"
     fix = (
@@ -181,9 +310,14 @@ class Unexpected(MirrorfeedError):
         "An error without a specific code occurred in Spark, the network, a library or mirrorfeed. No data is lost or"
         " duplicated."
     )
+    doing: str
+    kind: str
+    reason: str
 
 
-class SessionLost(Transient):
+class SparkSessionLostError(TransientError):
+    """The Spark session ended during the call. Repeat the call with a new session."""
+
     code = "MF1202"
     what = "The Spark session ended: the Spark process died or the cluster was stopped."
     fix = (
@@ -197,8 +331,15 @@ def with_code(error: MirrorfeedError) -> str:
     return f"{error.code}: {error}"
 
 
+def error_name(error: MirrorfeedError) -> str:
+    """Return the name of an error in the catalogue, such as "InvalidKey".
+    An error without a known code has its class."""
+    entry = catalogue().get(error.code)
+    return entry.name if entry else type(error).__name__
+
+
 def with_known_code(name: str) -> str:
-    """Return the name of an error after its code, such as "MF3003 BadKey". Return an unknown name unchanged."""
+    """Return the name of an error after its code, such as "MF3003 InvalidKey". Return an unknown name unchanged."""
     codes = [entry.code for entry in catalogue().values() if entry.name == name]
     return f"{codes[0]} {name}" if codes else name
 
@@ -206,18 +347,19 @@ def with_known_code(name: str) -> str:
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Return `error` unchanged if it is a `MirrorfeedError`. Convert any other error to a `MirrorfeedError`.
 
-    Another error becomes `SessionLost` if Spark has ended. Otherwise, it becomes `Unexpected`, and the traceback is
-    logged. The message of `Unexpected` starts with `doing` and ends with `helps`. `doing` is the failed operation, such
-    as "Publishing sales.orders". `helps` is a sentence that advises what to do if a second attempt also fails.
+    Another error becomes `SparkSessionLostError` if Spark has ended. Otherwise, it becomes `UnexpectedError`, and the
+    traceback is logged. The message of `UnexpectedError` starts with `doing` and ends with `helps`. `doing` is the
+    failed operation, such as "Publishing sales.orders". `helps` is a sentence that advises what to do if a second
+    attempt also fails.
     """
     if isinstance(error, MirrorfeedError):
         return error
     if has_spark_ended(error):
-        return SessionLost()
+        return SparkSessionLostError()
     _log.error("%s failed", doing, exc_info=error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = redact(" ".join(line[:_LONGEST_LINE] for line in lines[:3]))[:500]
-    return Unexpected(doing=doing, kind=type(error).__name__, reason=reason, helps=helps)
+    return UnexpectedError(doing=doing, kind=type(error).__name__, reason=reason, helps=helps)
 
 
 def has_spark_ended(error: Exception) -> bool:
@@ -261,21 +403,19 @@ class Explanation(Row):
         return (f"{self.code} {self.name} ({self.kind})", self.means, *fixes, *example)
 
 
-class UnknownCode(Terminal):
-    code = "MF1002"
-    what = "There is no code or name {text:short}."
-    fix = "Write a code as errors show it, for example MF2102, or the name of an error.{near:more}"
-    nearest: tuple[str, ...]
+@problem(ConfigurationError, "MF1002")
+def unknown_code(*, text: str, nearest: tuple[str, ...]) -> Computed:
+    """There is no code or name {text:short}.
 
-    @property
-    def near(self) -> str:
-        return f"The nearest codes are {', '.join(self.nearest)}." if self.nearest else ""
+    Write a code as errors show it, for example MF2102, or the name of an error.{near:more}
+    """
+    return {"near": f"The nearest codes are {', '.join(nearest)}." if nearest else ""}
 
 
 def explain(text: str) -> tuple[Explanation, ...]:
     """Return the explanation of the code `text`, such as "MF2102", or of all codes with the name `text`.
 
-    Ignores case, and underscores in names. Raises `UnknownCode` if there is no such code or name.
+    Ignores case, and underscores in names. Raises `unknown_code` if there is no such code or name.
     """
     import difflib  # only `explain` needs it
 
@@ -290,7 +430,7 @@ def explain(text: str) -> tuple[Explanation, ...]:
     else:
         near = difflib.get_close_matches(stripped, {entry.name for entry in known.values()}, 3)
         nearest = [entry.code for entry in known.values() if entry.name in near]
-    raise UnknownCode(text=text, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
+    raise unknown_code(text=text, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
 
 
 def _fold(name: str) -> str:

@@ -7,21 +7,25 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, first_line
+from mirrorfeed.errors import MirrorfeedError, MirrorfeedWarning, first_line, problem
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class CallbackFailed(Terminal):
-    code = "MF1012"
-    what = "The function `{name}` that you passed raised {kind}: {reason}. The run continued."
-    fix = "Correct the function. To end a run early, return True from `stop`."
-    meaning = (
-        "A function that you passed to a method, such as `on_done`, raised an error. The run continues. Only the first"
-        " error of each function is reported."
-    )
-    is_warning = True
+@problem(
+    MirrorfeedWarning,
+    "MF1012",
+    meaning=(
+        "A function that you passed to a method, such as `on_done`, raised an error. The run continues. Only the"
+        " first error of each function is reported."
+    ),
+)
+def callback_failed(*, name: str, kind: str, reason: str) -> None:
+    """The function `{name}` that you passed raised {kind}: {reason}. The run continued.
+
+    Correct the function. To end a run early, return True from `stop`.
+    """
 
 
 def guard_callback(
@@ -29,7 +33,7 @@ def guard_callback(
 ) -> Callable[..., T]:
     """Return a function that calls `function`, and returns `default` if it raises an error or is None.
 
-    `on_problem` receives the first error, as `CallbackFailed`. Several threads can call the returned function. `name`
+    `on_problem` receives the first error, as `callback_failed`. Several threads can call the returned function. `name`
     is the name of the parameter that the user set.
     """
     if function is None:
@@ -43,7 +47,7 @@ def guard_callback(
             if next(errors) == 0:
                 _log.warning("%s failed", name, exc_info=error)
                 kind, reason = type(error).__name__, first_line(str(error))
-                on_problem(CallbackFailed(name=name, kind=kind, reason=reason))
+                on_problem(callback_failed(name=name, kind=kind, reason=reason))
             return default
 
     return call

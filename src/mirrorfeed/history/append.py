@@ -20,14 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.history import history_table
 from mirrorfeed.history.errors import (
-    AppendConflict,
-    ColumnsIncompatible,
-    HistoryChanged,
-    HistoryInterrupted,
-    SourceReplaced,
+    HistoryChangedError,
+    HistoryColumnsError,
+    HistorySourceReplacedError,
+    append_conflict,
+    history_interrupted,
 )
 from mirrorfeed.history.history_record import (
     HistoryColumn,
@@ -42,7 +42,14 @@ from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
-from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, Gap, LogDamaged, SourceRecreated, VersionExpired
+from mirrorfeed.source.errors import (
+    DeltaLogDamagedError,
+    FeedGapError,
+    FeedUnreadableError,
+    PublicationBlockedError,
+    SourceRecreatedError,
+    VersionExpiredError,
+)
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
@@ -70,7 +77,7 @@ class AppendProgress:
     """Records that this run has appended."""
     newest_version: int | None = None
     """Newest version of the source that the history contains. None if the history is empty."""
-    restarts: list[Terminal] = field(default_factory=list)
+    restarts: list[TerminalError] = field(default_factory=list)
     """Errors that made the history continue with a snapshot instead of changes."""
 
 
@@ -82,7 +89,7 @@ class _Step:
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
     """Rows to append, as in a change data feed. None if the versions change no rows."""
-    reason: Terminal | None = None
+    reason: TerminalError | None = None
     """Error that made the history continue with this snapshot. None for the first snapshot and for ranges."""
 
 
@@ -101,9 +108,11 @@ def append_versions(
     snapshot after a gap, and `on_schema_change: reseed` after all other errors. Updates `progress` after each append,
     and returns `progress`.
 
-    Raises `HistoryInterrupted` if no snapshot is allowed. Raises the error that prevented the append if no snapshot is
-    possible. Raises `SourceReplaced` if the source was replaced or restored to an older version, `HistoryChanged` if
-    another process changed the history, and `AppendConflict` after repeated conflicts with other runs."""
+    Raises `history_interrupted` if no snapshot is allowed. Raises the error that prevented the append if no snapshot is
+    possible. Raises `HistorySourceReplacedError` if the source was replaced or restored to an older version,
+    `HistoryChangedError` if another process changed the history, and `append_conflict` after repeated conflicts with
+    other runs.
+    """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), reseed, now)
     progress = progress or AppendProgress()
@@ -124,7 +133,7 @@ def append_versions(
             return progress
         try:
             record, is_accepted = append.append(view, step)
-        except BlockingFinding as finding:  # some findings occur only when rows are read
+        except PublicationBlockedError as finding:  # some findings occur only when rows are read
             step = append.snapshot_or_raise(view, step.facts, finding)
             record, is_accepted = append.append(view, step)
         view = append.history.read_view()
@@ -136,9 +145,9 @@ def append_versions(
             progress.records.append(record)
             progress.restarts += [step.reason] if step.reason else []
         elif is_accepted and (newest is None or newest.number < record.number):
-            raise HistoryChanged(history=str(append.history.table), record=record.number)
+            raise HistoryChangedError(history=str(append.history.table), record=record.number)
         elif (conflicts := conflicts + 1) == _MAX_CONFLICTS:
-            raise AppendConflict(history=str(append.history.table), conflicts=conflicts)
+            raise append_conflict(history=str(append.history.table), conflicts=conflicts)
 
 
 @dataclass
@@ -159,27 +168,28 @@ class _Append:
         if isinstance(decision, NothingNew):
             return _Step(facts, Range(facts.latest, facts.latest), newest.columns if newest else ())
         try:
-            if isinstance(decision, BlockingFinding):
+            if isinstance(decision, PublicationBlockedError):
                 raise decision
             if isinstance(decision, Snapshot):
                 return self._snapshot(facts, decision, existing)
             assert newest is not None
             return self._range(facts, decision.ranges[0], newest, existing)
-        except BlockingFinding as finding:
+        except PublicationBlockedError as finding:
             return self.snapshot_or_raise(view, facts, finding)
 
-    def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: BlockingFinding) -> _Step:
+    def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: PublicationBlockedError) -> _Step:
         """Return a step that continues the history with a snapshot after the error `finding` prevented an append.
 
-        Raises `SourceReplaced` if the source was replaced or restored to an older version. After all other errors, a
-        snapshot is allowed if `self.reseed` is True, or if an option of the table is `reseed`. The option is `on_gap`
-        after a gap, otherwise `on_schema_change`. Raises `HistoryInterrupted` if no snapshot is allowed. Raises the
-        error `finding` if the history is empty or no snapshot is possible."""
+        Raises `HistorySourceReplacedError` if the source was replaced or restored to an older version. After all other
+        errors, a snapshot is allowed if `self.reseed` is True, or if an option of the table is `reseed`. The option is
+        `on_gap` after a gap, otherwise `on_schema_change`. Raises `history_interrupted` if no snapshot is allowed.
+        Raises the error `finding` if the history is empty or no snapshot is possible.
+        """
         if view is None or view.newest is None:
             raise finding
         version, history = view.newest.to_version_inclusive, str(self.history.table)
-        if isinstance(finding, SourceRecreated):
-            raise SourceReplaced(
+        if isinstance(finding, SourceRecreatedError):
+            raise HistorySourceReplacedError(
                 table=self.source,
                 history=history,
                 recorded=view.newest.source,
@@ -188,13 +198,15 @@ class _Append:
                 found_id=finding.found_id,
                 latest=finding.latest,
             ) from None
-        policy = self.table.on_gap if isinstance(finding, Gap) else self.table.on_schema_change
+        policy = self.table.on_gap if isinstance(finding, FeedGapError) else self.table.on_schema_change
         if not self.reseed and policy != "reseed":
-            raise HistoryInterrupted(
+            raise history_interrupted(
                 table=finding.table, history=history, version=version, finding=finding
             ) from finding
-        if isinstance(finding, ColumnsIncompatible):
-            with suppress(VersionExpired, LogDamaged):  # the version at which the columns changed, if it can be read
+        if isinstance(finding, HistoryColumnsError):
+            with suppress(
+                VersionExpiredError, DeltaLogDamagedError
+            ):  # the version at which the columns changed, if it can be read
                 return replace(self._snapshot(facts, Snapshot(finding.version), view.columns), reason=finding)
         facts, decision = self._decide(None)
         if not isinstance(decision, Snapshot):
@@ -304,7 +316,9 @@ class _Append:
             archive.check(spark, source, what, facts.properties)
             feed = reader.read_changes(spark, source, what)
             if lost := unreadable_columns(columns, json.loads(feed.schema.json())):
-                raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=lost)
+                raise FeedUnreadableError(
+                    table=self.source, range=what, version=str(last), read_version=None, lost=lost
+                )
         return _Step(facts, what, columns, feed)
 
 

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.source.errors import BlockingFinding
+from mirrorfeed.errors import Computed, ConcurrentPublisherError, ConfigurationError, HistoryError, problem
+from mirrorfeed.source.errors import PublicationBlockedError
 
 _FOREIGN_WRITE = "another writer changed the history"
 _RESTORED = "the history was restored"
 
 
-class NoHistory(Terminal):
-    code = "MF6001"
-    what = "{path} sets no history for {tables:list}."
-    fix = "Set `history: main.history` for all tables, or set the `history` of a single table."
+@problem(ConfigurationError, "MF6001")
+def no_history(*, path: str, tables: Sequence[str]) -> None:
+    """{path} sets no history for {tables:list}.
+
+    Set `history: main.history` for all tables, or set the `history` of a single table.
+    """
 
 
-class HistoryInterrupted(BlockingFinding):
-    code = "MF6002"
-    what = "The history {history} ends at version {version}. {finding.problem}"
-    fix = (
-        "To continue with a snapshot, run `mirrorfeed history append {table:argument} --reseed`. The history then"
-        " lacks the versions in between. With `on_gap: reseed` (lost versions) and `on_schema_change: reseed` (changed"
-        " columns) this happens automatically."
-    )
-    version: int
-    finding: BlockingFinding
+@problem(PublicationBlockedError, "MF6002")
+def history_interrupted(*, table: str, history: str, version: int, finding: PublicationBlockedError) -> None:
+    """The history {history} ends at version {version}. {finding.problem}
+
+    To continue with a snapshot, run `mirrorfeed history append {table:argument} --reseed`. The history then lacks the
+    versions in between. With `on_gap: reseed` (lost versions) and `on_schema_change: reseed` (changed columns) this
+    happens automatically.
+    """
 
 
-class SourceReplaced(BlockingFinding):
+class HistorySourceReplacedError(PublicationBlockedError):
     code = "MF6003"
     what = {
         True: "{table} was restored to an older version: version {version} is in the history, the newest is {latest}.",
@@ -51,28 +52,33 @@ class SourceReplaced(BlockingFinding):
         return self.recorded_id == self.found_id
 
 
-class AppendConflict(Transient):
-    code = "MF6005"
-    what = "Other runs append to {history} at the same time, so this run failed to append {conflicts} times."
-    fix = "Run `mirrorfeed history append` again, in only one process at a time."
+@problem(ConcurrentPublisherError, "MF6005")
+def append_conflict(*, history: str, conflicts: int) -> None:
+    """Other runs append to {history} at the same time, so this run failed to append {conflicts} times.
+
+    Run `mirrorfeed history append` again, in only one process at a time.
+    """
 
 
-class ColumnsIncompatible(BlockingFinding):
+class HistoryColumnsError(PublicationBlockedError):
     code = "MF6006"
     what = (
         "The columns of {table} changed at version {version} in a way that its history cannot store: {changes:reasons}."
     )
     fix = "Run `mirrorfeed history append {table:argument} --reseed` to continue with a snapshot."
+    changes: Sequence[str]
     version: int
 
 
-class NotAHistory(Terminal):
-    code = "MF6007"
-    what = "The table {table} exists, but is not a history: it has no column {missing}."
-    fix = "Set `history` to a table that does not exist. mirrorfeed creates it."
+@problem(HistoryError, "MF6007")
+def not_a_history(*, table: str, missing: str) -> None:
+    """The table {table} exists, but is not a history: it has no column {missing}.
+
+    Set `history` to a table that does not exist. mirrorfeed creates it.
+    """
 
 
-class HistoryChanged(Terminal):
+class HistoryChangedError(HistoryError):
     code = "MF6008"
     what = {
         _FOREIGN_WRITE: (
@@ -93,6 +99,7 @@ class HistoryChanged(Terminal):
             " TABLE … TO VERSION AS OF …). Or set `history` to a new table."
         ),
     }
+    history: str
     reason: str = ""
     record: int | None = None
     """Number of the record that a restore of the history removed. None if there was another change."""
@@ -102,28 +109,30 @@ class HistoryChanged(Terminal):
         return _FOREIGN_WRITE if self.record is None else _RESTORED
 
 
-class ReservedHistoryNames(Terminal):
-    code = "MF6009"
-    what = "{table} has columns whose names are reserved in a history: {columns:quoted}."
-    fix = "Rename these columns in the source, or set the `history` of this table to false."
+@problem(HistoryError, "MF6009")
+def reserved_history_names(*, table: str, columns: Sequence[str]) -> None:
+    """{table} has columns whose names are reserved in a history: {columns:quoted}.
+
+    Rename these columns in the source, or set the `history` of this table to false.
+    """
 
 
-class HistoryEmpty(Terminal):
-    code = "MF6011"
-    what = "The history {history} is empty or does not exist."
-    fix = "Run `mirrorfeed history append`, or check `history` in the configuration."
+@problem(HistoryError, "MF6011")
+def history_empty(*, history: str) -> None:
+    """The history {history} is empty or does not exist.
+
+    Run `mirrorfeed history append`, or check `history` in the configuration.
+    """
 
 
-class NotInHistory(Terminal):
-    code = "MF6012"
-    what = "{wanted} is not in the history {history}."
-    fix = "Choose a version or time that the history contains: {stored:reasons}."
-    requested: int | datetime
+@problem(HistoryError, "MF6012")
+def not_in_history(*, history: str, stored: Sequence[str], requested: int | datetime) -> Computed:
+    """{wanted} is not in the history {history}.
 
-    @property
-    def wanted(self) -> str:
-        return (
-            f"Version {self.requested}"
-            if isinstance(self.requested, int)
-            else f"The time {self.requested.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        )
+    Choose a version or time that the history contains: {stored:reasons}.
+    """
+    return {
+        "wanted": f"Version {requested}"
+        if isinstance(requested, int)
+        else f"The time {requested.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    }

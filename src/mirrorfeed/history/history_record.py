@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
 
 from mirrorfeed.display.rows import counted
-from mirrorfeed.history.errors import ColumnsIncompatible
-from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.history.errors import HistoryColumnsError
+from mirrorfeed.landing.errors import DamagedFileError
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, check_type, is_text
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, format_of, is_distinct, parse_json, validate
@@ -107,14 +107,15 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Return the record in a JSON text. Raises `DamagedFile`, which names the `history`, if the JSON is invalid."""
+    """Return the record in a JSON text.
+    Raises `DamagedFileError`, which names the `history`, if the JSON is invalid."""
     try:
         value = parse_json(text)
         if (version := format_of(value)) != FORMAT:
             raise ValueError(f"it has format {version}, and this release supports format {FORMAT}")
         return validate(_RECORD, {name: each for name, each in value.items() if name != "format"})
     except ValueError as error:
-        raise DamagedFile(address=f"A record in {history}", reason=str(error), kind="history") from error
+        raise DamagedFileError(address=f"A record in {history}", reason=str(error), kind="history") from error
 
 
 Segment = Sequence[HistoryRecord]
@@ -192,8 +193,8 @@ def next_columns(
     - `existing`: type of each column of the history, as Spark's JSON.
     - `renamed`: new name of each column that `version` renamed, and None for each column that `version` dropped.
 
-    Raises `ColumnsIncompatible` if `schema` lacks a column that was neither renamed nor dropped. Also raises
-    `ColumnsIncompatible` if a column has a new type that is not wider than the old type.
+    Raises `HistoryColumnsError` if `schema` lacks a column that was neither renamed nor dropped. Also raises
+    `HistoryColumnsError` if a column has a new type that is not wider than the old type.
     """
     known = {fold(name): each for each in before if (name := renamed.get(each.name, each.name)) is not None}
     fields = _fields(schema)
@@ -212,7 +213,7 @@ def next_columns(
         origin = f"{name}@{version}" if old is None else old.origin
         columns.append(HistoryColumn(name, type_, field["nullable"], stored_as, origin))
     if changes:
-        raise ColumnsIncompatible(table=table, version=version, changes=changes)
+        raise HistoryColumnsError(table=table, version=version, changes=changes)
     return tuple(columns)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from mirrorfeed import archive
 from mirrorfeed.display.rows import counted
 from mirrorfeed.history import history_record as records
-from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
+from mirrorfeed.history.errors import HistoryChangedError, not_a_history, reserved_history_names
 from mirrorfeed.history.history_record import (
     HistoryColumn,
     HistoryRecord,
@@ -25,7 +25,7 @@ from mirrorfeed.history.history_record import (
     stored_columns,
 )
 from mirrorfeed.landing.names import fold
-from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
+from mirrorfeed.source.errors import NoTableAtPathError, SourceMissingError
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_version
 from mirrorfeed.source.snapshot_or_range import Commit, Facts
@@ -85,18 +85,18 @@ class HistoryTable:
     def read_view(self) -> HistoryView | None:
         """Return the newest state of the history, or None if it does not exist.
 
-        Raises `HistoryChanged` if another process changed rows, and `NotAHistory` if the table is not a history.
+        Raises `HistoryChangedError` if another process changed rows, and `not_a_history` if the table is not a history.
         """
         try:
             info = read_table_info(self.spark, self.table)
-        except (SourceMissing, NoTableAtPath):
+        except (SourceMissingError, NoTableAtPathError):
             return None
         commits = read_history(self.spark, self.table, _MARGIN)
         version = commits[-1]["version"]
         fields = json.loads(read_version(self.spark, self.table, version).schema.json())["fields"]
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in fields}
         if missing := [name for name in _OWN_COLUMNS if name not in columns]:
-            raise NotAHistory(table=str(self.table), missing=missing[0])
+            raise not_a_history(table=str(self.table), missing=missing[0])
         archive_days, is_mapped = archive.interval_days(self.table, info.properties), maps_columns(info)
         count, appended = self._count_and_records(version, archive_days, is_mapped=is_mapped)
         view = HistoryView(version, appended, columns, archive_days, is_mapped)
@@ -125,7 +125,8 @@ class HistoryTable:
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
-        """Return all records, including archived ones. Raises `HistoryChanged` if one is missing or inconsistent."""
+        """Return all records, including archived ones.
+        Raises `HistoryChangedError` if one is missing or inconsistent."""
         all_records = view.records if view.archive_days is None else self._records(view.version, None)
         if disorder := records.find_disorder(all_records):
             raise self._changed(disorder)
@@ -149,8 +150,9 @@ class HistoryTable:
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
         """Return the changes of the versions `after + 1` to `to` as a change data feed, with the columns at `to`.
 
-        `segment` has the records for these versions, without a gap, and starts with a snapshot. Raises `HistoryChanged`
-        if records and rows do not match, and `ArchivedFilesNeeded` if files must be restored first.
+        `segment` has the records for these versions, without a gap, and starts with a snapshot. Raises
+        `HistoryChangedError` if records and rows do not match, and `ArchivedFilesNeededError` if files must be restored
+        first.
         """
         needed = [
             each
@@ -171,7 +173,7 @@ class HistoryTable:
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
         """Return the rows that were appended with `records`.
 
-        Raises `ArchivedFilesNeeded` if the rows are in archived files that must be restored first.
+        Raises `ArchivedFilesNeededError` if the rows are in archived files that must be restored first.
         """
         commits = [commit for record in records for commit in record.commits]
         # Rows are partitioned by the UTC date of their commit, independent of the session's time zone.
@@ -215,7 +217,7 @@ class HistoryTable:
         return tuple(records.parse_record(text, str(self.table)) for _, text in sorted(numbered))
 
     def _check_commits(self, commits: Sequence[Mapping[str, Any]], version: int, newest: HistoryRecord) -> None:
-        """Raise `HistoryChanged` if another process has changed rows since the record `newest` was appended.
+        """Raise `HistoryChangedError` if another process has changed rows since the record `newest` was appended.
 
         `commits` are the newest commits of the history, up to `version`.
         """
@@ -225,8 +227,8 @@ class HistoryTable:
         if write := find_foreign_write(since, newest.batch):
             raise self._changed(f"another process committed its version {write['version']} ({write['operation']})")
 
-    def _changed(self, reason: str) -> HistoryChanged:
-        return HistoryChanged(history=str(self.table), reason=reason)
+    def _changed(self, reason: str) -> HistoryChangedError:
+        return HistoryChangedError(history=str(self.table), reason=reason)
 
 
 def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapping[str, Any] | None:
@@ -269,10 +271,10 @@ def maps_columns(table: TableInfo | Facts) -> bool:
 
 
 def check_names(table: str, schema: Mapping[str, Any]) -> None:
-    """Raise `ReservedHistoryNames` if a source column has the name of one of the history's own columns."""
+    """Raise `reserved_history_names` if a source column has the name of one of the history's own columns."""
     reserved = {fold(name) for name in _OWN_COLUMNS}
     if conflicts := [field["name"] for field in schema["fields"] if fold(field["name"]) in reserved]:
-        raise ReservedHistoryNames(table=table, columns=conflicts)
+        raise reserved_history_names(table=table, columns=conflicts)
 
 
 def _timestamp(at: datetime) -> Column:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history import history_record as segments
-from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
+from mirrorfeed.history.errors import HistoryChangedError, history_empty, not_in_history
 from mirrorfeed.history.history_record import HistoryRecord, find_record, find_segment
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.landing.schema import EXACT_JSON, types_in
@@ -42,17 +42,17 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
     """Create the table `into` in one commit, with the rows and columns that the source had at `at`.
 
     `at` is a version of the source, or a time in the session's time zone. If an earlier call created the table `into`
-    from the same version, the table is not changed. Raises `TargetExists` if the table `into` exists, but was not
+    from the same version, the table is not changed. Raises `copy_target_exists` if the table `into` exists, but was not
     created from this version.
 
-    Raises `BadBound` if `at` is invalid, and `NotInHistory` if the history does not contain `at`. Raises `HistoryEmpty`
-    if the history has no records, `HistoryChanged` if another process changed the history, and `ArchivedFilesNeeded` if
-    files of the history must be restored first.
+    Raises `invalid_bound` if `at` is invalid, and `not_in_history` if the history does not contain `at`. Raises
+    `history_empty` if the history has no records, `HistoryChangedError` if another process changed the history, and
+    `ArchivedFilesNeededError` if files of the history must be restored first.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
     if view is None or view.newest is None:
-        raise HistoryEmpty(history=str(history))
+        raise history_empty(history=str(history))
     records = table.read_records(view)
     version = resolve(str(history), records, parse_bound(spark, at))
     segment = find_segment(records, version)
@@ -69,7 +69,7 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
         table_copy.create(rows, into, {_REPLAY_OF: origin}, partitions)
     except Exception as error:
         if _NEVER_ADDED in str(error):
-            raise HistoryChanged(history=str(history), reason=_NEVER_ADDED) from error
+            raise HistoryChangedError(history=str(history), reason=_NEVER_ADDED) from error
         raise
     return Replay(str(into), str(history), version, committed, created=True)
 
@@ -77,7 +77,7 @@ def replay(spark: SparkSession, history: Source, into: Source, at: str | int) ->
 def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) -> int:
     """Return `at` if it is a version of the source, or the version that was the newest at the time `at`.
 
-    `records` are all records of the history with the name `history`. Raises `NotInHistory` if they do not cover `at`.
+    `records` are all records of the history with the name `history`. Raises `not_in_history` if they do not cover `at`.
     """
     if isinstance(at, datetime):
         version = segments.find_version(records, at)
@@ -88,7 +88,7 @@ def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) 
             f"versions {first.version} to {last.version} ({_utc(first.timestamp)} to {_utc(last.timestamp)})"
             for first, last in map(segments.first_and_last_commit, segments.split_segments(records))
         ]
-        raise NotInHistory(history=history, requested=at, stored=contents)
+        raise not_in_history(history=history, requested=at, stored=contents)
     return version
 
 

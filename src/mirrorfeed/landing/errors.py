@@ -6,12 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from mirrorfeed.errors import Template, Terminal
-
-_OR_REBUILD = "in the configuration, or reload the table with `mirrorfeed rebuild`."
+from mirrorfeed.errors import Computed, ConfigurationError, LandingZoneError, SourceError, Template, problem
 
 
-class BadTarget(Terminal):
+class TargetNameError(ConfigurationError):
     code = "MF1110"
     what = "The target {text!r} {reason}."
     fix = "Write the target as schema.table or table. Both names must be possible as names of folders."
@@ -19,25 +17,31 @@ class BadTarget(Terminal):
     reason: str
 
 
-class UnsupportedType(Terminal):
-    code = "MF3001"
-    what = "Column {column!r} of {table} has the type {type}, which a landing zone does not support."
-    fix = "Exclude the column with `exclude_columns`, or publish a table in which it has another type."
+@problem(SourceError, "MF3001")
+def unsupported_type(*, column: str, table: str, type: str) -> None:
+    """Column {column!r} of {table} has the type {type}, which a landing zone does not support.
+
+    Exclude the column with `exclude_columns`, or publish a table in which it has another type.
+    """
 
 
-class ReservedColumn(Terminal):
-    code = "MF3002"
-    what = "{table} has columns whose names are reserved for the change data feed or for Fabric: {columns:quoted}."
-    fix = "Rename these columns in the source."
+@problem(SourceError, "MF3002")
+def reserved_columns(*, table: str, columns: Sequence[str]) -> None:
+    """{table} has columns whose names are reserved for the change data feed or for Fabric: {columns:quoted}.
+
+    Rename these columns in the source.
+    """
 
 
-class BadKey(Terminal):
-    code = "MF3003"
-    what = "Column {column!r} cannot be a key of {table}: {reason}."
-    fix = "Correct `keys` in the configuration."
+@problem(ConfigurationError, "MF3003")
+def invalid_key(*, column: str, table: str, reason: str) -> None:
+    """Column {column!r} cannot be a key of {table}: {reason}.
+
+    Correct `keys` in the configuration.
+    """
 
 
-class IncompatibleSchema(Terminal):
+class IncompatibleSchemaError(SourceError):
     code = "MF3004"
     what = "The columns of {table} at version {version} are incompatible with the published columns: {changes:reasons}."
     fix: ClassVar[Template] = {
@@ -59,6 +63,8 @@ class IncompatibleSchema(Terminal):
         "The columns of the source changed in a way that a table in Fabric does not support, for example to another"
         " type. Nothing was published after the change."
     )
+    table: str
+    version: int
     changes: Sequence[str]
     renamed: Mapping[str, str] = {}
     """New name of each renamed column."""
@@ -75,120 +81,121 @@ class IncompatibleSchema(Terminal):
         return ", ".join(f"{new}: {old}" for old, new in self.renamed.items())
 
 
-class ColumnsDropped(Terminal):
+class ColumnsDroppedError(SourceError):
     code = "MF3005"
     what = "{table} lost columns at version {version}: {columns:quoted}."
     fix = (
         "Run `mirrorfeed publish`. With `on_dropped_column: reseed`, this reloads the table without these columns. With"
         " `on_dropped_column: keep`, the columns stay in the mirror with NULL in new rows."
     )
+    table: str
+    version: int
+    columns: Sequence[str]
 
 
-class KeysChanged(Terminal):
-    code = "MF3006"
-    what = "The table has {keys}, but was published with the keys {published:quoted} ({address})."
-    fix = f"The keys of a published table cannot change. Restore the previous keys {_OR_REBUILD}"
-    wanted: Sequence[str]
+@problem(ConfigurationError, "MF3006")
+def keys_changed(*, published: Sequence[str], address: str, wanted: Sequence[str]) -> Computed:
+    """The table has {keys}, but was published with the keys {published:quoted} ({address}).
 
-    @property
-    def keys(self) -> str:
-        return f"the keys {', '.join(map(repr, self.wanted))}" if self.wanted else "no keys"
-
-
-class SettingChanged(Terminal):
-    code = "MF3007"
-    what = "{address} {found}, but the configuration of the table {needed}."
-    fix = f"Existing files were written with the old setting. Restore the setting {_OR_REBUILD}"
-    name: str
-    published: Any
-    wanted: Any
-
-    @property
-    def found(self) -> str:
-        return f"does not set {self.name}" if self.published is None else f"sets {self.name} to {_json(self.published)}"
-
-    @property
-    def needed(self) -> str:
-        return "has no such setting" if self.wanted is None else f"needs {_json(self.wanted)}"
+    The keys of a published table cannot change. Restore the previous keys in the configuration, or reload the table
+    with `mirrorfeed rebuild`.
+    """
+    return {"keys": f"the keys {', '.join(map(repr, wanted))}" if wanted else "no keys"}
 
 
-class ForeignPartnerEvents(Terminal):
-    code = "MF3010"
-    what = "{address} differs from `partner` in the configuration and was not changed: {content}"
-    fix = (
-        "Tables are published anyway. If no other publisher owns this file, replace the file with `mirrorfeed setup"
-        " partner --force`. Otherwise copy the values of the file to the configuration, or remove `partner`."
-    )
+@problem(ConfigurationError, "MF3007")
+def setting_changed(*, address: str, name: str, published: Any, wanted: Any) -> Computed:
+    """{address} {found}, but the configuration of the table {needed}.
+
+    Existing files were written with the old setting. Restore the setting in the configuration, or reload the table with
+    `mirrorfeed rebuild`.
+    """
+    return {
+        "found": f"does not set {name}" if published is None else f"sets {name} to {_json(published)}",
+        "needed": "has no such setting" if wanted is None else f"needs {_json(wanted)}",
+    }
 
 
-class BadSelection(Terminal):
-    code = "MF3011"
-    what = "The selection of {table} does not match its columns or keys: {reasons:reasons}."
-    fix = (
-        "Correct `columns`, `exclude_columns`, `where`, `rename` or `cast` of the table in the configuration. These"
-        " options use the column names of the source. Nothing was published."
-    )
-    reasons: Sequence[str]
+@problem(ConfigurationError, "MF3010")
+def foreign_partner_events(*, address: str, content: str) -> None:
+    """{address} differs from `partner` in the configuration and was not changed: {content}
+
+    Tables are published anyway. If no other publisher owns this file, replace the file with `mirrorfeed setup
+    partner --force`. Otherwise copy the values of the file to the configuration, or remove `partner`.
+    """
 
 
-class BadCondition(Terminal):
-    code = "MF3012"
-    what = "The condition {condition!r} is not valid for the rows of {table}: {reason}."
-    fix = (
-        "Correct `where` of the table in the configuration: write the condition as in a WHERE clause. Nothing was"
-        " published."
-    )
+@problem(ConfigurationError, "MF3011")
+def invalid_selection(*, table: str, reasons: Sequence[str]) -> None:
+    """The selection of {table} does not match its columns or keys: {reasons:reasons}.
+
+    Correct `columns`, `exclude_columns`, `where`, `rename` or `cast` of the table in the configuration. These options
+    use the column names of the source. Nothing was published.
+    """
 
 
-class SelectionChanged(Terminal):
-    code = "MF3013"
-    what = "The rows of {table} were published with another selection: {changes:reasons}."
-    fix = (
-        "Undo the change in the configuration, or run `mirrorfeed rebuild` to reload the table with the new selection."
-    )
-    changes: Sequence[str]
+@problem(ConfigurationError, "MF3012")
+def invalid_condition(*, condition: str, table: str, reason: str) -> None:
+    """The condition {condition!r} is not valid for the rows of {table}: {reason}.
+
+    Correct `where` of the table in the configuration: write the condition as in a WHERE clause. Nothing was published.
+    """
 
 
-class UpsertsWithoutKeys(Terminal):
-    code = "MF3101"
-    what = "{table} has no keys, so `default_row_marker: upsert` is not possible."
-    fix = "Set `keys`, or remove `default_row_marker`."
+@problem(ConfigurationError, "MF3013")
+def selection_changed(*, table: str, changes: Sequence[str]) -> None:
+    """The rows of {table} were published with another selection: {changes:reasons}.
+
+    Undo the change in the configuration, or run `mirrorfeed rebuild` to reload the table with the new selection.
+    """
 
 
-class NotDeclarable(Terminal):
-    code = "MF3102"
-    what = "Column {column!r} of {table} has the type {type}. Delimited text has no DataType for this type."
-    fix = (
-        "Under `delimited`, set `undeclared_types: string` to publish the column as String, or `schema_definition:"
-        " false` to declare no types. Or publish the table as Parquet."
-    )
+@problem(ConfigurationError, "MF3101")
+def upserts_without_keys(*, table: str) -> None:
+    """{table} has no keys, so `default_row_marker: upsert` is not possible.
+
+    Set `keys`, or remove `default_row_marker`.
+    """
 
 
-class NameNotWritable(Terminal):
-    code = "MF3103"
-    what = "The header of text files cannot have the name of column {column!r} of {table}: {reason}."
-    fix = "Rename the column, or change `delimited`: set another `encoding` such as UTF-8, or `escape: \\`."
+@problem(SourceError, "MF3102")
+def type_not_declarable(*, column: str, table: str, type: str) -> None:
+    """Column {column!r} of {table} has the type {type}. Delimited text has no DataType for this type.
+
+    Under `delimited`, set `undeclared_types: string` to publish the column as String, or `schema_definition: false` to
+    declare no types. Or publish the table as Parquet.
+    """
 
 
-class EmptyLines(Terminal):
-    code = "MF3104"
-    what = (
-        "{column!r} is the only column of {table}. NULL would be an empty line of text, and readers skip empty lines."
-    )
-    fix = "Set another `null` under `delimited`, for example N/A, or publish the table as Parquet."
+@problem(SourceError, "MF3103")
+def column_name_not_writable(*, column: str, table: str, reason: str) -> None:
+    """The header of text files cannot have the name of column {column!r} of {table}: {reason}.
+
+    Rename the column, or change `delimited`: set another `encoding` such as UTF-8, or `escape: \\`.
+    """
 
 
-class RecordTooNew(Terminal):
+@problem(SourceError, "MF3104")
+def null_as_empty_line(*, column: str, table: str) -> None:
+    """{column!r} is the only column of {table}. NULL would be an empty line of text, and readers skip empty lines.
+
+    Set another `null` under `delimited`, for example N/A, or publish the table as Parquet.
+    """
+
+
+class RecordTooNewError(LandingZoneError):
     code = "MF3202"
     what = (
         "The publication record {address} has format {found}, but this release of mirrorfeed reads only formats up to"
         " {known}."
     )
     fix = "Install a newer release of mirrorfeed."
+    address: str
+    known: int
     found: int
 
 
-class DamagedFile(Terminal):
+class DamagedFileError(LandingZoneError):
     code = "MF4008"
     what = "{address} is damaged, or mirrorfeed did not write it: {reason}."
     fix = {
@@ -199,6 +206,7 @@ class DamagedFile(Terminal):
         "alerts": "The state of alerts is replaced, so current problems are reported again. If this repeats, set"
         " `state_path` of `alerts` to a folder that only `mirrorfeed check-alerts` writes to.",
     }
+    address: str
     reason: str
     kind: Literal["table", "history", "alerts"] = "table"
 

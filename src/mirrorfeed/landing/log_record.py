@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from mirrorfeed.landing.errors import DamagedFile, RecordTooNew, SelectionChanged
+from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, selection_changed
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.schema import Column, check_type
 from mirrorfeed.landing.selection import EVERYTHING, Selection
@@ -128,15 +128,17 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def parse(data: bytes, address: str) -> Record:
-    """Parse a record file. Raises `DamagedFile`, or `RecordTooNew` for a newer format. Messages contain `address`."""
+    """Parse a record file. Raises `DamagedFileError`, or `RecordTooNewError` for a newer format. Messages contain
+    `address`.
+    """
     try:
         value = parse_json(data)
         if (number := format_of(value)) > FORMAT:
-            raise RecordTooNew(address=address, found=number, known=FORMAT)
+            raise RecordTooNewError(address=address, found=number, known=FORMAT)
         record = validate(_RECORD, value)
         _check(record)
     except ValueError as error:
-        raise DamagedFile(address=address, reason=str(error)) from error
+        raise DamagedFileError(address=address, reason=str(error)) from error
     return record
 
 
@@ -232,7 +234,7 @@ def last_renamed(newest: Record, staged: Collection[str]) -> int:
 def unselected_columns(table: str, newest: Record, now: Selection | None) -> list[str]:
     """Return the names of the columns of the record `newest` that the configured selection `now` no longer selects.
 
-    Raises `SelectionChanged` if `where`, or the name or cast of a column, changed, or if an excluded column is now
+    Raises `selection_changed` if `where`, or the name or cast of a column, changed, or if an excluded column is now
     selected.
     """
     old, new, types = newest.selection or EVERYTHING, now or EVERYTHING, newest.source_columns
@@ -255,7 +257,7 @@ def unselected_columns(table: str, newest: Record, now: Selection | None) -> lis
                     f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
                 )
     if changes:
-        raise SelectionChanged(table=table, changes=tuple(changes))
+        raise selection_changed(table=table, changes=tuple(changes))
     return missing
 
 

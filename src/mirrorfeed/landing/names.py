@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 
 METADATA = "_metadata.json"
 LOG = "_mirrorfeed"
@@ -64,7 +64,9 @@ def part_fault(part: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Name of a table in the landing zone. Without a schema, `schema` is None. Raises `BadTarget` for invalid names."""
+    """Name of a table in the landing zone. Without a schema, `schema` is None. Raises `TargetNameError` for invalid
+    names.
+    """
 
     schema: str | None
     table: str
@@ -72,19 +74,19 @@ class Target:
     def __post_init__(self) -> None:
         for part in self._parts():
             if fault := part_fault(part) or _folder_fault(part):
-                raise BadTarget(text=join_name(self._parts()), reason=fault)
+                raise TargetNameError(text=join_name(self._parts()), reason=fault)
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Parse `table` or `schema.table`, with or without backticks. Raises `BadTarget`."""
+        """Parse `table` or `schema.table`, with or without backticks. Raises `TargetNameError`."""
         try:
             parts = split_name(text)
             if len(parts) > 2:
                 raise ValueError(f"has {len(parts)} parts, and the maximum is 2 (schema and table)")
             return cls(parts[0] if len(parts) == 2 else None, parts[-1])
-        except (ValueError, BadTarget) as error:
-            reason = error.reason if isinstance(error, BadTarget) else str(error)
-            raise BadTarget(text=text, reason=reason) from None
+        except (ValueError, TargetNameError) as error:
+            reason = error.reason if isinstance(error, TargetNameError) else str(error)
+            raise TargetNameError(text=text, reason=reason) from None
 
     @property
     def folder(self) -> str:

@@ -14,13 +14,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, Strict, TypeAdapter, WithJsonSchema
 
 from mirrorfeed.landing.errors import (
-    DamagedFile,
-    EmptyLines,
-    KeysChanged,
-    NameNotWritable,
-    NotDeclarable,
-    SettingChanged,
-    UpsertsWithoutKeys,
+    DamagedFileError,
+    column_name_not_writable,
+    keys_changed,
+    null_as_empty_line,
+    setting_changed,
+    type_not_declarable,
+    upserts_without_keys,
 )
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.strict_json import is_distinct, parse_json, validate
@@ -165,33 +165,33 @@ AS_PARQUET = Output()
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
     """Check that files in the format `output` can store the columns and keys of a table.
 
-    Raises `UpsertsWithoutKeys` if rows without a marker are upserts, but the table has no keys. Raises `NotDeclarable`
-    if `_metadata.json` must declare the type of a column, but Fabric has no `DataType` for this type. Raises
-    `NameNotWritable` if the header of a text file cannot contain a column name. Raises `EmptyLines` if NULL would be
-    written as an empty line.
+    Raises `upserts_without_keys` if rows without a marker are upserts, but the table has no keys. Raises
+    `type_not_declarable` if `_metadata.json` must declare the type of a column, but Fabric has no `DataType` for this
+    type. Raises `column_name_not_writable` if the header of a text file cannot contain a column name. Raises
+    `null_as_empty_line` if NULL would be written as an empty line.
     """
     if output.upserts_by_default and not keys:
-        raise UpsertsWithoutKeys(table=table)
+        raise upserts_without_keys(table=table)
     text = output.delimited
     if text is None:
         return
     if text.schema_definition and text.undeclared_types == "refuse":
         for column in columns:
             if column.form not in _DECLARED:
-                raise NotDeclarable(table=table, column=column.name, type=column.type)
+                raise type_not_declarable(table=table, column=column.name, type=column.type)
     special = [text.quote] if text.quote else [text.column_separator, "\r", "\n"]
     for column in columns:
         try:
             column.name.encode(text.encoding)
         except UnicodeEncodeError as error:
             reason = f"it contains a character that {text.encoding} cannot encode"
-            raise NameNotWritable(table=table, column=column.name, reason=reason) from error
+            raise column_name_not_writable(table=table, column=column.name, reason=reason) from error
         if not text.escape and any(each in column.name for each in special):
             forbidden = "the quote" if text.quote else "a column separator or a line break"
             reason = f"without an escape character, a name cannot contain {forbidden}"
-            raise NameNotWritable(table=table, column=column.name, reason=reason)
+            raise column_name_not_writable(table=table, column=column.name, reason=reason)
     if len(columns) == 1 and not keys and not text.null:
-        raise EmptyLines(table=table, column=columns[0].name)
+        raise null_as_empty_line(table=table, column=columns[0].name)
 
 
 class _Metadata(BaseModel):
@@ -218,7 +218,7 @@ def to_json(content: Mapping[str, Any]) -> bytes:
 
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
-    """Return the content of `_metadata.json`. Raises `DamagedFile` if it is invalid.
+    """Return the content of `_metadata.json`. Raises `DamagedFileError` if it is invalid.
     If the file spells `keyColumns` with a capital K, the result has a small k. The error message contains `address`."""
     try:
         value = parse_json(data)
@@ -226,19 +226,19 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
             value.setdefault("keyColumns", value.pop("KeyColumns"))
         validate(_METADATA, value)
     except ValueError as error:
-        raise DamagedFile(address=address, reason=str(error)) from error
+        raise DamagedFileError(address=address, reason=str(error)) from error
     return dict(value)
 
 
 def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
     """Return whether a published `_metadata.json` has the wanted content. Returns False if only the keys are missing.
-    Raises `KeysChanged` or `SettingChanged` if it has other keys or settings, with `address` in the message."""
+    Raises `keys_changed` or `setting_changed` if it has other keys or settings, with `address` in the message."""
     published, keys = existing.get("keyColumns", []), wanted.get("keyColumns", [])
     if published and published != keys:
-        raise KeysChanged(address=address, published=published, wanted=keys)
+        raise keys_changed(address=address, published=published, wanted=keys)
     for name, default in _SETTINGS.items():
         if existing.get(name, default) != wanted.get(name, default):
-            raise SettingChanged(address=address, name=name, published=existing.get(name), wanted=wanted.get(name))
+            raise setting_changed(address=address, name=name, published=existing.get(name), wanted=wanted.get(name))
     return bool(published == keys)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from mirrorfeed.landing.errors import BadKey, IncompatibleSchema, ReservedColumn, UnsupportedType
+from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_key, reserved_columns, unsupported_type
 
 MARKER = "__rowMarker__"
 FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -82,10 +82,10 @@ class Column:
 
 def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     """Return the columns of the data files for a source schema, which is the JSON of a Spark `StructType`.
-    Columns of type void are omitted. Raises `ReservedColumn` or `UnsupportedType`."""
+    Columns of type void are omitted. Raises `reserved_columns` or `unsupported_type`."""
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
-        raise ReservedColumn(table=table, columns=reserved)
+        raise reserved_columns(table=table, columns=reserved)
     # A column of type void has only NULLs. The column is published when it has another type.
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
@@ -114,25 +114,28 @@ def _column(table: str, field: dict[str, Any]) -> Column:
             return Column(name, type_)
         if is_text(type_):
             return Column(name, "string")
-    raise UnsupportedType(table=table, column=name, type=type_ if isinstance(type_, str) else type_.get("type", "?"))
+    raise unsupported_type(table=table, column=name, type=type_ if isinstance(type_, str) else type_.get("type", "?"))
 
 
 def check_key_names(table: str, keys: Sequence[str], names: Collection[str]) -> None:
-    """Check that the table has each key, with the same case. `names` are its columns. Raises `BadKey` if not."""
+    """Check that the table has each key, with the same case. `names` are its columns. Raises `invalid_key` if not."""
     for key in keys:
         if key not in names:
             similar = [name for name in names if name.lower() == key.lower()]
             existing = repr(similar[0]) if similar else ", ".join(map(repr, names))
-            raise BadKey(table=table, column=key, reason=f"it does not exist; the table has {existing}")
+            raise invalid_key(table=table, column=key, reason=f"it does not exist; the table has {existing}")
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
-    """Check that each key is a column whose values can be compared exactly, unlike floats. Raises `BadKey` if not."""
+    """Check that each key is a column whose values can be compared exactly, unlike floats.
+    Raises `invalid_key` if not."""
     types = {column.name: column.type for column in columns}
     check_key_names(table, keys, types)
     for key in keys:
         if types[key] in _NOT_FOR_KEYS or is_geo_type(types[key]):
-            raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
+            raise invalid_key(
+                table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality"
+            )
 
 
 def evolve(
@@ -150,8 +153,9 @@ def evolve(
 
     `published` are the columns of the newest record, and `now` the columns of the source at `version`. Only columns in
     `may_drop` may be missing in the source, because a missing column could be a renamed column. `renamed` has the new
-    name of each column that is known to be renamed. With `fixed`, no column may be added. Raises `IncompatibleSchema`
-    if the columns break one of these rules, or if a type changed. The error says whether one of `keys` is missing.
+    name of each column that is known to be renamed. With `fixed`, no column may be added. Raises
+    `IncompatibleSchemaError` if the columns break one of these rules, or if a type changed. The error says whether one
+    of `keys` is missing.
     """
     current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
@@ -176,7 +180,7 @@ def evolve(
     if changes:
         only_renamed = renames if len(renames) == len(changes) else {}
         misses_key = not set(keys) <= current_columns.keys()
-        raise IncompatibleSchema(
+        raise IncompatibleSchemaError(
             table=table, version=version, changes=tuple(changes), renamed=only_renamed, misses_key=misses_key
         )
     return (*result, *added)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.rows import first_names
-from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema
+from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_selection
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
 
@@ -111,10 +111,12 @@ EVERYTHING = Selection()
 
 
 def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the key names in the target. Raises `BadSelection` if a key is excluded, or a cast can make keys equal."""
+    """Return the key names in the target. Raises `invalid_selection` if a key is excluded, or a cast can make keys
+    equal.
+    """
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
-        raise BadSelection(table=table, reasons=tuple(faults))
+        raise invalid_selection(table=table, reasons=tuple(faults))
     return tuple(map(chosen.name_of, keys))
 
 
@@ -136,19 +138,20 @@ def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
-    """Check that the selection, except for `where`, names only columns in `types`. Raises `BadSelection` if not."""
+    """Check that the selection, except for `where`, names only columns in `types`.
+    Raises `invalid_selection` if not."""
     lists = {"columns": selection.columns or (), "exclude_columns": selection.exclude_columns}
     options = lists | {"rename": selection.rename, "cast": selection.cast}
     unknown = [(option, name) for option, names in options.items() for name in names if name not in types]
     if faults := [f"`{option}` names {_unknown(name, types)}" for option, name in unknown]:
-        raise BadSelection(table=table, reasons=tuple(faults))
+        raise invalid_selection(table=table, reasons=tuple(faults))
 
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the selected columns, with their new names and types.
 
     `schema` is the JSON of a Spark `StructType`. Selected columns that it does not have are ignored. Raises
-    `BadSelection` for a cast that can lose values, a duplicate name, or an unknown or nested column in `where`.
+    `invalid_selection` for a cast that can lose values, a duplicate name, or an unknown or nested column in `where`.
     """
     if selection is None:
         return schema
@@ -169,7 +172,7 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
         if (other := used.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
             faults.append(f"two columns would have the name {other!r}")
     if faults:
-        raise BadSelection(table=table, reasons=tuple(faults))
+        raise invalid_selection(table=table, reasons=tuple(faults))
     return {**schema, "fields": fields}
 
 
@@ -222,7 +225,8 @@ def check_source_columns(
     drops: bool,
     compared: bool = False,
 ) -> None:
-    """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchema` if not.
+    """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchemaError` if
+    not.
 
     For example, raises the error if an excluded column is missing, and a new column is possibly the renamed column.
     Also raises it if a new column would be published under the name of a missing column.
@@ -247,7 +251,7 @@ def check_source_columns(
         elif not compared and selection.includes(name) and (other := gained.get(selection.name_of(name))):
             changes.append(f"{name!r} is missing, and {other!r} would be published under its name")
     if changes:
-        raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
+        raise IncompatibleSchemaError(table=table, version=version, changes=tuple(changes))
 
 
 def name_fault(name: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
-from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.lint.file_rules import number_of
@@ -156,7 +156,7 @@ def check_folders(root: Folder) -> Iterator[LintFinding]:
         schema = parent[: -len(SCHEMA_SUFFIX)] if _has_suffix(parent) else parent
         try:
             Target(schema if separator else None, name)
-        except BadTarget as fault:
+        except TargetNameError as fault:
             yield BAD_NAME.finding(table.path, reason=fault.reason)
         other = paths.setdefault((fold(schema), fold(name)), table.path)
         if other != table.path:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError, problem
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.file_rules import UNREADABLE, UNSAFE
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
@@ -76,7 +76,7 @@ class IsolatedParquetReader:
 
         `size` is the size of the file in bytes. Counts the rows, the row markers, and the NULLs in the columns `keys`
         and `required`. If `index` is set, adds the keys of the rows to `index`. After each call with an `index`, the
-        caller must call `index.end`. Raises `ReaderNotStarted` if the child process cannot start.
+        caller must call `index.end`. Raises `parquet_reader_not_started` if the child process cannot start.
         """
         is_new, child = self._child is None, self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
@@ -127,10 +127,10 @@ class IsolatedParquetReader:
                 stderr=subprocess.DEVNULL,  # messages of the library can contain values of the file
             )
         except OSError as error:
-            raise ReaderNotStarted(reason=error.strerror or str(error)) from error
+            raise parquet_reader_not_started(reason=error.strerror or str(error)) from error
         self._left = _SECONDS
         if self._exchange(self._child, b"") != b"ready\n":
-            raise ReaderNotStarted(reason=self._stop())
+            raise parquet_reader_not_started(reason=self._stop())
         return self._child
 
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
@@ -230,7 +230,9 @@ def _limit(name: str, maximum: int) -> None:
         resource.setrlimit(kind, (maximum if hard == resource.RLIM_INFINITY else min(maximum, hard), hard))
 
 
-class ReaderNotStarted(Transient):
-    code = "MF1011"
-    what = "The process that reads Parquet files cannot start: {reason}."
-    fix = "Free memory, or increase the limit on processes, and run `mirrorfeed lint` again."
+@problem(TransientError, "MF1011")
+def parquet_reader_not_started(*, reason: str) -> None:
+    """The process that reads Parquet files cannot start: {reason}.
+
+    Free memory, or increase the limit on processes, and run `mirrorfeed lint` again.
+    """

@@ -8,7 +8,7 @@ from itertools import chain
 
 from mirrorfeed.display.rows import counted, first_names, size
 from mirrorfeed.landing import log_record as records
-from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
+from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -38,7 +38,7 @@ from mirrorfeed.lint.specification import (
     load_object,
 )
 from mirrorfeed.storage import Entry, Store
-from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
+from mirrorfeed.storage.errors import PathMissingError, SymbolicLinkError, UnreadableFileError
 
 MAX_BYTES_BY_DEFAULT = 64 << 20
 """Maximum bytes of a table's data files for which lint searches for duplicate keys by default."""
@@ -48,7 +48,7 @@ def lint(store: Store, check_keys: bool = False) -> tuple[list[LintFinding], lis
     """Check all tables of a landing zone. Return the findings, notes, and a summary of one line.
 
     Searches for duplicate keys in tables with at most 64 MiB of data files. If `check_keys` is set, searches in all
-    tables. Raises `ReaderNotStarted` if the process that reads Parquet files cannot start.
+    tables. Raises `parquet_reader_not_started` if the process that reads Parquet files cannot start.
     """
     root = _read_folder(store, "")
     folders, findings, notes, unchecked = folder_rules.find_tables(root), list[LintFinding](), list[str](), list[str]()
@@ -178,9 +178,9 @@ def _read_content(
             from mirrorfeed.lint.file_contents import read_text  # slow to import
 
             return read_text(file, path, settings, index)
-    except NotThere:
+    except PathMissingError:
         return None  # Fabric consumed the file after it was listed
-    except (UnreadableFile, SymbolicLink) as error:
+    except (UnreadableFileError, SymbolicLinkError) as error:
         return Unreadable(UNSAFE, error.reason)
 
 
@@ -213,9 +213,9 @@ def _read_log(store: Store, folder: str, findings: list[LintFinding]) -> Log | N
         log = replace(log, newest=newest, staged=tuple(filter(staged_record_number, _names(store, place))))
     except ValueError as error:
         findings.append(folder_rules.LOG_FAULT.finding(path, reason=error))
-    except DamagedFile as error:
+    except DamagedFileError as error:
         findings.append(folder_rules.LOG_FAULT.finding(path, reason=error.reason))
-    except RecordTooNew as error:
+    except RecordTooNewError as error:
         findings.append(folder_rules.TOO_NEW.finding(path, format=error.found))
     return log
 
@@ -228,7 +228,7 @@ def _entries(store: Store, folder: str) -> list[Entry]:
     """Return the files and folders in a folder, or nothing if the folder is missing or a symbolic link."""
     try:
         return store.list(folder)
-    except SymbolicLink:
+    except SymbolicLinkError:
         return []
 
 
@@ -240,7 +240,7 @@ def _read(store: Store, path: str) -> bytes | None:
     """
     try:
         return store.read(path)
-    except NotThere:
+    except PathMissingError:
         return None
-    except (UnreadableFile, SymbolicLink):
+    except (UnreadableFileError, SymbolicLinkError):
         return b""

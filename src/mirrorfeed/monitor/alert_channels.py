@@ -17,9 +17,9 @@ from mirrorfeed.config.connections import MAIL, OUTPUT, Mail, Webhook
 from mirrorfeed.display.grid import utc_minute
 from mirrorfeed.display.redact import printable, redact_answer, remember
 from mirrorfeed.display.rows import Row, duration, row
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line, with_code
+from mirrorfeed.errors import ConfigurationError, MirrorfeedError, TransientError, first_line, problem, with_code
 from mirrorfeed.runtime.credentials import check_proxy, is_host
-from mirrorfeed.runtime.errors import SecretUnreachable
+from mirrorfeed.runtime.errors import SecretUnreachableError
 from mirrorfeed.runtime.login import read_secret
 from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
 
@@ -68,20 +68,22 @@ _LONGEST_TITLE = 150
 _LONGEST_RESPONSE = 200
 
 
-class ChannelUnavailable(Transient):
-    code = "MF8103"
-    what = "Alerts could not be sent: the {channel} is not available ({response})."
-    fix = "The next run of `mirrorfeed check-alerts` sends them again."
+@problem(TransientError, "MF8103")
+def alert_channel_unavailable(*, channel: str, response: str) -> None:
+    """Alerts could not be sent: the {channel} is not available ({response}).
+
+    The next run of `mirrorfeed check-alerts` sends them again.
+    """
 
 
-class ChannelRefused(Terminal):
-    code = "MF8104"
-    what = "Alerts could not be sent: the {channel} does not accept them ({response})."
-    fix = (
-        "Correct the settings of this channel in `alerts` of the configuration, or the secret that they refer to. If a"
-        " webhook was deleted, create it again: in Teams a workflow that posts when a webhook request is received, in"
-        " Slack an incoming webhook. The next run sends the alerts again."
-    )
+@problem(ConfigurationError, "MF8104")
+def alert_channel_refused(*, channel: str, response: str) -> None:
+    """Alerts could not be sent: the {channel} does not accept them ({response}).
+
+    Correct the settings of this channel in `alerts` of the configuration, or the secret that they refer to. If a
+    webhook was deleted, create it again: in Teams a workflow that posts when a webhook request is received, in Slack an
+    incoming webhook. The next run sends the alerts again.
+    """
 
 
 def channels_of(config: Config) -> dict[str, Send]:
@@ -139,21 +141,22 @@ def slack(alert: Alert) -> dict[str, Any]:
 
 
 def post(webhook: Webhook, alert: Alert) -> None:
-    """Send an alert to a webhook. Raises `BadProxy` if the proxy settings are invalid, `ChannelUnavailable` if a later
-    attempt may succeed, and `ChannelRefused` for all other failures."""
+    """Send an alert to a webhook. Raises `InvalidProxyError` if the proxy settings are invalid,
+    `alert_channel_unavailable` if a later attempt may succeed, and `alert_channel_refused` for all other failures.
+    """
     channel = f"webhook {webhook.name}"
     try:
         address = read_secret(webhook.url).strip()
-    except SecretUnreachable as error:
+    except SecretUnreachableError as error:
         reason = f"its address cannot be read from {error.secret}: {error.reason}"
-        raise ChannelRefused(channel=channel, response=reason) from None
+        raise alert_channel_refused(channel=channel, response=reason) from None
     remember(address)
     if not _is_https(address):
-        raise ChannelRefused(channel=channel, response="its address is not an https address")
+        raise alert_channel_refused(channel=channel, response="its address is not an https address")
     check_proxy()
     from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
 
-    unavailable = partial(ChannelUnavailable, channel=channel)
+    unavailable = partial(alert_channel_unavailable, channel=channel)
     message = teams(alert) if webhook.kind == "teams" else slack(alert)
     client = HttpClient(RETRY_LIMITS)
     response = client.send("POST", address, message, lambda reason: unavailable(response=reason))
@@ -162,7 +165,7 @@ def post(webhook: Webhook, alert: Alert) -> None:
         shown = f"{response.status_code} {content}"
         if response.status_code in RETRYABLE_STATUS:
             raise unavailable(response=shown)
-        raise ChannelRefused(channel=channel, response=shown)
+        raise alert_channel_refused(channel=channel, response=shown)
 
 
 def _is_https(address: str) -> bool:
@@ -176,14 +179,14 @@ def _is_https(address: str) -> bool:
 
 
 def send_mail(mail: Mail, alert: Alert) -> None:
-    """Send an alert by mail to all recipients. Raises `ChannelUnavailable` if a later attempt may succeed, and
-    `ChannelRefused` for all other failures, also if the server refuses only some recipients."""
+    """Send an alert by mail to all recipients. Raises `alert_channel_unavailable` if a later attempt may succeed, and
+    `alert_channel_refused` for all other failures, also if the server refuses only some recipients."""
     channel, seconds = f"mail server {mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     try:
         password = read_secret(mail.password) if mail.password else None
-    except SecretUnreachable as error:
+    except SecretUnreachableError as error:
         response = f"its password cannot be read from {error.secret}: {error.reason}"
-        raise ChannelRefused(channel=channel, response=response) from None
+        raise alert_channel_refused(channel=channel, response=response) from None
     # A login sends the password as text or in one of two forms in Base64.
     forms = (password, f"\0{mail.user}\0{password}") if password else ()
     sent = [*forms[:1], *(base64.b64encode(form.encode()).decode() for form in forms)]
@@ -203,21 +206,23 @@ def send_mail(mail: Mail, alert: Alert) -> None:
         reason = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
         response = f"{error.smtp_code} {first_line(redact_answer(reason, *sent))}"
         if error.smtp_code >= 500:
-            raise ChannelRefused(channel=channel, response=response) from None
-        raise ChannelUnavailable(channel=channel, response=response) from None
+            raise alert_channel_refused(channel=channel, response=response) from None
+        raise alert_channel_unavailable(channel=channel, response=response) from None
     except smtplib.SMTPRecipientsRefused as error:
         recipients = ", ".join(sorted(error.recipients))
-        raise ChannelRefused(channel=channel, response=f"it accepts none of {recipients}") from None
+        raise alert_channel_refused(channel=channel, response=f"it accepts none of {recipients}") from None
     except smtplib.SMTPNotSupportedError as error:
-        raise ChannelRefused(channel=channel, response=first_line(str(error))) from None
+        raise alert_channel_refused(channel=channel, response=first_line(str(error))) from None
     except UnicodeEncodeError:
-        raise ChannelRefused(channel=channel, response="user and password can contain only ASCII characters") from None
+        raise alert_channel_refused(
+            channel=channel, response="user and password can contain only ASCII characters"
+        ) from None
     except (OSError, smtplib.SMTPException) as error:
         response = f"{type(error).__name__}: {first_line(str(error))}"
-        raise ChannelUnavailable(channel=channel, response=response) from None
+        raise alert_channel_unavailable(channel=channel, response=response) from None
     if refused:
         response = f"it does not accept {', '.join(sorted(refused))}; the other recipients received the mail"
-        raise ChannelRefused(channel=channel, response=response)
+        raise alert_channel_refused(channel=channel, response=response)
 
 
 def _message(mail: Mail, alert: Alert) -> EmailMessage:

@@ -25,8 +25,8 @@ from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import Config
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
-from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.errors import MirrorfeedError, TransientError, problem, with_code, wrap_error
+from mirrorfeed.landing.errors import DamagedFileError
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.alert_channels import Alert, Send, channels_of, text
 from mirrorfeed.monitor.doctor import Check, check_all
@@ -36,7 +36,13 @@ from mirrorfeed.monitor.measurements import FILE as MEASURED
 from mirrorfeed.monitor.measurements import Measurements
 from mirrorfeed.monitor.state_folder import open_state
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
+from mirrorfeed.storage.errors import (
+    PathExistsError,
+    PathMissingError,
+    StorageUnavailableError,
+    SymbolicLinkError,
+    UnreadableFileError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,10 +54,12 @@ _CLOCK_SKEW = timedelta(minutes=10)
 _ATTEMPTS = 5
 
 
-class AlertsNotRecorded(Transient):
-    code = "MF8107"
-    what = "Alerts were sent, but cannot be recorded in {address}: {reason}."
-    fix = "Check that the folder of this file is writable. Until then, every run sends the same alerts again."
+@problem(TransientError, "MF8107")
+def alerts_not_recorded(*, address: str, reason: str) -> None:
+    """Alerts were sent, but cannot be recorded in {address}: {reason}.
+
+    Check that the folder of this file is writable. Until then, every run sends the same alerts again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +202,7 @@ class _State:
     alerts: tuple[SentAlert, ...] = ()
     etag: str | None = None
     """ETag of the alert file. None if the file does not exist."""
-    damage: DamagedFile | None = None
+    damage: DamagedFileError | None = None
 
 
 def _read(store: Store, path: str, now: datetime) -> _State:
@@ -204,13 +212,13 @@ def _read(store: Store, path: str, now: datetime) -> _State:
         return _State()
     try:
         return _State(parse(store.read(path), now), etag)
-    except NotThere:
+    except PathMissingError:
         return _State()
     except ValueError as error:
         reason = str(error)
-    except (UnreadableFile, SymbolicLink) as error:
+    except (UnreadableFileError, SymbolicLinkError) as error:
         reason = error.reason
-    return _State((), etag, DamagedFile(address=store.address(path), reason=reason, kind="alerts"))
+    return _State((), etag, DamagedFileError(address=store.address(path), reason=reason, kind="alerts"))
 
 
 def _record(
@@ -219,13 +227,13 @@ def _record(
     state: _State,
     change: Callable[[Sequence[SentAlert]], tuple[SentAlert, ...]],
     now: datetime,
-) -> AlertsNotRecorded | None:
+) -> TransientError | None:
     """Apply `change` to the entries in `state`, and write them to the alert file. Returns an error, or None.
 
     `state` is the file's content that this run read. If another process replaced the file, uses the new content.
     """
     reason = "other runs of check-alerts keep replacing it"
-    with suppress(StoreUnavailable):
+    with suppress(StorageUnavailableError):
         for _ in range(_ATTEMPTS):
             if (new := change(state.alerts)) == state.alerts and not state.damage:
                 return None
@@ -234,12 +242,12 @@ def _record(
                     store.create(path, to_json(new))
                 else:
                     store.replace(path, to_json(new), state.etag)
-            except (AlreadyThere, NotThere):
+            except (PathExistsError, PathMissingError):
                 pass
             except MirrorfeedError as error:
                 reason = error.problem
             state = _read(store, path, now)  # always, because a request that failed may take effect
-    return AlertsNotRecorded(address=store.address(path), reason=reason)
+    return alerts_not_recorded(address=store.address(path), reason=reason)
 
 
 def to_json(alerts: tuple[SentAlert, ...]) -> bytes:

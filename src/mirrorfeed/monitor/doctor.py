@@ -18,7 +18,7 @@ from mirrorfeed.monitor.measurements import FILE as MEASURED
 from mirrorfeed.monitor.measurements import Measurements
 from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
 from mirrorfeed.monitor.state_folder import open_state
-from mirrorfeed.orchestration.errors import LedgerUnreadable, OrphanedTables
+from mirrorfeed.orchestration.errors import ledger_unreadable, orphaned_tables
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
@@ -66,7 +66,7 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
         _ = spark().read.table(ledger.sql).schema
     except Exception as error:
         if not find_condition(error, NOT_IN_CATALOG):  # if the ledger is missing, the first publication creates it
-            return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
+            return [error_finding("", ledger_unreadable(ledger=str(ledger), reason=first_line(str(error))))]
     return []
 
 
@@ -74,7 +74,7 @@ def _orphan_findings(config: Config) -> list[Finding] | None:
     """Return a finding for each table that is published, but not configured. None if the zone cannot be read."""
     try:
         orphans = map(str, find_orphans(zone_of(config), config))
-        return [error_finding(name, OrphanedTables(targets=(name,), path=config.path)) for name in orphans]
+        return [error_finding(name, orphaned_tables(targets=(name,), path=config.path)) for name in orphans]
     except MirrorfeedError:  # the facts about each table have this error
         return None
 

@@ -23,7 +23,7 @@ from mirrorfeed.orchestration.next_step import LARGEST_CHECKED, check_source_key
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
-from mirrorfeed.publish.errors import FilesLost
+from mirrorfeed.publish.errors import PublishedFilesLostError
 from mirrorfeed.publish.next_publication import published_version, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
@@ -244,7 +244,7 @@ class Collector:
             mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)
         return freshness_of(
             log.records(view) if view else (),
-            [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, FilesLost) else ())],
+            [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, PublishedFilesLostError) else ())],
             committed,
             unpublished,
             reads_commits=table.changes != "compare",

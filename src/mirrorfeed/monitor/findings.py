@@ -17,13 +17,21 @@ from mirrorfeed.config.printed_commands import name_config, name_config_in_comma
 from mirrorfeed.display.ci_formats import Annotation, Level
 from mirrorfeed.display.redact import redact, shell_argument
 from mirrorfeed.display.rows import Row, row
-from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, field_names, fill
+from mirrorfeed.errors import (
+    MirrorfeedError,
+    MirrorfeedWarning,
+    TransientError,
+    UnexpectedError,
+    error_name,
+    field_names,
+    fill,
+)
 from mirrorfeed.monitor.freshness import Freshness, Step
-from mirrorfeed.orchestration.last_failure import LastFailure
+from mirrorfeed.orchestration.last_failure import LastRunError
 
 if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.status_and_settings import TableState
-    from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+    from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class LogFacts:
     """Number of files in the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
     """Names of files, such as staged files, that no publication needs, and of folders of logs with other ids."""
-    lost: FilesLost | LastFileMissing | None = None
+    lost: PublishedFilesLostError | LastFileMissingWarning | None = None
     """Error about published files that are missing and that Fabric may not have consumed. None if there are none."""
 
 
@@ -86,7 +94,7 @@ class TableFacts:
     source_facts: SourceFacts = SourceFacts(is_read=False)
     errors: tuple[MirrorfeedError, ...] = ()
     """Errors that prevent the next publication, or that occurred while facts were read."""
-    last_failure: LastFailure | None = None
+    last_failure: LastRunError | None = None
     """Error that stopped the last run. None if there is none, or if everything was published since then."""
     special_step: str | None = None
     """Next step in words, if the next run reloads the table or does not read all changes from the feed."""
@@ -106,9 +114,10 @@ class TableFacts:
 
     @property
     def is_complete(self) -> bool:
-        """True if the table's log and source were read, and `errors` has no `Transient` and no `Unexpected` error."""
+        """True if the table's log and source were read, and `errors` has only terminal errors."""
+        temporary = TransientError | UnexpectedError | MirrorfeedWarning
         is_read = self.log_facts.is_read and self.source_facts.is_read
-        return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
+        return is_read and not any(isinstance(error, temporary) for error in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +221,10 @@ class Rule(Generic[F]):
 
 
 def error_finding(table: str, error: MirrorfeedError) -> Finding:
-    shown, name, since = error.to_dict(), type(error).__name__, None
-    is_temporary = not error.is_warning and isinstance(error, Transient | Unexpected)
-    if isinstance(error, LastFailure):
-        name, since, is_temporary = error.name, error.failure.since, error.is_temporary
+    shown, name, since = error.to_dict(), error_name(error), None
+    is_temporary = not error.is_warning and isinstance(error, TransientError | UnexpectedError)
+    if isinstance(error, LastRunError):
+        since, is_temporary = error.failure.since, error.is_temporary
     fix: str = shown["next"]
     if table:  # otherwise the commands would run for all tables
         commands = "publish|rebuild|enable-cdf|verify|log"

@@ -14,7 +14,7 @@ from mirrorfeed.config.connections import DEFAULT_SCHEMA
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import wrap_error
-from mirrorfeed.mirror.errors import MirrorNotNamed
+from mirrorfeed.mirror.errors import mirror_not_named
 from mirrorfeed.source.table_info import commit_version
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.local_folder import FolderStore
@@ -185,7 +185,7 @@ def read_mirror(
             store: Store = FolderStore(str(Path(mirror).resolve()))
             log = "_delta_log" if store.list("_delta_log") else log
         elif config.onelake is None or config.onelake[1] is None:
-            raise MirrorNotNamed(landing_zone=config.landing_zone)
+            raise mirror_not_named(landing_zone=config.landing_zone)
         else:
             store = zone_of(config, "Tables")
         times = [each.modified for each in store.list(log) if commit_version(each.name) is not None]

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import MARKERS
+from mirrorfeed.errors import error_name
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step
 from mirrorfeed.monitor.report import Report
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.orchestration.last_failure import LastFailure
+from mirrorfeed.orchestration.last_failure import LastRunError
 from mirrorfeed.orchestration.ledger import BLOCKED, FAILED, PUBLISHED
 from mirrorfeed.publish.table_log import TableLog
-from mirrorfeed.source.errors import BlockingFinding
+from mirrorfeed.source.errors import PublicationBlockedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,11 +130,11 @@ def _freshness(facts: TableFacts) -> dict[str, Any]:
 
 
 def _failure(facts: TableFacts, error: MirrorfeedError) -> dict[str, Any]:
-    last = error if isinstance(error, LastFailure) else None
+    last = error if isinstance(error, LastRunError) else None
     return {
         "time": last.failure.since if last else facts.at,
         "table": facts.table,
-        "outcome": BLOCKED if isinstance(error, BlockingFinding) else FAILED,
-        "error": last.name if last else type(error).__name__,
+        "outcome": BLOCKED if isinstance(error, PublicationBlockedError) else FAILED,
+        "error": error_name(error),
         "message": error.to_dict()["what"],
     }

@@ -26,7 +26,7 @@ from mirrorfeed.landing.names import join_name
 from mirrorfeed.monitor.findings import Finding, attempt, failed, failed_with, not_checked, passed
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal, check_proxy
-from mirrorfeed.runtime.errors import BadProxy
+from mirrorfeed.runtime.errors import InvalidProxyError
 from mirrorfeed.runtime.spark_session import refused_settings
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.identifier import quote
@@ -162,7 +162,7 @@ def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds
     try:
         check_proxy()
         requests.head(address, timeout=seconds, verify=ca_bundle or True, allow_redirects=False)
-    except BadProxy as error:
+    except InvalidProxyError as error:
         return failed_with(check, error)
     except (requests.RequestException, HTTPError, OSError) as error:
         cause = getattr(error.args[0], "reason", error.args[0]) if error.args else error

@@ -15,7 +15,7 @@ from mirrorfeed.display.rows import Row, as_json
 from mirrorfeed.display.terminal import draw, text, text_from
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, TableWork
-from mirrorfeed.orchestration.errors import LedgerUnreadable
+from mirrorfeed.orchestration.errors import ledger_unreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.table_info import read_table_info
@@ -89,7 +89,7 @@ class Report:
 
 
 def report_of(start_spark: Callable[[], SparkSession], ledger: Source) -> Report:
-    """Return the report on a ledger. Raises `LedgerUnreadable` if the ledger cannot be read."""
+    """Return the report on a ledger. Raises `ledger_unreadable` if the ledger cannot be read."""
     spark = start_spark()
     progress.info("Reading the ledger %s", ledger)
     return read_report(spark, ledger, datetime.now(UTC))
@@ -98,7 +98,7 @@ def report_of(start_spark: Callable[[], SparkSession], ledger: Source) -> Report
 def read_report(spark: SparkSession, ledger: Source, now: datetime) -> Report:
     """Run all queries of the report on the ledger. Return a report with their results.
 
-    One statement runs all queries, with `now` as the current time. Raises `LedgerUnreadable` if it fails.
+    One statement runs all queries, with `now` as the current time. Raises `ledger_unreadable` if it fails.
     """
     time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     sections = []
@@ -112,7 +112,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime) -> Report:
             query = f"WITH ledger AS ({rows}) SELECT {', '.join(sections)}"
             (results,) = spark.sql(query).toArrow().to_pylist()
     except Exception as error:
-        raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
+        raise ledger_unreadable(ledger=str(ledger), reason=first_line(str(error))) from error
     figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
     # `collect_list` does not keep the order of the query
     figures |= {name: sorted(rows, key=lambda row: row.pop("position")) for name, rows in results.items()}

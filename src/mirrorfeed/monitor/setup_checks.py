@@ -22,7 +22,7 @@ import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, size
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, StorageError, problem
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.fact_collector import Collector
@@ -43,10 +43,10 @@ from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read
+from mirrorfeed.runtime.spark_session import ALL_DAYS, SparkSettingError, all_days_are_read
 from mirrorfeed.storage import VOLUMES, Store
 from mirrorfeed.storage.databricks_volume import VolumeStore
-from mirrorfeed.storage.errors import AlreadyThere, NotThere
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -56,16 +56,20 @@ MANUAL_CHECKS = "docs/go-live-checklist.md"
 """Page with the checks that only a person can make."""
 
 
-class ExecutorsElsewhere(MirrorfeedError):
-    code = "MF1305"
-    what = "An executor wrote a file to {address}, but the driver cannot see the file."
-    fix = "Use a landing zone that all machines of the cluster can access."
+@problem(StorageError, "MF1305")
+def executors_use_other_folder(*, address: str) -> None:
+    """An executor wrote a file to {address}, but the driver cannot see the file.
+
+    Use a landing zone that all machines of the cluster can access.
+    """
 
 
-class NotAsExpected(Terminal):
-    code = "MF1306"
-    what = "The storage of the landing zone does not behave as publishing requires: {found}."
-    fix = "Do not publish to this landing zone. Open an issue with this message."
+@problem(StorageError, "MF1306")
+def storage_check_failed(*, found: str) -> None:
+    """The storage of the landing zone does not behave as publishing requires: {found}.
+
+    Do not publish to this landing zone. Open an issue with this message.
+    """
 
 
 def new_folder() -> str:
@@ -134,8 +138,8 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
         spark.range(1).mapInArrow(on_executor, "id bigint").collect()
         try:
             store.read(f"{folder}/executor")
-        except NotThere as error:
-            raise ExecutorsElsewhere(address=store.address("")) from error
+        except PathMissingError as error:
+            raise executors_use_other_folder(address=store.address("")) from error
         store.remove(f"{folder}/executor")
         return store.address("")
 
@@ -216,7 +220,7 @@ def check_days(spark: SparkSession) -> Finding:
     try:
         if all_days_are_read(spark):
             return passed(check)
-    except SettingFixed as error:
+    except SparkSettingError as error:
         return failed_with("settings of the Spark session", error)
     reason = (
         f"this session does not allow changing {ALL_DAYS}, without which Delta's feed returns 1582-10-15 for each of"
@@ -269,13 +273,13 @@ def _anonymize(text: str, config: Config, store: Store) -> str:
 def creates_once(store: Store, folder: str) -> None:
     file = f"{folder}/once"
     store.create(file, b"first")
-    with suppress(AlreadyThere):
+    with suppress(PathExistsError):
         store.create(file, b"second")
-        raise NotAsExpected(
+        raise storage_check_failed(
             found="the second creation of a file was not refused, so a publication could be recorded twice"
         )
     if store.read(file) != b"first":
-        raise NotAsExpected(found="the second creation of a file was refused, but it replaced the file")
+        raise storage_check_failed(found="the second creation of a file was refused, but it replaced the file")
 
 
 def _writes_parts(store: Store, folder: str) -> str:
@@ -284,7 +288,7 @@ def _writes_parts(store: Store, folder: str) -> str:
         file.write(data)
     with store.open_read(f"{folder}/parts") as written:
         if written.read() != data:
-            raise NotAsExpected(found="a file contains other data than was written")
+            raise storage_check_failed(found="a file contains other data than was written")
     return counted(len(data), "byte")
 
 
@@ -292,20 +296,20 @@ def renames(store: Store, folder: str) -> str:
     store.create(f"{folder}/from", b"moved")
     store.rename(f"{folder}/from", f"{folder}/to")
     if store.read(f"{folder}/to") != b"moved":
-        raise NotAsExpected(found="a renamed file contains other data than before")
+        raise storage_check_failed(found="a renamed file contains other data than before")
     store.create(f"{folder}/other", b"")
-    with suppress(AlreadyThere):
+    with suppress(PathExistsError):
         store.rename(f"{folder}/other", f"{folder}/to")
-        raise NotAsExpected(found="a rename to an existing name was not refused")
+        raise storage_check_failed(found="a rename to an existing name was not refused")
     return "in two steps: publish with one publisher at a time" if isinstance(store, VolumeStore) else "in one step"
 
 
 def _deletes(store: Store, folder: str) -> None:
     store.create(f"{folder}/deep/deeper/file", b"")
     store.remove_folder(folder)
-    with suppress(NotThere):
+    with suppress(PathMissingError):
         store.read(f"{folder}/deep/deeper/file")
-        raise NotAsExpected(found="a file in a deleted folder still exists")
+        raise storage_check_failed(found="a file in a deleted folder still exists")
 
 
 CHECKS: Mapping[str, Callable[[Store, str], str | None]] = {

@@ -22,7 +22,7 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, Snapshot
 from mirrorfeed.source.table_info import newest_schema
 
@@ -160,7 +160,7 @@ def known_step(context: RunContext, table: Table) -> Decision | None:
     with suppress(Exception):  # `_next_step` reports the error
         try:
             return _decide(context, table, NO_SPARK) if needs_no_spark(table) else None
-        except SourceRecreated as error:
+        except SourceRecreatedError as error:
             return Decision(str(table.target), BLOCKED, error) if table.on_replace == "stop" else None
     return None
 

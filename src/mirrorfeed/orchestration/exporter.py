@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
-from mirrorfeed.errors import MirrorfeedError, Transient, first_line
+from mirrorfeed.errors import MirrorfeedError, TransientError, first_line
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table
@@ -25,7 +25,7 @@ _MAX_WAITING = 10_000
 """Maximum number of results that wait until they are sent. Further results are not sent."""
 
 
-class ResultsNotSent(Transient):
+class ResultsNotSent(TransientError):
     code = "MF8004"
     what = "Results of the run were not all sent as `lineage` sets: {reason}."
     fix = (

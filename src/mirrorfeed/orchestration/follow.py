@@ -32,7 +32,7 @@ def follow_tables(
     """Publish the tables `names` (if empty: all tables) continuously until `stop` returns True.
 
     `config` has an entry for each table that matches a pattern. `written` is the configuration before its patterns were
-    expanded to these entries. The patterns are expanded again every 5 minutes. Raises `FeedRequired` if a table is
+    expanded to these entries. The patterns are expanded again every 5 minutes. Raises `feed_required` if a table is
     published by comparing all rows (`changes: compare`). Returns the newest result of each table, notes and a summary.
     """
     notes = dict[str, None]()

@@ -15,7 +15,7 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.history.append import AppendProgress, append_versions
-from mirrorfeed.history.errors import NoHistory
+from mirrorfeed.history.errors import no_history
 from mirrorfeed.history.history_record import first_and_last_commit, split_segments
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, next_state
@@ -75,12 +75,12 @@ class History(Row):
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
     """Return all tables with a permanent history, or only `names`.
 
-    Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    Raises `no_history` if no table has a history, or if one of `names` has none.
     """
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):
-        raise NoHistory(path=config.path, tables=without)
+        raise no_history(path=config.path, tables=without)
     return tuple(table for table in tables if table.history is not None)
 
 
@@ -90,7 +90,7 @@ def append_histories(
     """Append new versions to the histories of all tables or only of `names`. Returns an `Append` for each table.
 
     With `reseed`, a history continues with a snapshot if versions of the source can no longer be read. If a table
-    fails, its `Append` has the error. Raises `NoHistory` if no table has a history, or if one of `names` has none.
+    fails, its `Append` has the error. Raises `no_history` if no table has a history, or if one of `names` has none.
     """
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}
@@ -135,7 +135,7 @@ def append_row(table: str, progress: AppendProgress, error: MirrorfeedError | No
 def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
     """Return a `History` for each table with a permanent history, or only for `names`.
 
-    If the versions of a table cannot be read, its `History` has the error. Raises `NoHistory` if no table has a
+    If the versions of a table cannot be read, its `History` has the error. Raises `no_history` if no table has a
     history, or if one of `names` has none.
     """
 

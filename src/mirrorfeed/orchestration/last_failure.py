@@ -16,13 +16,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, TypeAdapter
 
 from mirrorfeed.display.rows import as_json
-from mirrorfeed.errors import MirrorfeedError, Unexpected, catalogue
+from mirrorfeed.errors import MirrorfeedError, UnexpectedError, catalogue
 from mirrorfeed.landing.names import LOG, Target
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, parse_json, validate
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import BlockingFinding
+from mirrorfeed.source.errors import PublicationBlockedError
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 
 FOLDER = f"{LOG}/failures"
 
@@ -48,7 +48,7 @@ class Failure:
 _FILE: Final = TypeAdapter(Failure)
 
 
-class LastFailure(MirrorfeedError):
+class LastRunError(MirrorfeedError):
     """Error that stopped the last run for a table. Has the code and the texts of the original error."""
 
     failure: Failure
@@ -57,16 +57,10 @@ class LastFailure(MirrorfeedError):
         self.__dict__.update(code=failure.code, failure=failure)
 
     @property
-    def name(self) -> str:
-        """Name of the original error."""
-        entry = catalogue().get(self.code)
-        return entry.name if entry else self.code
-
-    @property
     def is_temporary(self) -> bool:
         """True if the next run can succeed although nobody acts."""
         entry = catalogue().get(self.code)
-        return entry is None or entry.kind != "terminal" or entry.name == Unexpected.__name__
+        return entry is None or entry.kind != "terminal" or entry.code == UnexpectedError.code
 
     @property
     def problem(self) -> str:
@@ -81,11 +75,11 @@ class LastFailure(MirrorfeedError):
         facts = {name: getattr(self.failure, name) for name in ("table", "since", "published", "step")}
         return MirrorfeedError.to_dict(self) | {"facts": as_json(facts)}
 
-    def with_catalogued_text(self) -> LastFailure:
+    def with_catalogued_text(self) -> LastRunError:
         """Return a copy without the texts of the file, which everybody who can write to the landing zone can change."""
         entry = catalogue().get(self.code)
         what, fix = (entry.means, entry.next.partition("\n")[0]) if entry else ("", "")
-        return LastFailure(replace(self.failure, what=what, fix=fix))
+        return LastRunError(replace(self.failure, what=what, fix=fix))
 
 
 @dataclass
@@ -96,16 +90,16 @@ class LastFailures:
     _files: set[str] | None = field(default=None, init=False)
     """Names of the existing files. None if they were not listed."""
 
-    def read(self, target: Target, published: int | None) -> LastFailure | None:
+    def read(self, target: Target, published: int | None) -> LastRunError | None:
         """Return the last failure of a table, or None. Ignores a failure at another version than `published`."""
         failure = self._read(target)
-        return LastFailure(failure) if failure and failure.published == published else None
+        return LastRunError(failure) if failure and failure.published == published else None
 
     def update(self, target: Target, result: TableResult) -> None:
         """Write the file of a table that failed, or delete the file of a table that succeeded."""
         # While the storage does not respond, an attempt to write would only take time.
         with suppress(Exception):
-            if result.error and not isinstance(result.error, StoreUnavailable):
+            if result.error and not isinstance(result.error, StorageUnavailableError):
                 self._write(target, result, result.error)
             elif result.ok:
                 self.remove(target)
@@ -125,7 +119,7 @@ class LastFailures:
             fix=shown["next"],
             since=datetime.now(UTC),
             published=result.published_version,
-            step="" if isinstance(error, BlockingFinding) else result.decision,
+            step="" if isinstance(error, PublicationBlockedError) else result.decision,
         )
         before = self._read(target)
         if before and (before.code, before.published) == (new.code, new.published):

@@ -15,12 +15,12 @@ from pyspark.sql.functions import col, expr
 
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import MARKERS
-from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.errors import MirrorfeedError, error_name, first_line
 from mirrorfeed.landing.log_record import Record
-from mirrorfeed.orchestration.errors import LedgerNotWritten
+from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import BlockingFinding
+from mirrorfeed.source.errors import PublicationBlockedError
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import open_local_table
 
@@ -144,17 +144,17 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[LedgerRow]:
     new: list[LedgerRow] = []
     for result in results:
         new += [_publication_row(result, record) for record in result.records]
-        failed = BLOCKED if isinstance(result.error, BlockingFinding) else FAILED
+        failed = BLOCKED if isinstance(result.error, PublicationBlockedError) else FAILED
         for outcome, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
-                new.append(state_row(result, outcome, now, str(error), type(error).__name__))
+                new.append(state_row(result, outcome, now, str(error), error_name(error)))
     return new
 
 
 def comparison_row(table: str, comparison: RowComparison | MirrorfeedError, now: datetime) -> LedgerRow:
     """Return the ledger row of a verification or its failure. The row contains no values of the compared tables."""
     if isinstance(comparison, MirrorfeedError):
-        return LedgerRow(now, table, UNVERIFIED, error=type(comparison).__name__, message=str(comparison))
+        return LedgerRow(now, table, UNVERIFIED, error=error_name(comparison), message=str(comparison))
     if comparison.equal:
         return LedgerRow(now, table, VERIFIED, to_version=comparison.version, message=f"{comparison}.")
     message = f"{comparison}. `mirrorfeed verify {shell_argument(table)}` shows the first of them."
@@ -212,7 +212,9 @@ def _publication_row(result: TableResult, record: Record) -> LedgerRow:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger or add missing columns. Raises `LedgerNotWritten` on failure, or if the table is no ledger."""
+    """Create the ledger or add missing columns. Raises `LedgerNotWrittenError` on failure, or if the table is no
+    ledger.
+    """
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         columns = spark.read.table(ledger.sql).columns
@@ -221,10 +223,10 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
         if missing := [column for column in COLUMNS if column[0] not in columns]:
             spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(missing)})")
     except Exception as error:
-        raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
+        raise LedgerNotWrittenError(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
-def append(spark: SparkSession, ledger: Source | None, new: Sequence[LedgerRow]) -> LedgerNotWritten | None:
+def append(spark: SparkSession, ledger: Source | None, new: Sequence[LedgerRow]) -> LedgerNotWrittenError | None:
     """Append the rows `new` in one commit. Does nothing if `ledger` is None. Returns an error instead of raising it."""
     if ledger is None or not new:
         return None
@@ -233,10 +235,10 @@ def append(spark: SparkSession, ledger: Source | None, new: Sequence[LedgerRow])
         # Append by name, because a ledger of a later release may have more columns.
         frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
         frame.writeTo(ledger.sql).append()
-    except LedgerNotWritten as error:
+    except LedgerNotWrittenError as error:
         return error
     except Exception as error:
-        return LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error)))
+        return LedgerNotWrittenError(ledger=str(ledger), reason=first_line(str(error)))
     return None
 
 

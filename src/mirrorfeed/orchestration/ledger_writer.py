@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line, wrap_error
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.errors import LedgerNotWritten
+from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
@@ -74,13 +74,13 @@ class LedgerWriter:
         try:
             spark = self.context.session
         except Exception as error:
-            return LedgerNotWritten(ledger=str(self.location), reason=first_line(str(error)))
+            return LedgerNotWrittenError(ledger=str(self.location), reason=first_line(str(error)))
         if not self._is_prepared:
             self.begin()
         try:
             known = ledger.known(spark, self.location, names, limit, min((row.time for row in new), default=now))
         except Exception as error:
-            unreadable = LedgerNotWritten(ledger=str(self.location), reason=first_line(str(error)))
+            unreadable = LedgerNotWrittenError(ledger=str(self.location), reason=first_line(str(error)))
             return ledger.append(spark, self.location, new) or unreadable
         return ledger.append(spark, self.location, self.rows(results, known, now))
 

@@ -18,7 +18,7 @@ from mirrorfeed.landing.selection import source_types
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.publish.next_publication import (
     check_unchanged,
@@ -29,7 +29,7 @@ from mirrorfeed.publish.next_publication import (
 from mirrorfeed.publish.publication_errors import publication_errors
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
-from mirrorfeed.source.errors import BlockingFinding, Gap, SourceRecreated
+from mirrorfeed.source.errors import FeedGapError, PublicationBlockedError, SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import (
     BLOCKED,
     DROP,
@@ -86,7 +86,8 @@ def find_next_step(
 
 
 def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
-    """Raise `RowsRefused` if keys of the source are NULL or not unique. Runs a query that reads the keys of all rows.
+    """Raise `RowsRefusedError` if keys of the source are NULL or not unique. Runs a query that reads the keys of all
+    rows.
 
     Returns False, without the query, if the source is larger than `LARGEST_CHECKED`.
     """
@@ -96,7 +97,7 @@ def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
         with publication_errors(str(table.source), Snapshot(facts.latest), facts.commits, table.selection):
             bad = source.bad_keys(facts.latest, table)
         if bad:
-            raise RowsRefused(table=str(table.source), range=Snapshot(facts.latest), rows=bad)
+            raise RowsRefusedError(table=str(table.source), range=Snapshot(facts.latest), rows=bad)
     return True
 
 
@@ -105,7 +106,7 @@ def _bridged_step(
 ) -> NextStep:
     try:
         return _step(source, log, table, view, known)
-    except (Gap, SourceRecreated) as finding:
+    except (FeedGapError, SourceRecreatedError) as finding:
         from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
 
         if _needs_spark(source) or (bridge := bridge_gap(source, table, finding)) is None:
@@ -166,7 +167,7 @@ def check_next(
         log.check(view)
     else:
         log.check_unclaimed()
-    if isinstance(decision, BlockingFinding):
+    if isinstance(decision, PublicationBlockedError):
         raise decision
     if isinstance(decision, NothingNew):
         check_unchanged(log, table, newest)
@@ -228,7 +229,7 @@ def _find_removed_rows(source: DeltaFeed, table: Table, facts: Facts, range_: Ra
             found = source.removes_rows(range_, facts)
     except MirrorfeedError as error:
         return error
-    return RowsRefused(table=name, range=range_, rows=[BadRow(Problem.CHANGE_WITHOUT_KEY, "")]) if found else None
+    return RowsRefusedError(table=name, range=range_, rows=[BadRow(Problem.CHANGE_WITHOUT_KEY, "")]) if found else None
 
 
 def inserts_only(commit: Commit) -> bool:
@@ -246,7 +247,7 @@ def inserts_only(commit: Commit) -> bool:
 def check_snapshot(source: ChangeSource, table: Table) -> Facts:
     """Raise an error if no snapshot of the source can be published. Reads no rows. Returns facts about the source."""
     facts, decision = decide_next(source, table, None)
-    if isinstance(decision, BlockingFinding):
+    if isinstance(decision, PublicationBlockedError):
         raise decision
     next_columns(source, table, None, facts, facts.latest)
     source.check(Snapshot(facts.latest), facts)

@@ -8,17 +8,17 @@ from dataclasses import field
 
 from mirrorfeed.config.model import Config, hashes_of, zone_of
 from mirrorfeed.display.rows import Row, counted, row
-from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.errors import BadTarget, DamagedFile, RecordTooNew
+from mirrorfeed.errors import MirrorfeedError, MirrorfeedWarning
+from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, TargetNameError
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, METADATA, Target
-from mirrorfeed.orchestration.errors import NotPublishedHere, OrphanedTables, StillConfigured
+from mirrorfeed.orchestration.errors import not_published_here, orphaned_tables, still_configured
 from mirrorfeed.orchestration.last_failure import LastFailures
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import SymbolicLink, UnreadableFile
+from mirrorfeed.storage.errors import SymbolicLinkError, UnreadableFileError
 
 _SCHEMA = ".schema"
 
@@ -35,14 +35,14 @@ def find_orphans(store: Store, config: Config) -> list[Target]:
     return [target for target in others if _is_published(store, target, sources)]
 
 
-def orphans_problem(config: Config, store: Store | None = None) -> OrphanedTables | None:
+def orphans_problem(config: Config, store: Store | None = None) -> MirrorfeedWarning | None:
     """Return a warning about all orphaned tables, as in `find_orphans`.
 
     Returns None if there are none, or if the landing zone cannot be read. `store` is the landing zone, if it is open.
     """
     with suppress(MirrorfeedError):
         if orphans := find_orphans(store or zone_of(config), config):
-            return OrphanedTables(targets=tuple(map(str, orphans)), path=config.path)
+            return orphaned_tables(targets=tuple(map(str, orphans)), path=config.path)
     return None
 
 
@@ -90,19 +90,19 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
     """Delete the folder of a table in the landing zone, and return what was deleted.
 
     Before the deletion, calls `confirm` with a description of the consequences. If `confirm` raises an error, nothing
-    is deleted. Raises `StillConfigured` if the configuration contains the table, and `NotPublishedHere` if mirrorfeed
-    did not publish the table.
+    is deleted. Raises `still_configured` if the configuration contains the table, and `not_published_here` if
+    mirrorfeed did not publish the table.
     """
     from mirrorfeed.publish.files.staging_area import clear_staging  # imported late: slow to import
 
     target, zone = Target.parse(name), zone_of(config)
     address = zone.address(target.folder)
     if target.fold() in {table.target.fold() for table in config.tables}:
-        raise StillConfigured(table=str(target), path=config.path)
+        raise still_configured(table=str(target), path=config.path)
     log = TableLog(zone, target.folder)
     view = log.read_view()
     if view is None or not _is_of_mirrorfeed(zone, target, view):
-        raise NotPublishedHere(table=str(target), place=address)
+        raise not_published_here(table=str(target), place=address)
     records = list(log.records(view))
     rows = sum(record.rows.total() for record in records)
     was_compared = view.newest and view.newest.read
@@ -131,7 +131,7 @@ def _folders(store: Store) -> Iterator[Target]:
             schema = entry.name.removesuffix(_SCHEMA)
             tables = [below.name for below in store.list(entry.name) if below.is_folder]
         for table in tables:
-            with suppress(BadTarget):
+            with suppress(TargetNameError):
                 yield Target(schema, table)
 
 
@@ -145,5 +145,5 @@ def _is_published(store: Store, target: Target, sources: Collection[str] | None)
         if view is None or sources is None:
             return view is not None and _is_of_mirrorfeed(store, target, view)
         return view.newest is not None and view.newest.source in sources
-    except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
+    except (DamagedFileError, RecordTooNewError, SymbolicLinkError, UnreadableFileError):
         return False

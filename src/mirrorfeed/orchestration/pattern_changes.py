@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.config.model import Table
 from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import wrap_error
-from mirrorfeed.orchestration.errors import OrphanedTables
+from mirrorfeed.orchestration.errors import orphaned_tables
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
 
 if TYPE_CHECKING:
@@ -37,5 +37,5 @@ def expand_again(context: RunContext, names: Sequence[str]) -> Sequence[Table]:
         return ()
     context.expansion_error, context.config = "", config
     if orphans:
-        context.callbacks.on_problem(OrphanedTables(targets=tuple(map(str, orphans)), path=config.path))
+        context.callbacks.on_problem(orphaned_tables(targets=tuple(map(str, orphans)), path=config.path))
     return tables

@@ -16,7 +16,7 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, with_code
-from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
+from mirrorfeed.orchestration.errors import files_rewritten, leftovers_not_deleted
 from mirrorfeed.orchestration.run_context import Callbacks, OnDone, OnStep, RunContext, Stop
 from mirrorfeed.orchestration.scheduler import (
     QueuedTable,
@@ -26,7 +26,7 @@ from mirrorfeed.orchestration.scheduler import (
     run_queue,
 )
 from mirrorfeed.orchestration.table_task import TableTask
-from mirrorfeed.publish.errors import FeedRequired
+from mirrorfeed.publish.errors import feed_required
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
@@ -98,7 +98,7 @@ def publish_tables(
     """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
 
     Returns one result for each table with at least one attempt, in the order of the configuration. If a table fails,
-    its result has the error. Continuous publishing returns the newest result of each table, and raises `FeedRequired`
+    its result has the error. Continuous publishing returns the newest result of each table, and raises `feed_required`
     if a table is published by comparing all rows.
     """
     follows, now = context.follows, datetime.now(UTC)
@@ -156,7 +156,7 @@ class _Run:
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
             if self.context.follows and table.changes == "compare":
-                raise FeedRequired(table=str(table.source), operation="Continuous publishing")
+                raise feed_required(table=str(table.source), operation="Continuous publishing")
             if name in self.tasks:
                 self.tasks[name].table = table
             else:
@@ -254,7 +254,7 @@ def report_problems(context: RunContext, results: Sequence[TableResult]) -> None
             if warning:
                 context.callbacks.on_problem(warning)
         if result.cleanup_error:
-            context.callbacks.on_problem(LeftoversNotDeleted(table=result.table, cause=result.cleanup_error))
+            context.callbacks.on_problem(leftovers_not_deleted(table=result.table, cause=result.cleanup_error))
     if rewritten := [result for result in results if result.differed]:
         tables = [result.table for result in rewritten]
-        context.callbacks.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))
+        context.callbacks.on_problem(files_rewritten(tables=tables, differed=rewritten[0].differed))

@@ -6,11 +6,17 @@ import math
 from dataclasses import dataclass, replace
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
-from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.orchestration.errors import TableTimeout
-from mirrorfeed.publish.errors import RecordsMissing
-from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged, Recreation, SourceRecreated
+from mirrorfeed.errors import MirrorfeedError, SparkSessionLostError, TransientError
+from mirrorfeed.landing.errors import ColumnsDroppedError, IncompatibleSchemaError
+from mirrorfeed.orchestration.errors import TableTimeoutError
+from mirrorfeed.publish.errors import RecordsMissingError
+from mirrorfeed.source.errors import (
+    FeedGapError,
+    FeedUnreadableError,
+    PartitionsChangedError,
+    Recreation,
+    SourceRecreatedError,
+)
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
@@ -51,13 +57,14 @@ def next_state(
 
     If `reloads` is True and `state.reload` is None, a terminal error leads to a reload from a snapshot, with `attempts`
     new attempts. Otherwise, if `attempts` is infinite (continuous publishing), every error is retried. If `attempts` is
-    finite, only transient errors are retried, but not `SessionLost` and `TableTimeout`.
+    finite, only transient errors are retried, but not `SparkSessionLostError` and `TableTimeoutError`.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
-    if error is None or (isinstance(error, SessionLost | TableTimeout) and not endless):  # there is no other session
+    is_last = isinstance(error, SparkSessionLostError | TableTimeoutError) and not endless  # there is no other session
+    if error is None or is_last:
         return replace(tried, remaining=0)
-    if isinstance(error, Transient):
+    if isinstance(error, TransientError):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(state.tries, 10))
         return replace(tried, pause=pause) if tried.remaining else tried
     if reloads and state.reload is None:
@@ -73,11 +80,11 @@ def needs_reload(table: Table, error: MirrorfeedError) -> bool:
     True if the option for this kind of error has the value `reseed`. The options are `on_gap`, `on_replace`,
     `on_dropped_column` and `on_schema_change`.
     """
-    if isinstance(error, Gap | RecordsMissing):
+    if isinstance(error, FeedGapError | RecordsMissingError):
         return table.on_gap == "reseed"
-    if isinstance(error, SourceRecreated):
+    if isinstance(error, SourceRecreatedError):
         return table.on_replace == "reseed" and error.case is not Recreation.RESTORED
-    if isinstance(error, ColumnsDropped):
+    if isinstance(error, ColumnsDroppedError):
         return table.on_dropped_column == "reseed"
-    is_schema_change = isinstance(error, IncompatibleSchema | PartitionsChanged | FeedUnreadable)
+    is_schema_change = isinstance(error, IncompatibleSchemaError | PartitionsChangedError | FeedUnreadableError)
     return is_schema_change and table.on_schema_change == "reseed"

@@ -17,7 +17,7 @@ from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.scheduler import Clock
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.runtime.errors import CredentialRefused
+from mirrorfeed.runtime.errors import CredentialRefusedError
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.source.versions import pending_commits
@@ -122,10 +122,10 @@ class RunContext:
         """Replace the Spark session if it has expired. Also make the next use of `zone` open the landing zone again.
 
         If `error` is a refused login, this next use also reads the client secret again, if there is one. Raises
-        `SessionLost` if the session has expired and cannot be replaced.
+        `SparkSessionLostError` if the session has expired and cannot be replaced.
         """
         with self._lock:
-            if isinstance(error, CredentialRefused):
+            if isinstance(error, CredentialRefusedError):
                 forget(self.zone)
             self._zone = None
             self.__dict__.pop("failures", None)

@@ -8,17 +8,17 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.orchestration.next_step import check_snapshot
 from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish.change_sources import ChangeSource
-from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError, concurrent_changes
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 
 if TYPE_CHECKING:
     pass
@@ -66,20 +66,22 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
     """
     check_reload(source, table)
     folder = table.target.folder
-    with suppress(Terminal):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
+    with suppress(
+        TerminalError
+    ):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
         finish_publication(TableLog(store, folder))
     parent, _, name = folder.rpartition("/")
-    error: StoreUnavailable | None = None
+    error: StorageUnavailableError | None = None
     for attempt in range(_DELETE_ATTEMPTS):
         if attempt:
             sleep(_DELETE_PAUSE)
         try:
             store.remove_folder(folder)
-        except StoreUnavailable as caught:  # for example while Fabric reads the folder
+        except StorageUnavailableError as caught:  # for example while Fabric reads the folder
             error = caught
         if all(entry.name != name for entry in store.list(parent)):
             return
-    raise error or ConcurrentChanges(address=store.address(folder))
+    raise error or concurrent_changes(address=store.address(folder))
 
 
 def check_reload(source: ChangeSource, table: Table) -> None:
@@ -87,4 +89,4 @@ def check_reload(source: ChangeSource, table: Table) -> None:
     facts = check_snapshot(source, table)
     checks_keys = table.validate_keys != "none" or table.changes == "compare"
     if table.keys and checks_keys and (bad := source.bad_keys(facts.latest, table)):
-        raise RowsRefused(table=str(table.source), range=Snapshot(facts.latest), rows=bad)
+        raise RowsRefusedError(table=str(table.source), range=Snapshot(facts.latest), rows=bad)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
-from mirrorfeed.orchestration.errors import TableTimeout
+from mirrorfeed.orchestration.errors import TableTimeoutError
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.run_context import RunContext, Stop
 from mirrorfeed.orchestration.scheduler import QueuedTable
@@ -18,7 +18,7 @@ from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_f
 from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import Gap, SourceRecreated
+from mirrorfeed.source.errors import FeedGapError, SourceRecreatedError
 
 if TYPE_CHECKING:
     pass
@@ -117,7 +117,7 @@ class TableTask:
             self.state = replace(self.state, cleared=True)
         try:
             publish(source, context.zone, table, self.result, self._on_step, ends)
-        except (Gap, SourceRecreated) as finding:
+        except (FeedGapError, SourceRecreatedError) as finding:
             from mirrorfeed.publish.change_sources.feed_gap import bridge_gap  # imported late: few feeds have a gap
 
             if (bridge := bridge_gap(source, table, finding, context.callbacks.on_problem)) is None:
@@ -134,7 +134,7 @@ class TableTask:
         if error:
             _log.info("%s: attempt %d failed: %s", self.name, self.state.tries, with_code(error))
         if self.limit <= 0 and (self.state.error or self._lags):
-            timeout = TableTimeout(
+            timeout = TableTimeoutError(
                 table=self.name,
                 minutes=self.table.table_timeout_minutes or 0.0,
                 published=self.result.published_version,

@@ -20,17 +20,17 @@ from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import PARQUET
-from mirrorfeed.mirror.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
+from mirrorfeed.mirror.errors import MirrorColumnsError, condition_unreadable, mirror_not_reached
 from mirrorfeed.mirror.verify import find_differing_keys, mirror_of, row_comparison, verify_at, version_gone_errors
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
+from mirrorfeed.orchestration.errors import rebuild_required, too_many_to_repair
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import report_problems, update_partner_events
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import source_for
-from mirrorfeed.publish.errors import FeedRequired, NothingPublished
+from mirrorfeed.publish.errors import feed_required, nothing_published
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
@@ -131,7 +131,7 @@ def verify_tables(
         name = str(table.target)
         progress.info("Table %d of %d, %s: comparing it with its mirror", at, len(positions), name)
         if view is None or view.newest is None:
-            rows.append(Comparison(name, "not compared", None, error=NothingPublished(table=name)))
+            rows.append(Comparison(name, "not compared", None, error=nothing_published(table=name)))
             continue
         result: row_comparison.RowComparison | MirrorfeedError
         try:
@@ -201,8 +201,8 @@ def count_repairable(
     if null_keys:
         reasons.append(f"{counted(null_keys, 'row')} of the mirror cannot be replaced, because the key contains NULL")
     if max_keys is not None and keys > max_keys:
-        return 0, TooManyToRepair(table=table, keys=keys, at_most=max_keys)
-    return keys, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None
+        return 0, too_many_to_repair(table=table, keys=keys, at_most=max_keys)
+    return keys, rebuild_required(table=table, reason="; ".join(reasons)) if reasons else None
 
 
 def repair_table(
@@ -215,8 +215,8 @@ def repair_table(
     that match `where` (None: all rows), and rows that exist only in the mirror stay. The result has an error if more
     than `max_keys` keys need a repair, if some rows cannot be repaired, or if the publication fails.
 
-    Raises `FeedRequired` if the table is published by comparing all rows (`changes: compare`), `NothingPublished` if it
-    was never published, and `RebuildRequired` if it has no keys or if its columns do not match the mirror.
+    Raises `feed_required` if the table is published by comparing all rows (`changes: compare`), `nothing_published` if
+    it was never published, and `rebuild_required` if it has no keys or if its columns do not match the mirror.
     """
     spark, name = context.session, str(table.target)
     newest, candidates = _position_to_repair(context.config, table)
@@ -255,12 +255,12 @@ def _position_to_repair(config: Config, table: Table) -> tuple[Record, tuple[Rec
     Raises an error if the table cannot be repaired."""
     name = str(table.target)
     if table.changes == "compare":
-        raise FeedRequired(table=str(table.source), operation="Repairing a mirror")
+        raise feed_required(table=str(table.source), operation="Repairing a mirror")
     ((_, view, candidates),) = mirror_positions(config, [name])
     if view is None or view.newest is None:
-        raise NothingPublished(table=name)
+        raise nothing_published(table=name)
     if not view.newest.keys:
-        raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
+        raise rebuild_required(table=name, reason="the table has no keys, so rows can be added but not replaced")
     return view.newest, candidates
 
 
@@ -324,9 +324,9 @@ def _keys_of_mirror(
     If it is unknown which log record Fabric applied last, `candidates` has all possible log records, newest first. If
     `where` is None, the keys to repair are the keys that differ. Otherwise nothing is compared: the comparison is None,
     and the keys to repair are the keys of all rows in source or mirror that match the SQL filter `where`. Raises
-    `RebuildRequired` if the columns do not match the mirror."""
+    `rebuild_required` if the columns do not match the mirror."""
     if not candidates:
-        raise MirrorNotReached(table=str(table.source))
+        raise mirror_not_reached(table=str(table.source))
     record, selection, comparison = candidates[0], table.selection, None
     try:
         if where is None:
@@ -336,8 +336,8 @@ def _keys_of_mirror(
         keys = find_differing_keys(
             spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=selection
         )
-    except MirrorColumns as error:
-        raise RebuildRequired(table=str(table.target), reason="; ".join(error.faults)) from error
+    except MirrorColumnsError as error:
+        raise rebuild_required(table=str(table.target), reason="; ".join(error.faults)) from error
     return comparison, keys
 
 
@@ -350,6 +350,6 @@ def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: st
         matching = rows if where is None else rows.where(where)
         return matching.groupBy(*names).agg(F.count(F.lit(1)).alias(IN_SOURCE)).withColumn(IN_MIRROR, F.lit(0))
     except Exception as error:
-        raise ConditionUnreadable(
+        raise condition_unreadable(
             table=str(table.source), condition=where or "", reason=first_line(str(error))
         ) from error

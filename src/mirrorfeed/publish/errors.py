@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.landing.names import LOG_ID
+from mirrorfeed.errors import (
+    ConcurrentPublisherError,
+    ConfigurationError,
+    LandingZoneError,
+    MirrorfeedWarning,
+    StorageError,
+    TerminalError,
+    TransientError,
+    problem,
+)
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.source.errors import BlockingFinding
+from mirrorfeed.source.errors import PublicationBlockedError
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
     from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
-_SET_STAGING_PATH = "Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume"
 _REBUILD = "reload the table with `mirrorfeed rebuild`"
 
 
@@ -37,10 +44,12 @@ _REASONS = {
     Problem.YEAR: (_YEAR, "a date or time is outside the years 1 to 9999, which delimited text cannot store"),
     Problem.INVALID_TEXT: (_INVALID_TEXT, "a text is not valid UTF-8"),
 }
-"""For each problem of a row: the key of its fix in `RowsRefused`, and the description of the problem."""
+"""For each problem of a row: the key of its fix in `RowsRefusedError`, and the description of the problem."""
 
 
-class RowsRefused(Terminal):
+class RowsRefusedError(TerminalError):
+    """Rows of a source table cannot be published, for example because a key is NULL. Correct the rows."""
+
     code = "MF3009"
     what = "Rows of {table} cannot be published: {place} {reason}{keys}."
     fix = {
@@ -67,6 +76,7 @@ class RowsRefused(Terminal):
         "Rows cannot be published. A key is NULL or not unique, a row changed in a table without keys, a text is not"
         " valid UTF-8, or the file format cannot store a value. The versions with these rows were not published."
     )
+    table: str
     range: Range | Snapshot
     rows: Sequence[BadRow]
 
@@ -94,31 +104,33 @@ class RowsRefused(Terminal):
         return f" ({keys})" if keys else ""
 
 
-class ConcurrentChanges(Transient):
-    code = "MF3204"
-    what = "Other publishers keep changing {address}."
-    fix = "Publish again later, and run only one publisher at a time for this table. No row is published twice."
+@problem(ConcurrentPublisherError, "MF3204")
+def concurrent_changes(*, address: str) -> None:
+    """Other publishers keep changing {address}.
+
+    Publish again later, and run only one publisher at a time for this table. No row is published twice.
+    """
 
 
-class EqualFileTimes(Transient):
-    code = "MF3205"
-    what = "The storage gave the new files of {address} no later modification time than existing files."
-    fix = "Publish again. None of these files were published, because Fabric would not know their order."
+@problem(ConcurrentPublisherError, "MF3205")
+def equal_file_times(*, address: str) -> None:
+    """The storage gave the new files of {address} no later modification time than existing files.
+
+    Publish again. None of these files were published, because Fabric would not know their order.
+    """
 
 
-class ClockWentBack(Terminal):
-    code = "MF3219"
-    what = (
-        "The newest published file of {address} has the modification time {published} UTC, but the storage gives new"
-        " files the time {new} UTC. Fabric would read the new files first."
-    )
-    fix = (
-        "If the clock of the storage is slow, correct it and publish again. Otherwise publish after {published} UTC, or"
-        f" {_REBUILD}. Until then, nothing is published."
-    )
+@problem(LandingZoneError, "MF3219")
+def storage_clock_behind(*, address: str, published: str, new: str) -> None:
+    """The newest published file of {address} has the modification time {published} UTC, but the storage gives new files
+    the time {new} UTC. Fabric would read the new files first.
+
+    If the clock of the storage is slow, correct it and publish again. Otherwise publish after {published} UTC, or
+    reload the table with `mirrorfeed rebuild`. Until then, nothing is published.
+    """
 
 
-class RecordsMissing(BlockingFinding):
+class RecordsMissingError(PublicationBlockedError):
     code = "MF3206"
     what = (
         "The log records before number {number} in {address} are missing: the folder of {table} was deleted during a"
@@ -129,33 +141,33 @@ class RecordsMissing(BlockingFinding):
     address: str
 
 
-class FinalNameTaken(Terminal):
-    code = "MF3207"
-    what = "{address} already exists, so the recorded file {staged} cannot get this name. Neither file was overwritten."
-    fix = (
-        "Run `mirrorfeed log` to compare size and checksum of both files with the record. Delete the file that does not"
-        " match, then publish again."
-    )
+@problem(LandingZoneError, "MF3207")
+def final_name_taken(*, address: str, staged: str) -> None:
+    """{address} already exists, so the recorded file {staged} cannot get this name. Neither file was overwritten.
+
+    Run `mirrorfeed log` to compare size and checksum of both files with the record. Delete the file that does not
+    match, then publish again.
+    """
 
 
-class StagedFileDamaged(Terminal):
-    code = "MF3208"
-    what = (
-        "The staged file {address} has {found:count byte} instead of the recorded {expected:,}. It was not published."
-    )
-    fix = (
-        "Run `mirrorfeed log`. If the complete file exists under its final name, delete the staged file and publish"
-        f" again. Otherwise {_REBUILD}."
-    )
+@problem(LandingZoneError, "MF3208")
+def staged_file_damaged(*, address: str, found: int, expected: int) -> None:
+    """The staged file {address} has {found:count byte} instead of the recorded {expected:,}. It was not published.
+
+    Run `mirrorfeed log`. If the complete file exists under its final name, delete the staged file and publish again.
+    Otherwise reload the table with `mirrorfeed rebuild`.
+    """
 
 
-class ForeignFile(Terminal):
-    code = "MF3209"
-    what = "{address} was not written by a publisher of this table, and Fabric may read it."
-    fix = "Delete the file, or rename it so that its name starts with an underscore, then publish again."
+@problem(LandingZoneError, "MF3209")
+def foreign_file(*, address: str) -> None:
+    """{address} was not written by a publisher of this table, and Fabric may read it.
+
+    Delete the file, or rename it so that its name starts with an underscore, then publish again.
+    """
 
 
-class FileNumberConflict(Terminal):
+class FileNumberConflictError(LandingZoneError):
     code = "MF3210"
     what = {
         True: "{address} exists, but the table has no log.",
@@ -177,20 +189,17 @@ class FileNumberConflict(Terminal):
         return self.expected - 1
 
 
-class LogIdMissing(Terminal):
-    code = "MF3211"
-    what = (
-        f"The file {{folder}}/{LOG_ID} with the log id was deleted. The log {{log_id}} still exists, with records up to"
-        " {number} of {time}."
-    )
-    fix = (
-        'Restore the file with the content {{"log_id": "{log_id}"}} and publish again. If this log does not belong to'
-        f" the files in the folder, {_REBUILD}."
-    )
-    log_id: str
+@problem(LandingZoneError, "MF3211")
+def log_id_missing(*, folder: str, number: int, time: str, log_id: str) -> None:
+    """The file {folder}/_mirrorfeed/log.json with the log id was deleted. The log {log_id} still exists, with records
+    up to {number} of {time}.
+
+    Restore the file with the content {{"log_id": "{log_id}"}} and publish again. If this log does not belong to the
+    files in the folder, reload the table with `mirrorfeed rebuild`.
+    """
 
 
-class FilesLost(Terminal):
+class PublishedFilesLostError(LandingZoneError):
     code = "MF3216"
     what = "Published files of {address} were removed before Fabric consumed them: {numbers:few}."
     fix = (
@@ -198,17 +207,18 @@ class FilesLost(Terminal):
         " default."
         f" Otherwise {_REBUILD}."
     )
+    address: str
     numbers: Sequence[int]
 
 
-class LastFileMissing(Transient):
+class LastFileMissingWarning(MirrorfeedWarning):
     code = "MF3217"
     what = (
         "{address} contains no data file. Fabric leaves the last file, so somebody else removed file {last}, possibly"
         " before Fabric consumed it."
     )
     fix = f"Run `mirrorfeed verify`. If rows are missing, {_REBUILD}."
-    is_warning = True
+    address: str
     numbers: Sequence[int]
 
     @property
@@ -216,75 +226,91 @@ class LastFileMissing(Transient):
         return self.numbers[-1]
 
 
-class TooManyFiles(Terminal):
-    code = "MF3218"
-    what = (
-        "The publication to {address} has {files:,} files. Their list in the log would exceed the limit of {mib} MiB."
-    )
-    fix = "Set a larger `target_file_size` and publish again. Nothing was published."
+@problem(ConfigurationError, "MF3218")
+def too_many_files(*, address: str, files: int, mib: int) -> None:
+    """The publication to {address} has {files:,} files. Their list in the log would exceed the limit of {mib} MiB.
+
+    Set a larger `target_file_size` and publish again. Nothing was published.
+    """
 
 
-class StagingPathRequired(Terminal):
-    code = "MF3301"
-    what = (
-        "{table} has more rows to publish than fit in the result of a query, but there is no folder that both Spark and"
-        " this process can access."
-    )
-    fix = f"{_SET_STAGING_PATH}, and publish again. Nothing was published."
+@problem(ConfigurationError, "MF3301")
+def staging_path_required(*, table: str) -> None:
+    """{table} has more rows to publish than fit in the result of a query, but there is no folder that both Spark and
+    this process can access.
+
+    Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume, and publish again. Nothing was
+    published.
+    """
 
 
-class StagingNotVisible(Terminal):
-    code = "MF3303"
-    what = "The folder {root} is not visible to both this process and Spark."
-    fix = f"{_SET_STAGING_PATH}: a volume is visible from every machine. Nothing was published."
+@problem(ConfigurationError, "MF3303")
+def staging_not_visible(*, root: str) -> None:
+    """The folder {root} is not visible to both this process and Spark.
+
+    Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume: a volume is visible from every
+    machine. Nothing was published.
+    """
 
 
-class StagingUnusable(Terminal):
+class StagingUnusableError(StorageError):
     code = "MF3304"
     what = "The staging area {root} cannot be used: {reason}."
     fix = (
         "Set `staging_path` to a volume (/Volumes/catalog/schema/volume), and grant the publisher READ VOLUME and WRITE"
         " VOLUME on it. Nothing was published."
     )
+    root: str
+    reason: str
 
 
-class StagingFilesLost(Transient):
+class StagingFilesLostError(TransientError):
     code = "MF3306"
     what = "Files that Spark wrote to {place} changed or disappeared before they were uploaded: {reason}."
     fix = (
         "Check that the disk has enough space and that nobody else changes the folder, then publish again. Nothing was"
         " published."
     )
+    place: str
+    reason: str
 
 
-class ExecutorUploadFailed(Transient):
-    code = "MF3307"
-    what = "The upload from executors to {address} failed: {reason}"
-    fix = "Publish again. If it fails again, remove `upload_from: executors`."
+@problem(TransientError, "MF3307")
+def executor_upload_failed(*, address: str, reason: str) -> None:
+    """The upload from executors to {address} failed: {reason}
+
+    Publish again. If it fails again, remove `upload_from: executors`.
+    """
 
 
-class ExecutorUploadImpossible(Terminal):
-    code = "MF3308"
-    what = "Executors cannot upload files to {address}: {reason}"
-    fix = (
-        "Remove `upload_from: executors`, so that the driver uploads the files, or use a dedicated cluster. On"
-        " serverless compute and in standard access mode, executors have no direct network access."
-    )
+@problem(ConfigurationError, "MF3308")
+def executor_upload_impossible(*, address: str, reason: str) -> None:
+    """Executors cannot upload files to {address}: {reason}
+
+    Remove `upload_from: executors`, so that the driver uploads the files, or use a dedicated cluster. On serverless
+    compute and in standard access mode, executors have no direct network access.
+    """
 
 
-class NothingPublished(Terminal):
-    code = "MF3403"
-    what = "{table} is not published yet."
-    fix = "Run `mirrorfeed publish`. The first run publishes a snapshot."
+@problem(ConfigurationError, "MF3403")
+def nothing_published(*, table: str) -> None:
+    """{table} is not published yet.
+
+    Run `mirrorfeed publish`. The first run publishes a snapshot.
+    """
 
 
-class KeysRequired(Terminal):
-    code = "MF3506"
-    what = "{table} is published by comparison (`changes: compare`), but has no keys."
-    fix = "Set `keys` in the configuration to columns that are unique together and never NULL."
+@problem(ConfigurationError, "MF3506")
+def keys_required(*, table: str) -> None:
+    """{table} is published by comparison (`changes: compare`), but has no keys.
+
+    Set `keys` in the configuration to columns that are unique together and never NULL.
+    """
 
 
-class FeedRequired(Terminal):
-    code = "MF3507"
-    what = "{operation} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
-    fix = "Run `mirrorfeed publish` to compare and publish the table, or `mirrorfeed rebuild` to reload it."
+@problem(ConfigurationError, "MF3507")
+def feed_required(*, operation: str, table: str) -> None:
+    """{operation} requires a change data feed, but {table} is published by comparison (`changes: compare`).
+
+    Run `mirrorfeed publish` to compare and publish the table, or `mirrorfeed rebuild` to reload it.
+    """

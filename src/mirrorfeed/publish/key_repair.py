@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.publish.errors import nothing_published
 from mirrorfeed.publish.next_publication import published_version
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import OnStep, Run
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, find_recreation
 from mirrorfeed.storage import Store
 
@@ -54,14 +54,14 @@ def _has_repaired(result: TableResult) -> bool:
 
 def decide_repair(
     source: ChangeSource, table: Table, view: View | None, keys: Any
-) -> tuple[Facts, KeyRepair | SourceRecreated]:
+) -> tuple[Facts, KeyRepair | SourceRecreatedError]:
     """Return facts about the source, and a repair that publishes the rows of `keys` again, at the published version.
 
-    If another table has replaced the source, returns `SourceRecreated` instead of the repair. Raises `NothingPublished`
-    if the table has no log record.
+    If another table has replaced the source, returns `SourceRecreatedError` instead of the repair. Raises
+    `nothing_published` if the table has no log record.
     """
     if view is None or view.newest is None:
-        raise NothingPublished(table=str(table.target))
+        raise nothing_published(table=str(table.target))
     published = published_version(view.newest)
     facts = source.facts(published, 0)
     other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.errors import ColumnsDropped, KeysChanged
+from mirrorfeed.landing.errors import ColumnsDroppedError, keys_changed
 from mirrorfeed.landing.log_record import Record, unselected_columns
 from mirrorfeed.landing.names import METADATA
 from mirrorfeed.landing.output_format import check_output
@@ -22,11 +22,11 @@ from mirrorfeed.landing.selection import (
     source_types,
     target_keys,
 )
-from mirrorfeed.publish.errors import KeysRequired, RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError, keys_required
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
+from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError
 from mirrorfeed.source.snapshot_or_range import (
     DROP,
     ComparisonStart,
@@ -60,7 +60,7 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
         try:
             client = workspace()
             catalog_table = read_catalog_table(client, table.source)
-        except (CatalogRefused, CatalogUnavailable, ValueError):
+        except (CatalogRefusedError, CatalogUnavailableError, ValueError):
             if keys is None:
                 raise
             # With configured keys, no workspace is needed. Then the engine reports row filters and column masks.
@@ -71,7 +71,7 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
                     check_access_policies(client, table.source, catalog_table)
             keys = primary_key(catalog_table) if keys is None else keys
     if not target_keys(source, table.selection, keys or ()) and table.changes == "compare":
-        raise KeysRequired(table=source)
+        raise keys_required(table=source)
     return table.model_copy(update={"keys": keys or ()})
 
 
@@ -97,7 +97,7 @@ def next_columns(
         if (drops or deselected) and table.on_dropped_column != "keep":
             names = {column.name for column in columns}
             if dropped := [each.name for each in before if not (each.dropped or each.name in names)]:
-                raise ColumnsDropped(table=name, version=version, columns=dropped)
+                raise ColumnsDroppedError(table=name, version=version, columns=dropped)
         may_drop = [column.name for column in before if column.name not in keys] if drops else deselected
         first = facts.commits[0]
         renamed = {} if selection or newest.selection else renamed_columns(first.operation, first.parameters)
@@ -142,30 +142,31 @@ def prepare(
         source.check(what.reads, facts)
     gets_keys = newest and table.target_keys and not newest.keys and table.validate_keys != "none"
     if newest and gets_keys and (bad := source.bad_keys(newest.to_version_inclusive, table)):
-        raise RowsRefused(table=str(table.source), range=Snapshot(newest.to_version_inclusive), rows=bad)
+        raise RowsRefusedError(table=str(table.source), range=Snapshot(newest.to_version_inclusive), rows=bad)
     wanted = table.output.metadata(table.target_keys, columns)
     return Prepared(columns, wanted, metadata_files.check(log.store, log.folder, wanted))
 
 
 def check_unchanged(log: TableLog, table: Table, newest: Record | None) -> None:
-    """Check that keys and selection match the newest record. Raises `KeysChanged` or `SelectionChanged` if not."""
+    """Check that keys and selection match the newest record. Raises `keys_changed` or `selection_changed` if not."""
     if newest is None:
         return
     if newest.keys and newest.keys != (wanted := table.target_keys):
         address = log.store.address(f"{log.folder}/{METADATA}")
-        raise KeysChanged(address=address, published=newest.keys, wanted=wanted)
+        raise keys_changed(address=address, published=newest.keys, wanted=wanted)
     unselected_columns(str(table.source), newest, table.selection)
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the columns for a repair: the columns of the record `newest`. `version` is only for error messages.
 
-    Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDropped` unless the table
-    has `on_dropped_column: keep`. Raises `SelectionChanged` if anything else in the selection differs from `newest`.
+    Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDroppedError` unless the
+    table has `on_dropped_column: keep`. Raises `selection_changed` if anything else in the selection differs from
+    `newest`.
     """
     deselected = unselected_columns(str(table.source), newest, table.selection)
     if deselected and table.on_dropped_column != "keep":
-        raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
+        raise ColumnsDroppedError(table=str(table.source), version=version, columns=deselected)
     return tuple(replace(each, dropped=each.dropped or each.name in deselected) for each in newest.columns)
 
 
@@ -186,16 +187,17 @@ def decide_next(
     """Return facts about the source, and the decision: a snapshot, ranges of versions, nothing new, or a problem.
 
     `view` is the table's log, or None if the table has no log. Reads the facts if `facts` is None. A problem is
-    returned as a `BlockingFinding`, and not raised. Returns a `ComparisonStart` if the table has `changes: compare`,
-    but its newest publication is from the change data feed. Raises `PublishedFromFeed` if this publication has no keys.
+    returned as a `PublicationBlockedError`, and not raised. Returns a `ComparisonStart` if the table has `changes:
+    compare`, but its newest publication is from the change data feed. Raises `first_comparison_impossible` if this
+    publication has no keys.
     """
     newest = view.newest if view else None
     published = published_version(newest) if newest else None
     if newest and published and table.changes == "compare" and not published.is_compared:
         if not newest.keys:
-            from mirrorfeed.publish.change_sources.errors import NO_KEYS, PublishedFromFeed
+            from mirrorfeed.publish.change_sources.errors import NO_KEYS, first_comparison_impossible
 
-            raise PublishedFromFeed(
+            raise first_comparison_impossible(
                 table=str(table.source), published=published.version, where=published.version, reason=NO_KEYS
             )
         facts = source.facts(None, table.max_versions_per_publication)

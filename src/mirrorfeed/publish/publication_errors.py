@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mirrorfeed.errors import MirrorfeedError, wrap_error
-from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files.staging_job import BadRows
 from mirrorfeed.source.snapshot_or_range import Commit, ComparisonStart, KeyRepair, Publication, Range, Snapshot
 
@@ -28,11 +28,11 @@ def publication_errors(
     except MirrorfeedError:
         raise
     except BadRows as error:
-        raise RowsRefused(table=table, range=what.reads, rows=error.rows) from None
+        raise RowsRefusedError(table=table, range=what.reads, rows=error.rows) from None
     except Exception as error:
         where = selection.where if selection else None
         if where is not None and (match := _VALUE_ERROR.search(str(error))):
-            raise BadCondition(
+            raise invalid_condition(
                 table=table, condition=where, reason=match.group().partition(" SQLSTATE")[0].rstrip(".")
             ) from error
         if isinstance(what, Snapshot | KeyRepair):

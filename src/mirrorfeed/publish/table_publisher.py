@@ -32,7 +32,7 @@ from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, 
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import BlockingFinding, SourceRecreated
+from mirrorfeed.source.errors import PublicationBlockedError, SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import (
     ComparisonStart,
     Decision,
@@ -67,8 +67,8 @@ def publish(
     """Publish all versions that exist at the start.
 
     Returns `result`, or a new result if it is None. The result is updated during the run. If `stop` returns True, the
-    run ends after the current publication. Raises a subclass of `BlockingFinding` if the source cannot be published,
-    and another `MirrorfeedError` for any other failure.
+    run ends after the current publication. Raises a subclass of `PublicationBlockedError` if the source cannot be
+    published, and another `MirrorfeedError` for any other failure.
     """
     run = Run(source, store, table, result, on_step)
     view = goal = None
@@ -105,7 +105,7 @@ class Run:
         """Show a decision in the result. If it publishes no new version, check keys and selection. Otherwise check that
         the source keeps its changes for long enough."""
         result, table, newest = self.result, self.table, view.newest if view else None
-        result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
+        result.latest = None if isinstance(decision, SourceRecreatedError) else facts.latest
         result.decision = str(decision)
         if isinstance(decision, NothingNew | WithinVersion):
             check_unchanged(self.log, table, newest)
@@ -117,7 +117,7 @@ class Run:
         self,
         view: View | None,
         facts: Facts,
-        decision: Snapshot | PublishRanges | KeyRepair | ComparisonStart | BlockingFinding,
+        decision: Snapshot | PublishRanges | KeyRepair | ComparisonStart | PublicationBlockedError,
     ) -> View | None:
         """Raise the error in `decision`, or stage its first publication and record it. The next pass renames the files.
 
@@ -127,7 +127,7 @@ class Run:
             if view is None or view.unfinished:  # the first listing may show a record without its files
                 return view
             self.result.missing_file_warning = self.log.check(view) or self.result.missing_file_warning
-        if isinstance(decision, BlockingFinding):
+        if isinstance(decision, PublicationBlockedError):
             raise decision
         self.on_step(self.result)
         what: Publication = decision.first if isinstance(decision, PublishRanges) else decision

@@ -17,7 +17,7 @@ from urllib.request import getproxies
 from pydantic import ConfigDict, PlainValidator, ValidationInfo, WithJsonSchema
 
 from mirrorfeed.display.redact import remember
-from mirrorfeed.runtime.errors import BadProxy
+from mirrorfeed.runtime.errors import InvalidProxyError
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -192,11 +192,11 @@ def is_host_pattern(text: str) -> bool:
 
 
 def check_proxy() -> None:
-    """Raise `BadProxy` if the environment sets an HTTPS proxy that is not a valid address."""
+    """Raise `InvalidProxyError` if the environment sets an HTTPS proxy that is not a valid address."""
     proxies = getproxies()
     for name in ("https", "all"):
         if (proxy := proxies.get(name)) and _match_address(_PROXY, proxy) is None:
-            raise BadProxy(variable=f"{name.upper()}_PROXY")
+            raise InvalidProxyError(variable=f"{name.upper()}_PROXY")
 
 
 def _match_address(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

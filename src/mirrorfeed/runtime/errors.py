@@ -8,14 +8,15 @@ import sys
 from typing import Any
 
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import ConfigurationError, CredentialsError, SparkError, TransientError, problem
 
 
-class SparkMissing(Terminal):
-    code = "MF1201"
-    what = "This command needs Spark, but pyspark and delta-spark are not installed here."
-    fix = "Run `make setup` in the project, or `{install} pyspark==4.2.0 delta-spark==4.4.0`."
-    install: str = "pip install"
+@problem(SparkError, "MF1201")
+def spark_missing(*, install: str = "pip install") -> None:
+    """This command needs Spark, but pyspark and delta-spark are not installed here.
+
+    Run `make setup` in the project, or `{install} pyspark==4.2.0 delta-spark==4.4.0`.
+    """
 
 
 def install_command() -> str:
@@ -25,29 +26,36 @@ def install_command() -> str:
     return f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
 
 
-class JavaUnusable(Terminal):
-    code = "MF1204"
-    what = "Spark needs Java 17 or 21, but {reason}."
-    fix = "Install JDK 17 or 21 (for example openjdk-17-jdk). Then add it to PATH, or set JAVA_HOME."
-    meaning = "Java is missing, or Spark does not support its version."
+@problem(
+    SparkError,
+    "MF1204",
+    meaning="Java is missing, or Spark does not support its version.",
+)
+def java_unusable(*, reason: str) -> None:
+    """Spark needs Java 17 or 21, but {reason}.
+
+    Install JDK 17 or 21 (for example openjdk-17-jdk). Then add it to PATH, or set JAVA_HOME.
+    """
 
 
-class SparkDidNotStart(Terminal):
-    code = "MF1207"
-    what = "Spark did not start on this machine: {last_words}."
-    fix = (
-        "See {log} for the full output. The first start downloads the JARs of Delta. If this download failed, check"
-        " that Maven Central can be reached."
-    )
+@problem(SparkError, "MF1207")
+def spark_did_not_start(*, last_words: str, log: str) -> None:
+    """Spark did not start on this machine: {last_words}.
+
+    See {log} for the full output. The first start downloads the JARs of Delta. If this download failed, check that
+    Maven Central can be reached.
+    """
 
 
-class CacheUnusable(Terminal):
-    code = "MF1208"
-    what = "Spark cannot start, because {folder} is not writable: {reason}."
-    fix = "Set the environment variable MIRRORFEED_CACHE to a writable folder."
+@problem(SparkError, "MF1208")
+def spark_cache_unusable(*, folder: str, reason: str) -> None:
+    """Spark cannot start, because {folder} is not writable: {reason}.
+
+    Set the environment variable MIRRORFEED_CACHE to a writable folder.
+    """
 
 
-class CredentialRefused(Terminal):
+class CredentialRefusedError(CredentialsError):
     code = "MF4301"
     what = {
         "": "Cannot get a token for {credential}: {reason:phrase}.",
@@ -71,6 +79,7 @@ class CredentialRefused(Terminal):
         "AADSTS500011": "Check that `tenant_id` of `credential` is the tenant of the Fabric workspace.",
     }
     meaning = "The login service refuses the credential, or no method of login works in this process."
+    reason: str
     credential: Any
     entra_code: str = ""
 
@@ -83,7 +92,7 @@ class CredentialRefused(Terminal):
         return str(getattr(self.credential, "secret", "the place that the configuration names"))
 
 
-class LoginUnavailable(Transient):
+class LoginUnavailableError(TransientError):
     code = "MF4302"
     what = "Cannot get a token at the moment: {reason:phrase}."
     fix = "Check that this machine can reach the login service, then run the same command again."
@@ -92,13 +101,15 @@ class LoginUnavailable(Transient):
     """False if the login service could not be reached."""
 
 
-class CertificatesUnreadable(Terminal):
-    code = "MF4303"
-    what = "Cannot read the certificates in {file}: {reason:phrase}."
-    fix = "Set `ca_bundle` in the configuration to a file with certificates in PEM format."
+@problem(CredentialsError, "MF4303")
+def certificates_unreadable(*, file: str, reason: str) -> None:
+    """Cannot read the certificates in {file}: {reason:phrase}.
+
+    Set `ca_bundle` in the configuration to a file with certificates in PEM format.
+    """
 
 
-class SecretUnreachable(Terminal):
+class SecretUnreachableError(CredentialsError):
     code = "MF4304"
     what = "Cannot read the client secret from {secret}: {reason:phrase}."
     fix = {
@@ -141,17 +152,18 @@ class SecretUnreachable(Terminal):
         return f"{getattr(self.secret, 'scope', 'scope')}/{getattr(self.secret, 'key', 'key')}"
 
 
-class ServiceCredentialUnreachable(Terminal):
-    code = "MF4305"
-    what = "Cannot use the service credential {name} of Unity Catalog: {reason:phrase}."
-    fix = (
-        "Use an Azure service credential for OneLake, or an AWS service credential for S3, on Databricks Runtime 16.2"
-        " or newer, and grant ACCESS on it to this identity. Executors can use service credentials only on dedicated"
-        " clusters. Elsewhere use a service principal or the default credential."
-    )
+@problem(CredentialsError, "MF4305")
+def service_credential_unreachable(*, name: str, reason: str) -> None:
+    """Cannot use the service credential {name} of Unity Catalog: {reason:phrase}.
+
+    Use an Azure service credential for OneLake, or an AWS service credential for S3, on Databricks Runtime 16.2 or
+    newer, and grant ACCESS on it to this identity. Executors can use service credentials only on dedicated clusters.
+    Elsewhere use a service principal or the default credential.
+    """
 
 
-class BadProxy(Terminal):
+class InvalidProxyError(ConfigurationError):
     code = "MF4306"
     what = "The environment variable {variable} is not the address of a proxy."
     fix = "Set {variable} to an address such as http://proxy.example.com:8080, or unset it."
+    variable: str

@@ -15,7 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.runtime.errors import CacheUnusable, JavaUnusable, SparkDidNotStart, SparkMissing, install_command
+from mirrorfeed.runtime.errors import (
+    install_command,
+    java_unusable,
+    spark_cache_unusable,
+    spark_did_not_start,
+    spark_missing,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,22 +60,24 @@ def local_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_command(environment: Mapping[str, str]) -> str:
-    """Return the path of the `java` program that Spark starts. Raises `JavaUnusable` if there is none."""
+    """Return the path of the `java` program that Spark starts. Raises `java_unusable` if there is none."""
     home = environment.get("JAVA_HOME")
     command = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if command is None:
-        raise JavaUnusable(reason=f"there is no bin/java in JAVA_HOME ({home})" if home else "there is no Java on PATH")
+        raise java_unusable(
+            reason=f"there is no bin/java in JAVA_HOME ({home})" if home else "there is no Java on PATH"
+        )
     return command
 
 
 def check_java(command: str) -> None:
-    """Raise `JavaUnusable` if a `java` program is not Java 17 or 21."""
+    """Raise `java_unusable` if a `java` program is not Java 17 or 21."""
     ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
     if version is None:
-        raise JavaUnusable(reason=f"{command} does not report its version")
+        raise java_unusable(reason=f"{command} does not report its version")
     if int(version[1]) not in JAVA_VERSIONS:
-        raise JavaUnusable(reason=f"{command} is Java {version[1]}")
+        raise java_unusable(reason=f"{command} is Java {version[1]}")
 
 
 def cached_jars(folder: Path) -> list[Path]:
@@ -92,7 +100,7 @@ def record_jars(folder: Path) -> None:
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
     """Return the cache folder for the JARs of the Delta and Spark releases `versions`, and create it if necessary.
 
-    Raises `CacheUnusable` if the folder cannot be created.
+    Raises `spark_cache_unusable` if the folder cannot be created.
     """
     cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
     folder = cache / f"ivy-{'-'.join(versions)}"
@@ -101,15 +109,15 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
         for name in (folder / "lock", cache / "spark.log"):
             name.touch()
     except OSError as error:
-        raise CacheUnusable(folder=str(cache), reason=error.strerror or str(error)) from error
+        raise spark_cache_unusable(folder=str(cache), reason=error.strerror or str(error)) from error
     return folder
 
 
 def start_local(options: Mapping[str, str]) -> SparkSession:
     """Start Spark on this machine and return the session. `options` override the settings of `local_options`.
 
-    Raises `JavaUnusable` if Java is missing or has an unsupported version, `SparkMissing` if Delta is not installed,
-    `CacheUnusable` if the cache folder cannot be created, and `SparkDidNotStart` if Spark fails to start.
+    Raises `java_unusable` if Java is missing or has an unsupported version, `spark_missing` if Delta is not installed,
+    `spark_cache_unusable` if the cache folder cannot be created, and `spark_did_not_start` if Spark fails to start.
     """
     from pyspark.sql import SparkSession
 
@@ -117,7 +125,7 @@ def start_local(options: Mapping[str, str]) -> SparkSession:
     try:
         versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
     except importlib.metadata.PackageNotFoundError as error:
-        raise SparkMissing(install=install_command()) from error
+        raise spark_missing(install=install_command()) from error
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = cache_folder(os.environ, versions)
     log = folder.with_name("spark.log")
@@ -143,7 +151,7 @@ def _start(builder: Any, log: Path) -> SparkSession:
             session: SparkSession = builder.getOrCreate()
             return session
     except Exception as error:
-        raise SparkDidNotStart(log=str(log), last_words=_first_error(log)) from error
+        raise spark_did_not_start(log=str(log), last_words=_first_error(log)) from error
 
 
 @contextmanager

@@ -33,11 +33,11 @@ from mirrorfeed.runtime.credentials import (
     default_workspace,
 )
 from mirrorfeed.runtime.errors import (
-    CertificatesUnreadable,
-    CredentialRefused,
-    LoginUnavailable,
-    SecretUnreachable,
-    ServiceCredentialUnreachable,
+    CredentialRefusedError,
+    LoginUnavailableError,
+    SecretUnreachableError,
+    certificates_unreadable,
+    service_credential_unreachable,
 )
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ _MAX_LINK_REASON = 120
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """Return a credential for Azure clients. `get_token` raises `LoginUnavailable` or `CredentialRefused` on failure.
+    """Return a credential for Azure clients. `get_token` raises `LoginUnavailableError` or `CredentialRefusedError` on
+    failure.
 
-    Raises `BadProxy`, `SecretUnreachable`, `ServiceCredentialUnreachable` or `CertificatesUnreadable` if the proxy
-    settings, the secret, the service credential or the file `ca_bundle` cannot be used.
+    Raises `InvalidProxyError`, `SecretUnreachableError`, `service_credential_unreachable` or `certificates_unreadable`
+    if the proxy settings, the secret, the service credential or the file `ca_bundle` cannot be used.
     """
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
@@ -90,7 +91,7 @@ def _check_certificates(ca_bundle: str | None) -> None:
         is_folder = os.path.isdir(ca_bundle)
         ssl.create_default_context(cafile=None if is_folder else ca_bundle, capath=ca_bundle if is_folder else None)
     except OSError as error:
-        raise CertificatesUnreadable(file=ca_bundle, reason=error.strerror or str(error)) from error
+        raise certificates_unreadable(file=ca_bundle, reason=error.strerror or str(error)) from error
 
 
 def _principal_credential(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
@@ -126,11 +127,12 @@ def _refuse_unexpected_response(response: Any) -> None:
 
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
-    """Return the value of a secret, or raise `SecretUnreachable`. The caller must not store a copy of the value."""
+    """Return the value of a secret, or raise `SecretUnreachableError`.
+    The caller must not store a copy of the value."""
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:
-        raise SecretUnreachable(
+        raise SecretUnreachableError(
             secret=secret, reason="it has no scope" if secret.key else "it is not set in this process"
         )
     client = None
@@ -143,21 +145,21 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
         # Report only the type, because the message may contain anything.
         failed = f"the request to the workspace failed with {type(error).__name__}"
         reason = failed if has_login else "no valid login for a workspace was found"
-        raise SecretUnreachable(secret=secret, reason=reason, has_login=has_login) from None
+        raise SecretUnreachableError(secret=secret, reason=reason, has_login=has_login) from None
 
 
 def service_credential(name: str, cloud: Literal["Azure", "AWS"] = "Azure") -> Any:
     """Return a Databricks service credential: a credential of the Azure libraries, or a botocore session for AWS.
 
-    Can be called in a driver or in a task. Raises `ServiceCredentialUnreachable` if Databricks does not provide it.
+    Can be called in a driver or in a task. Raises `service_credential_unreachable` if Databricks does not provide it.
     """
     try:
         credential = _provider()(name)
     except Exception as error:
         reason = f"{type(error).__name__}: {first_line(str(error))}"
-        raise ServiceCredentialUnreachable(name=name, reason=reason) from None
+        raise service_credential_unreachable(name=name, reason=reason) from None
     if not hasattr(credential, "get_token" if cloud == "Azure" else "get_credentials"):
-        raise ServiceCredentialUnreachable(name=name, reason=f"it is not a credential of {cloud}")
+        raise service_credential_unreachable(name=name, reason=f"it is not a credential of {cloud}")
     return credential
 
 
@@ -176,7 +178,9 @@ def _provider() -> Callable[[str], Any]:
 
 
 class _WrappedCredential:
-    """Credential of the Azure libraries that raises `LoginUnavailable` or `CredentialRefused` if the login fails."""
+    """Credential of the Azure libraries that raises `LoginUnavailableError` or `CredentialRefusedError` if the login
+    fails.
+    """
 
     def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
         self._credential, self._inner, self._secrets = credential, inner, secrets
@@ -206,12 +210,12 @@ class _WrappedCredential:
         ):
             raise _refusal(self._credential, message)
         reached = not isinstance(cause or failure, ServiceRequestError)
-        raise LoginUnavailable(reason=f"{self._credential} cannot log in: {first_line(message)}", reached=reached)
+        raise LoginUnavailableError(reason=f"{self._credential} cannot log in: {first_line(message)}", reached=reached)
 
 
-def _refusal(credential: Credential, response: str) -> CredentialRefused:
+def _refusal(credential: Credential, response: str) -> CredentialRefusedError:
     """Return the error for a response of the login service or credential chain. `response` must contain no secrets."""
     links = [f"{name}: {why[:_MAX_LINK_REASON]}" for name, why in _CHAIN_LINK.findall(response)]
     code = None if links else _ENTRA_CODE.search(response)
     reason = "; ".join(links) or first_line(response)
-    return CredentialRefused(credential=credential, reason=reason, entra_code=code[0] if code else "")
+    return CredentialRefusedError(credential=credential, reason=reason, entra_code=code[0] if code else "")

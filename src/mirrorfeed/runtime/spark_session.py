@@ -12,35 +12,38 @@ from functools import lru_cache
 from threading import Condition, get_ident
 from typing import TYPE_CHECKING
 
-from mirrorfeed.errors import SessionLost, Terminal, first_line
-from mirrorfeed.runtime.errors import SparkMissing, install_command
+from mirrorfeed.errors import SparkError, SparkSessionLostError, first_line, problem
+from mirrorfeed.runtime.errors import install_command, spark_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ConnectNotConfigured(Terminal):
-    code = "MF1203"
-    what = "Databricks Connect is installed, but no compute is configured for it."
-    fix = (
-        "Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or"
-        " DATABRICKS_SERVERLESS_COMPUTE_ID=auto. To use Spark on this machine, replace databricks-connect by pyspark."
-    )
+@problem(SparkError, "MF1203")
+def no_connect_compute() -> None:
+    """Databricks Connect is installed, but no compute is configured for it.
+
+    Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or
+    DATABRICKS_SERVERLESS_COMPUTE_ID=auto. To use Spark on this machine, replace databricks-connect by pyspark.
+    """
 
 
-class ConnectFailed(Terminal):
-    code = "MF1209"
-    what = "Databricks Connect cannot start a session: {reason:phrase}."
-    fix = (
-        "Check the login and the compute. The release of databricks-connect must not be newer than the runtime of the"
-        " compute: see docs/databricks-connect.md."
-    )
+@problem(SparkError, "MF1209")
+def connect_failed(*, reason: str) -> None:
+    """Databricks Connect cannot start a session: {reason:phrase}.
+
+    Check the login and the compute. The release of databricks-connect must not be newer than the runtime of the
+    compute: see docs/databricks-connect.md.
+    """
 
 
-class SettingFixed(Terminal):
+class SparkSettingError(SparkError):
     code = "MF2207"
     what = "{name} is {value}, and the Spark session does not allow changing it. Published rows could be wrong."
     fix = "Set {name} to {wanted} in the Spark configuration of the compute."
+    name: str
+    value: str
+    wanted: str
 
 
 class Kind(Enum):
@@ -53,11 +56,11 @@ class Kind(Enum):
 def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active Spark session, or start one. The settings `options` apply only if Spark starts on this machine.
 
-    Raises `SparkMissing` if PySpark is not installed, `ConnectNotConfigured` if Databricks Connect has no compute,
-    `ConnectFailed` if Databricks Connect cannot start a session, and the errors of `start_local`.
+    Raises `spark_missing` if PySpark is not installed, `no_connect_compute` if Databricks Connect has no compute,
+    `connect_failed` if Databricks Connect cannot start a session, and the errors of `start_local`.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise SparkMissing(install=install_command())
+        raise spark_missing(install=install_command())
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -77,7 +80,7 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
                 session: SparkSession = DatabricksSession.builder.getOrCreate()
             except Exception as error:  # a plain exception, for example if Connect is newer than the runtime
                 details = getattr(error, "details", None)  # the text of gRPC's errors has several lines
-                raise ConnectFailed(reason=first_line(str(details() if callable(details) else error))) from error
+                raise connect_failed(reason=first_line(str(details() if callable(details) else error))) from error
             return session
         case Kind.RUNTIME | Kind.REMOTE:
             return SparkSession.builder.getOrCreate()
@@ -85,7 +88,7 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
 
 def kind() -> Kind:
     """Return how this process uses Spark: in a Databricks runtime, over Databricks Connect, on a Spark Connect server,
-    or on this machine. Raises `ConnectNotConfigured` if Databricks Connect has no compute."""
+    or on this machine. Raises `no_connect_compute` if Databricks Connect has no compute."""
     if os.environ.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     has_connect = _is_connect_installed()
@@ -94,14 +97,15 @@ def kind() -> Kind:
     if os.environ.get("SPARK_REMOTE"):
         return Kind.REMOTE
     if has_connect:  # then Spark for this machine is not installed
-        raise ConnectNotConfigured()
+        raise no_connect_compute()
     return Kind.LOCAL
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
     """Return `spark` if it still works, otherwise a new session.
 
-    Only a session of Spark Connect is replaced. Raises `SessionLost` if `spark` does not work and cannot be replaced.
+    Only a session of Spark Connect is replaced. Raises `SparkSessionLostError` if `spark` does not work and cannot be
+    replaced.
     """
     if _is_alive(spark):
         return spark
@@ -112,7 +116,7 @@ def renew_session(spark: SparkSession) -> SparkSession:
             session = get_session()
             if _is_alive(session):
                 return session
-    raise SessionLost()
+    raise SparkSessionLostError()
 
 
 def _is_alive(spark: SparkSession) -> bool:
@@ -266,7 +270,7 @@ def original_setting(name: str) -> Iterator[None]:
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Context manager that applies the settings with which Spark reads and writes all rows unchanged.
 
-    Raises `SettingFixed` if a required setting has a wrong value, and the session does not allow a change. Can be
+    Raises `SparkSettingError` if a required setting has a wrong value, and the session does not allow a change. Can be
     nested, and used by several threads, as `setting`.
     """
     with ExitStack() as settings:
@@ -280,7 +284,7 @@ def lossless_settings(spark: SparkSession) -> Iterator[None]:
                     hold.apply(spark, name)
                 except Exception as error:
                     if name in _REQUIRED:
-                        raise SettingFixed(name=name, value=value, wanted=wanted) from error
+                        raise SparkSettingError(name=name, value=value, wanted=wanted) from error
         yield
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import fold
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, PoliciesNotExcluded, RowsProtected
+from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError, policies_not_excluded, rows_protected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 from mirrorfeed.source.table_info import open_local_table
 
@@ -26,7 +26,9 @@ _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLO
 
 
 def read_catalog_table(client: WorkspaceClient, source: Source) -> TableInfo:
-    """Return a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable` if it is unreadable."""
+    """Return a table's entry in Unity Catalog. Raises `CatalogRefusedError` or `CatalogUnavailableError` if it is
+    unreadable.
+    """
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
         return client.tables.get(_percent_encoded(source))
@@ -45,19 +47,19 @@ def primary_key(table: TableInfo) -> tuple[str, ...]:
 
 
 def check_policies(source: Source, table: TableInfo) -> None:
-    """Raise `RowsProtected` if the table has a row filter or a column mask."""
+    """Raise `rows_protected` if the table has a row filter or a column mask."""
     row_filter = table.row_filter.function_name if table.row_filter else None
     masked = tuple(str(column.name) for column in table.columns or () if column.mask)
     if row_filter or masked:
-        raise RowsProtected(table=str(source), row_filter=row_filter, masked=masked)
+        raise rows_protected(table=str(source), row_filter=row_filter, masked=masked)
 
 
 def check_access_policies(client: WorkspaceClient, source: Source, table: TableInfo) -> None:
-    """Raise `PoliciesNotExcluded` if rows may be filtered or masked by a policy of attribute-based access control.
+    """Raise `policies_not_excluded` if rows may be filtered or masked by a policy of attribute-based access control.
 
     Reads of old versions apply such policies only for managed tables with catalog commits and column mapping, and for
     managed Iceberg tables. Otherwise the engine refuses these reads, so this function sends no request. Raises
-    `CatalogUnavailable` if Unity Catalog fails.
+    `CatalogUnavailableError` if Unity Catalog fails.
     """
     if not _applies_policies_to_old_versions(table):
         return
@@ -74,15 +76,15 @@ def check_access_policies(client: WorkspaceClient, source: Source, table: TableI
             kinds = ("POLICY_TYPE_ROW_FILTER", "POLICY_TYPE_COLUMN_MASK")
             policies = [each for each in policies if each.get("policy_type") in kinds]
             me = client.current_user.me() if policies else None
-    except CatalogRefused as error:
+    except CatalogRefusedError as error:
         reason = f"this identity cannot see its policies ({first_line(str(error.__cause__))})"
-        raise PoliciesNotExcluded(table=str(source), reason=reason) from error
+        raise policies_not_excluded(table=str(source), reason=reason) from error
     names = {me.user_name, *(group.display for group in me.groups or ())} if me else set()
     applied = [str(each.get("name")) for each in policies if not names & set(each.get("except_principals") or ())]
     if applied:
         # The conditions of a policy, such as tags of columns, are not evaluated here.
         reason = f"EXCEPT of {', '.join(applied)} does not name this identity"
-        raise PoliciesNotExcluded(table=str(source), reason=reason)
+        raise policies_not_excluded(table=str(source), reason=reason)
 
 
 def _applies_policies_to_old_versions(table: TableInfo) -> bool:
@@ -102,8 +104,8 @@ def list_tables(
     """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
 
     If the pattern is a path, searches local folders. If the pattern is a name in Unity Catalog and a workspace is
-    configured, searches Unity Catalog. In all other cases, Spark searches its catalogs. Raises `CatalogRefused` if a
-    catalog or folder cannot be read, and `CatalogUnavailable` if Unity Catalog fails.
+    configured, searches Unity Catalog. In all other cases, Spark searches its catalogs. Raises `CatalogRefusedError` if
+    a catalog or folder cannot be read, and `CatalogUnavailableError` if Unity Catalog fails.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
@@ -153,9 +155,9 @@ def _catalog_errors(object_name: str) -> Iterator[None]:
     try:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise CatalogRefused(name=object_name, reason=str(error)) from error
+        raise CatalogRefusedError(name=object_name, reason=str(error)) from error
     except (DatabricksError, OSError) as error:  # without a response, the client raises errors of lower layers
-        raise CatalogUnavailable(name=object_name, reason=str(error)) from error
+        raise CatalogUnavailableError(name=object_name, reason=str(error)) from error
 
 
 def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[FoundTable]:
@@ -180,7 +182,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                     names = tuple(spark.table(source.sql).columns) if columns else ()
                 yield FoundTable(source, unsupported, names)
     except AnalysisException as error:
-        raise CatalogRefused(name=f"The list of tables {pattern}", reason=first_line(str(error))) from error
+        raise CatalogRefusedError(name=f"The list of tables {pattern}", reason=first_line(str(error))) from error
 
 
 def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSession]) -> Iterator[FoundTable]:
@@ -196,7 +198,7 @@ def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSess
                     yield FoundTable(source, columns=_columns_of(source, spark) if columns else ())
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}"
-        raise CatalogRefused(name=f"The list of tables {pattern}", reason=reason) from error
+        raise CatalogRefusedError(name=f"The list of tables {pattern}", reason=reason) from error
 
 
 def _columns_of(source: Source, spark: Callable[[], SparkSession]) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.landing.errors import ReservedColumn
+from mirrorfeed.landing.errors import reserved_columns
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, find_condition, list_conditions
-from mirrorfeed.source.errors import GapReason, NoComputedFeed
+from mirrorfeed.source.errors import GapReason, no_computed_feed
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit, Facts, first_missing
 from mirrorfeed.source.table_info import (
@@ -56,17 +56,17 @@ class FeedKind(Enum):
 def enable_feed(spark: SparkSession, source: Source) -> str:
     """Turn on the change data feed of a table, unless Databricks can compute the feed from row tracking.
 
-    Earlier changes are not recorded. Returns the result as text for display. Raises `ReservedColumn` if a column of the
-    table has a name that the feed reserves, such as `_change_type`, and `NoComputedFeed` for an Iceberg table without a
-    computed feed.
+    Earlier changes are not recorded. Returns the result as text for display. Raises `reserved_columns` if a column of
+    the table has a name that the feed reserves, such as `_change_type`, and `no_computed_feed` for an Iceberg table
+    without a computed feed.
     """
     info = read_table_info(spark, source)
     if reserved := reserved_names(spark.table(source.sql).columns):
-        raise ReservedColumn(table=str(source), columns=reserved)
+        raise reserved_columns(table=str(source), columns=reserved)
     kind = feed_kind(spark, source, info)
     if kind is FeedKind.OFF:
         if info.format == "iceberg":  # no property of Delta turns on its feed
-            raise NoComputedFeed(table=str(source))
+            raise no_computed_feed(table=str(source))
         spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")
         return "switched on"
     return "on already" if kind is FeedKind.RECORDED else f"{kind.value}: no action is needed"

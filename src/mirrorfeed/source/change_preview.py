@@ -12,16 +12,17 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mirrorfeed.errors import ConfigurationError
 from mirrorfeed.landing.schema import FEED_COLUMNS
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.change_preview_errors import (
-    BadBound,
-    BoundsCrossed,
-    OutsideHistory,
-    RangeUnreadable,
+    bound_outside_history,
+    bounds_reversed,
     format_time,
+    invalid_bound,
+    range_unreadable,
 )
-from mirrorfeed.source.errors import FeedUnreadable, Gap, GapReason
+from mirrorfeed.source.errors import FeedGapError, FeedUnreadableError, GapReason
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_changes, read_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing
@@ -61,7 +62,8 @@ def changes_between(
     `past_end="empty"`, `start` and `end` can be after the newest version. Then only changes that exist are returned.
     `check` raises an error if files of the range cannot be read.
 
-    Raises `BadBound` for an invalid bound, `RangeUnreadable` for unreadable changes, and the errors of `resolve_range`.
+    Raises `invalid_bound` for an invalid bound, `range_unreadable` for unreadable changes, and the errors of
+    `resolve_range`.
     """
     table = read_table_info(spark, source)  # raises a clear error for a view, which has no history
     history = read_commits(spark, source)
@@ -73,12 +75,12 @@ def changes_between(
         return range_, read_changes(spark, source, newest).limit(0)
     with preview_errors(str(source), range_):
         if (hole := first_missing(before, to, history)) is not None:
-            raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
+            raise FeedGapError(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
         check(range_, table)
         feed = read_changes(spark, source, range_)
         names = [field["name"] for field in read_schema(spark, source, to, {})["fields"]]
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
-            raise FeedUnreadable(table=str(source), range=range_, version=str(to), read_version=None, lost=missing)
+            raise FeedUnreadableError(table=str(source), range=range_, version=str(to), read_version=None, lost=missing)
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
         rows.isEmpty()  # most errors occur when a read is planned, so report them now
     return range_, rows
@@ -86,17 +88,17 @@ def changes_between(
 
 @contextmanager
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
-    """Context manager that raises `RangeUnreadable` if the changes of `range_` cannot be read."""
+    """Context manager that raises `range_unreadable` if the changes of `range_` cannot be read."""
     try:
         with read_errors(table, range_):
             yield
-    except (Gap, FeedUnreadable) as error:
-        raise RangeUnreadable(cause=error) from error
+    except (FeedGapError, FeedUnreadableError) as error:
+        raise range_unreadable(cause=error) from error
 
 
 def parse_bound(spark: SparkSession, text: str | int) -> Bound:
     """Convert text to a version or a time. A time without a time zone is in the time zone of the session.
-    Raises `BadBound` for other text."""
+    Raises `invalid_bound` for other text."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -108,26 +110,26 @@ def parse_bound(spark: SparkSession, text: str | int) -> Bound:
         (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
         return utc_time(row[0])
     except (ValueError, OverflowError) as error:
-        raise BadBound(text=text) from error
+        raise invalid_bound(text=text) from error
 
 
 def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
     """Return the range between two versions or times, both included. The range can be empty.
 
     Times select the commits from `start` to `end`. If `end` is None, the range ends at the newest version. `history`
-    has all commits in ascending order. Raises `BoundsCrossed` if `start` is after `end`. Raises `OutsideHistory` if
-    `start` is before the first commit, unless this commit is version 0. If `past_end` is "error", also raises
-    `OutsideHistory` if `start` or `end` is after the last commit.
+    has all commits in ascending order. Raises `bounds_reversed` if `start` is after `end`. Raises
+    `bound_outside_history` if `start` is before the first commit, unless this commit is version 0. If `past_end` is
+    "error", also raises `bound_outside_history` if `start` or `end` is after the last commit.
     """
     first, last = history[0], history[-1]
 
-    def outside(bound: Bound, reason: str) -> OutsideHistory:
+    def outside(bound: Bound, reason: str) -> ConfigurationError:
         text = f"Version {bound}" if isinstance(bound, int) else f"The time {format_time(bound)} UTC"
-        return OutsideHistory(table=table, bound=text, reason=reason, first=first, last=last)
+        return bound_outside_history(table=table, bound=text, reason=reason, first=first, last=last)
 
-    def crossed() -> BoundsCrossed:
+    def crossed() -> ConfigurationError:
         shown = [f"{format_time(each)} UTC" if isinstance(each, datetime) else str(each) for each in (start, end)]
-        return BoundsCrossed(start=shown[0], end=shown[1])
+        return bounds_reversed(start=shown[0], end=shown[1])
 
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
         raise crossed()

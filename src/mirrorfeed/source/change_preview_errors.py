@@ -5,53 +5,53 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Computed, ConfigurationError, SourceError, problem
 
 if TYPE_CHECKING:
-    from mirrorfeed.source.errors import BlockingFinding
+    from mirrorfeed.source.errors import PublicationBlockedError
     from mirrorfeed.source.snapshot_or_range import Commit
 
 
-class BadBound(Terminal):
-    code = "MF2301"
-    what = "{text!r} is neither a version nor a time."
-    fix = "Write a version number, or a time such as 2026-03-01, 2026-03-01 08:30:00.250 or 2026-03-01T08:30:00Z."
+@problem(ConfigurationError, "MF2301")
+def invalid_bound(*, text: str) -> None:
+    """{text!r} is neither a version nor a time.
+
+    Write a version number, or a time such as 2026-03-01, 2026-03-01 08:30:00.250 or 2026-03-01T08:30:00Z.
+    """
 
 
-class OutsideHistory(Terminal):
-    code = "MF2302"
-    what = "{bound} is {reason} of {table}. The history contains {oldest} to {newest}."
-    fix = (
-        "Choose versions or times in the history. With `--past-end empty`, an end after the newest version is allowed."
-    )
-    meaning = "The requested changes start or end outside the history of the table."
-    first: Commit
-    last: Commit
+@problem(
+    ConfigurationError,
+    "MF2302",
+    meaning="The requested changes start or end outside the history of the table.",
+)
+def bound_outside_history(*, bound: str, reason: str, table: str, first: Commit, last: Commit) -> Computed:
+    """{bound} is {reason} of {table}. The history contains {oldest} to {newest}.
 
-    @property
-    def oldest(self) -> str:
-        return _commit(self.first)
-
-    @property
-    def newest(self) -> str:
-        return _commit(self.last)
+    Choose versions or times in the history. With `--past-end empty`, an end after the newest version is allowed.
+    """
+    return {"oldest": _commit(first), "newest": _commit(last)}
 
 
-class BoundsCrossed(Terminal):
-    code = "MF2303"
-    what = "The start {start} is after the end {end}."
-    fix = "Swap start and end. Both are inclusive."
+@problem(ConfigurationError, "MF2303")
+def bounds_reversed(*, start: str, end: str) -> None:
+    """The start {start} is after the end {end}.
+
+    Swap start and end. Both are inclusive.
+    """
 
 
-class RangeUnreadable(Terminal):
-    code = "MF2304"
-    what = "{cause.problem}"
-    fix = (
-        "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` shows which"
-        " versions changed the columns or turned the feed on."
-    )
-    meaning = "The changes between the requested versions cannot be read, or the columns changed between them."
-    cause: BlockingFinding
+@problem(
+    SourceError,
+    "MF2304",
+    meaning="The changes between the requested versions cannot be read, or the columns changed between them.",
+)
+def range_unreadable(*, cause: PublicationBlockedError) -> None:
+    """{cause.problem}
+
+    Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` shows which
+    versions changed the columns or turned the feed on.
+    """
 
 
 def _commit(commit: Commit) -> str:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from mirrorfeed.errors import Template, Terminal, Transient
+from mirrorfeed.errors import (
+    Computed,
+    ConfigurationError,
+    MirrorfeedWarning,
+    SourceError,
+    Template,
+    TransientError,
+    problem,
+)
 
 if TYPE_CHECKING:
     from mirrorfeed.source.snapshot_or_range import Range, Snapshot
@@ -38,7 +46,7 @@ class Recreation(StrEnum):
     COMPARED = "the table was published by comparison"
 
 
-class BadInterval(Terminal):
+class IntervalTextError(ConfigurationError):
     code = "MF1108"
     what = "The interval {text!r} {reason}."
     fix = "Write at least one whole day, such as '60 days'. The lifecycle rules of Azure and S3 support no other unit."
@@ -46,7 +54,7 @@ class BadInterval(Terminal):
     reason: str
 
 
-class BadSource(Terminal):
+class SourceNameError(ConfigurationError):
     code = "MF1109"
     what = "The source {text!r} {reason}."
     fix = (
@@ -57,7 +65,7 @@ class BadSource(Terminal):
     reason: str
 
 
-class SourceMissing(Terminal):
+class SourceMissingError(SourceError):
     code = "MF2001"
     what = "The table {table} does not exist, or you cannot access it."
     fix = {
@@ -74,68 +82,80 @@ class SourceMissing(Terminal):
         return "a name without a schema" if self.table.isidentifier() else ""
 
 
-class NoTableAtPath(Terminal):
+class NoTableAtPathError(SourceError):
     code = "MF2002"
     what = "There is no Delta table at {path}."
     fix = "Set `source` to the folder that contains the table's _delta_log."
+    path: str
 
 
-class NotDelta(Terminal):
+class NotDeltaError(SourceError):
     code = "MF2003"
     what = "{table} is {found}, not a Delta table, so it has no change data feed."
     fix = "Set `source` to the Delta table that holds the data, or set `changes: compare`."
+    table: str
+    found: str
 
 
-class NoIdentity(Terminal):
-    code = "MF2004"
-    what = (
-        "DESCRIBE DETAIL returns no id for {table} ({format} format), so mirrorfeed cannot detect when the table is"
-        " dropped and created again."
-    )
-    fix = "Publish a Delta table with the same rows, or open an issue with the output of DESCRIBE DETAIL."
+@problem(SourceError, "MF2004")
+def no_table_id(*, table: str, format: str) -> None:
+    """DESCRIBE DETAIL returns no id for {table} ({format} format), so mirrorfeed cannot detect when the table is
+    dropped and created again.
+
+    Publish a Delta table with the same rows, or open an issue with the output of DESCRIBE DETAIL.
+    """
 
 
-class LogDamaged(Terminal):
+class DeltaLogDamagedError(SourceError):
     code = "MF2005"
     what = "The transaction log of {table} cannot be read: commits are missing."
     fix = (
         "Restore the missing files in the _delta_log folder of the table, or restore the whole table from a copy. If"
         " the table is new, write to it, then publish again."
     )
+    table: str
 
 
-class VersionExpired(Terminal):
+class VersionExpiredError(SourceError):
     code = "MF2006"
     what = "Version {version} of {table} is older than the delta.deletedFileRetentionDuration of the table."
     fix = (
         "Choose a newer version. If VACUUM has not deleted the files, you can increase"
         " delta.deletedFileRetentionDuration instead."
     )
+    version: int
+    table: str
 
 
-class NothingToRead(Terminal):
-    code = "MF2008"
-    what = "There is no Delta table and there are no Parquet files at {path}."
-    fix = "Check the path, or set `source` to the name of a view or table in the catalog."
+@problem(SourceError, "MF2008")
+def no_table_or_files(*, path: str) -> None:
+    """There is no Delta table and there are no Parquet files at {path}.
+
+    Check the path, or set `source` to the name of a view or table in the catalog.
+    """
 
 
-class BlockingFinding(Terminal):
+class PublicationBlockedError(SourceError):
     """Error that prevents the publication of the next versions of a table until a person acts."""
 
     table: str
 
 
-class FeedOff(BlockingFinding):
-    code = "MF2101"
-    what = "The change data feed of {table} is off at version {version}."
-    fix = "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
-    meaning = (
+@problem(
+    PublicationBlockedError,
+    "MF2101",
+    meaning=(
         "The change data feed of the source is off. No snapshot was published, because later changes would be missing."
-    )
-    version: int
+    ),
+)
+def feed_off(*, table: str, version: int) -> None:
+    """The change data feed of {table} is off at version {version}.
+
+    Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`.
+    """
 
 
-class Gap(BlockingFinding):
+class FeedGapError(PublicationBlockedError):
     code = "MF2102"
     what = "The changes of {table} after version {published} cannot be read: {place} {reason}."
     fix: ClassVar[Template] = {
@@ -166,14 +186,14 @@ class Gap(BlockingFinding):
 
     @property
     def case(self) -> str:
-        return self.reason if self.reason in Gap.fix else _OTHER_REASON
+        return self.reason if self.reason in FeedGapError.fix else _OTHER_REASON
 
     @property
     def place(self) -> str:
         return f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
 
 
-class SourceRecreated(BlockingFinding):
+class SourceRecreatedError(PublicationBlockedError):
     code = "MF2103"
     what = {
         Recreation.RESTORED: (
@@ -233,7 +253,7 @@ class SourceRecreated(BlockingFinding):
         return Recreation.RESTORED if self.published_id == self.found_id else self.reason
 
 
-class PartitionsChanged(BlockingFinding):
+class PartitionsChangedError(PublicationBlockedError):
     code = "MF2104"
     what = (
         "The partition columns of {table} changed from {old} to {new} after version {published}. Delta returns earlier"
@@ -242,6 +262,7 @@ class PartitionsChanged(BlockingFinding):
     fix = (
         "Publish a new snapshot with `mirrorfeed rebuild`. With `on_schema_change: reseed` this happens automatically."
     )
+    published: int
     before: Sequence[str]
     now: Sequence[str]
 
@@ -254,7 +275,7 @@ class PartitionsChanged(BlockingFinding):
         return ", ".join(map(repr, self.now)) or "none"
 
 
-class FeedUnreadable(BlockingFinding):
+class FeedUnreadableError(PublicationBlockedError):
     code = "MF2105"
     what = {
         False: (
@@ -287,13 +308,15 @@ class FeedUnreadable(BlockingFinding):
         return self.read_version or "?"
 
 
-class SnapshotGone(Terminal):
+class SnapshotFilesDeletedError(SourceError):
     code = "MF2106"
     what = "Files of {table} at version {version} were deleted{names}."
     fix = (
         "Run `mirrorfeed publish` again. If it fails again, the table is damaged: run FSCK REPAIR TABLE, or restore"
         " the table."
     )
+    table: str
+    version: int
     uris: Sequence[str] = ()
 
     @property
@@ -301,7 +324,7 @@ class SnapshotGone(Terminal):
         return self._format(": {uris:few}") if self.uris else ""
 
 
-class FilesArchived(Terminal):
+class FilesArchivedError(SourceError):
     code = "MF2107"
     what = "{table} cannot be read: {part} needs files in the archive tier."
     fix = (
@@ -318,83 +341,81 @@ class FilesArchived(Terminal):
         return f"version {self.range.to_version_inclusive}" if is_snapshot else f"the change feed in {self.range}"
 
 
-class RetentionTooShort(Transient):
-    code = "MF2108"
-    what = (
-        "{table} keeps changes for {retention:duration} ({name}), but a change was published {waited:duration} after"
-        " its commit. One failed run may lose changes."
-    )
-    fix = "Publish more often, or increase {name}. `mirrorfeed doctor` prints the statement."
-    is_warning = True
+@problem(MirrorfeedWarning, "MF2108")
+def retention_too_short(*, table: str, retention: float, name: str, waited: float) -> None:
+    """{table} keeps changes for {retention:duration} ({name}), but a change was published {waited:duration} after its
+    commit. One failed run may lose changes.
+
+    Publish more often, or increase {name}. `mirrorfeed doctor` prints the statement.
+    """
 
 
-class FileDamaged(Terminal):
-    code = "MF2109"
-    what = "A file of {table} cannot be read: {uri} ({cause})."
-    fix = (
-        "Run the same command again. If it fails again, replace the file with an intact copy, or restore the table to a"
-        " version that does not need the file."
-    )
+@problem(SourceError, "MF2109")
+def source_file_damaged(*, table: str, uri: str, cause: str) -> None:
+    """A file of {table} cannot be read: {uri} ({cause}).
+
+    Run the same command again. If it fails again, replace the file with an intact copy, or restore the table to a
+    version that does not need the file.
+    """
 
 
-class RowsProtected(Terminal):
-    code = "MF2201"
-    what = (
-        "{table} has {protection}. Its rows depend on the reader, and time travel is not possible, so the mirror would"
-        " be incomplete."
-    )
-    fix = "Move the row filter and the column masks to a view over the table, or publish an unprotected copy."
-    row_filter: str | None
-    masked: Sequence[str]
+@problem(SourceError, "MF2201")
+def rows_protected(*, table: str, row_filter: str | None, masked: Sequence[str]) -> Computed:
+    """{table} has {protection}. Its rows depend on the reader, and time travel is not possible, so the mirror would be
+    incomplete.
 
-    @property
-    def protection(self) -> str:
-        parts = [f"the row filter {self.row_filter}"] if self.row_filter else []
-        parts += [f"column masks on {', '.join(self.masked)}"] if self.masked else []
-        return " and ".join(parts)
+    Move the row filter and the column masks to a view over the table, or publish an unprotected copy.
+    """
+    parts = [f"the row filter {row_filter}"] if row_filter else []
+    parts += [f"column masks on {', '.join(masked)}"] if masked else []
+    return {"protection": " and ".join(parts)}
 
 
-class PoliciesNotExcluded(Terminal):
-    code = "MF2208"
-    what = (
-        "{table} may be under a policy of attribute-based access control: {reason:phrase}. Its rows may be filtered or"
-        " masked for this identity, and reads of old versions then report no error."
-    )
-    fix = (
-        "Ask the owner to name this identity in EXCEPT of the policies, or to grant READ METADATA on the catalog. Or"
-        " count the rows as owner and as this identity, and if the counts are equal, set `policies: accept` for the"
-        " table."
-    )
+@problem(SourceError, "MF2208")
+def policies_not_excluded(*, table: str, reason: str) -> None:
+    """{table} may be under a policy of attribute-based access control: {reason:phrase}. Its rows may be filtered or
+    masked for this identity, and reads of old versions then report no error.
+
+    Ask the owner to name this identity in EXCEPT of the policies, or to grant READ METADATA on the catalog. Or count
+    the rows as owner and as this identity, and if the counts are equal, set `policies: accept` for the table.
+    """
 
 
-class NoComputedFeed(Terminal):
-    code = "MF2209"
-    what = "{table} is an Iceberg table, and this engine cannot compute its changes."
-    fix = (
-        "Use a managed Iceberg table of version 3 on Databricks Runtime 18 or newer. Otherwise set `changes: compare`"
-        " for it."
-    )
+@problem(SourceError, "MF2209")
+def no_computed_feed(*, table: str) -> None:
+    """{table} is an Iceberg table, and this engine cannot compute its changes.
+
+    Use a managed Iceberg table of version 3 on Databricks Runtime 18 or newer. Otherwise set `changes: compare` for it.
+    """
 
 
-class CatalogRefused(Terminal):
+class CatalogRefusedError(SourceError):
     code = "MF2202"
     what = "{name} cannot be read: {reason:phrase}."
     fix = "Check the name and your privileges. If you cannot read the primary key, set `keys` in the configuration."
+    name: str
+    reason: str
 
 
-class CatalogUnavailable(Transient):
+class CatalogUnavailableError(TransientError):
     code = "MF2203"
     what = "{name} cannot be read, because Unity Catalog did not respond: {reason:phrase}."
     fix = "Run the same command again."
+    name: str
+    reason: str
 
 
-class UnknownFeatures(Terminal):
-    code = "MF2204"
-    what = "{table} uses table features that this release of mirrorfeed does not know: {names:list}."
-    fix = "Install a newer release of mirrorfeed, or drop the features with ALTER TABLE … DROP FEATURE."
+@problem(SourceError, "MF2204")
+def unknown_table_features(*, table: str, names: Sequence[str]) -> None:
+    """{table} uses table features that this release of mirrorfeed does not know: {names:list}.
+
+    Install a newer release of mirrorfeed, or drop the features with ALTER TABLE … DROP FEATURE.
+    """
 
 
-class TargetExists(Terminal):
-    code = "MF5213"
-    what = "The table {table} already exists and is not a {expected}. It was not changed."
-    fix = "Choose another table for --into, or drop {table}."
+@problem(SourceError, "MF5213")
+def copy_target_exists(*, table: str, expected: str) -> None:
+    """The table {table} already exists and is not a {expected}. It was not changed.
+
+    Choose another table for --into, or drop {table}.
+    """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from mirrorfeed.landing.names import fold, join_name, part_fault, split_name
-from mirrorfeed.source.errors import BadSource
+from mirrorfeed.source.errors import SourceNameError
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 MAX_PARTS = 3
@@ -33,7 +33,7 @@ def hide_query(text: str) -> str:
 class Source:
     """Name of a source table: the parts of its catalog name without backticks, or the path or URI of its folder.
 
-    Raises `BadSource` if the name is not valid.
+    Raises `SourceNameError` if the name is not valid.
     """
 
     parts: tuple[str, ...] = ()
@@ -41,13 +41,13 @@ class Source:
 
     def __post_init__(self) -> None:
         if fault := _fault(self.parts, self.path):
-            raise BadSource(text=hide_query(str(self)), reason=fault)
+            raise SourceNameError(text=hide_query(str(self)), reason=fault)
 
     @classmethod
     def parse(cls, text: str) -> Source:
         """Return the source for a table name of one to three parts, or for a path. A text with `/` is a path.
 
-        Raises `BadSource` if the text is not valid.
+        Raises `SourceNameError` if the text is not valid.
         """
         if "/" in _QUOTED.sub("", text):
             return cls(path=text)
@@ -57,14 +57,14 @@ class Source:
         except ValueError as error:
             fault = str(error)
         if fault:
-            raise BadSource(text=hide_query(text), reason=fault)
+            raise SourceNameError(text=hide_query(text), reason=fault)
         return cls(parts)
 
     @classmethod
     def parse_argument(cls, text: str) -> Source:
         """Return the source for a table name or path on the command line. A relative path becomes absolute.
 
-        Raises `BadSource` if the text is not valid.
+        Raises `SourceNameError` if the text is not valid.
         """
         source = cls.parse(text)
         if source.path is None or URI.match(source.path):

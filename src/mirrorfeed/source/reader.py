@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType, TimestampType
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_cause
-from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.errors import MirrorfeedError, TerminalError, first_line, innermost_cause
+from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter
 from mirrorfeed.source import errors
-from mirrorfeed.source.errors import BlockingFinding, Gap, GapReason
+from mirrorfeed.source.errors import FeedGapError, GapReason, PublicationBlockedError
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
@@ -70,8 +70,8 @@ def read_changes(spark: SparkSession, source: Source, range_: Range) -> DataFram
 def read_full(spark: SparkSession, source: Source) -> DataFrame:
     """Return the current rows of a table or view, or of a folder with Delta or Parquet files.
 
-    The rows can differ from query to query, because no version is set. Raises `SourceMissing` if a name has no table,
-    and `NothingToRead` if a path has no files that can be read.
+    The rows can differ from query to query, because no version is set. Raises `SourceMissingError` if a name has no
+    table, and `no_table_or_files` if a path has no files that can be read.
     """
     path = source.path
     try:
@@ -80,14 +80,14 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
         return without_collations(spark.read.table(source.sql))
     except Exception as error:
         if path is None and find_condition(error, spark_errors.NOT_IN_CATALOG):
-            raise errors.SourceMissing(table=str(source)) from error
+            raise errors.SourceMissingError(table=str(source)) from error
         if path is None or not find_condition(error, _NOT_DELTA):
             raise
     try:
         return without_collations(spark.read.parquet(path))
     except Exception as error:
         if find_condition(error, _NO_FILES):
-            raise errors.NothingToRead(path=path) from error
+            raise errors.no_table_or_files(path=path) from error
         raise
 
 
@@ -106,7 +106,7 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
     `extra` are columns of `rows` that are not from the source. In a feed, an update has an old row and a new row. If
     only the old row matches the filter, the update becomes a delete. If only the new row matches, it becomes an insert.
 
-    Raises `BadCondition` if Spark does not accept the filter.
+    Raises `invalid_condition` if Spark does not accept the filter.
     """
     if selection is None:
         return rows
@@ -123,8 +123,8 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
 def read_errors(table: str, what: Range | Snapshot) -> Iterator[None]:
     """Context manager that converts errors of Spark and Delta about the source to errors of mirrorfeed.
 
-    `what` is the range or the snapshot that is read. Raises `Gap` or `FeedUnreadable` for a range, `SnapshotGone` for a
-    snapshot, and `FileDamaged` or `FilesArchived` for both.
+    `what` is the range or the snapshot that is read. Raises `FeedGapError` or `FeedUnreadableError` for a range,
+    `SnapshotFilesDeletedError` for a snapshot, and `source_file_damaged` or `FilesArchivedError` for both.
     """
     try:
         yield
@@ -136,15 +136,15 @@ def read_errors(table: str, what: Range | Snapshot) -> Iterator[None]:
         raise
 
 
-def is_only_feed_unreadable(error: BlockingFinding) -> bool:
+def is_only_feed_unreadable(error: PublicationBlockedError) -> bool:
     """Return whether `error` means that only the change data feed of a range is unreadable.
 
     If True, the caller can try to read snapshots of the range's versions instead. Returns False if the feed lacks
     columns of the range's last version, or has them with another type.
     """
-    if isinstance(error, errors.FeedUnreadable):
+    if isinstance(error, errors.FeedUnreadableError):
         return not error.lost
-    return isinstance(error, Gap) and error.reason == GapReason.LARGE_VECTOR
+    return isinstance(error, FeedGapError) and error.reason == GapReason.LARGE_VECTOR
 
 
 def count_cores(spark: SparkSession) -> int | None:
@@ -155,31 +155,31 @@ def count_cores(spark: SparkSession) -> int | None:
         return None
 
 
-def _read_error(table: str, what: Range | Snapshot, error: Exception) -> Terminal | None:
+def _read_error(table: str, what: Range | Snapshot, error: Exception) -> TerminalError | None:
     if _ARCHIVED.search(str(error)):
-        return errors.FilesArchived(table=table, range=what)
+        return errors.FilesArchivedError(table=table, range=what)
     condition = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
     is_missing = condition.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
     is_expired = condition == spark_errors.EXPIRED
     if condition.startswith(spark_errors.UNREADABLE) and not is_missing:
         uri = spark_errors.unreadable_file(error)
-        return errors.FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
+        return errors.source_file_damaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
     if isinstance(what, Snapshot):
-        return errors.SnapshotGone(table=table, version=what.version) if is_missing or is_expired else None
+        return errors.SnapshotFilesDeletedError(table=table, version=what.version) if is_missing or is_expired else None
     after = what.from_version_exclusive
     if condition.startswith(spark_errors.SCHEMA_DIFFERS):
         version, read_version = find_parameter(error, "incompatibleVersion"), find_parameter(error, "readVersion")
-        return errors.FeedUnreadable(table=table, range=what, version=version, read_version=read_version)
+        return errors.FeedUnreadableError(table=table, range=what, version=version, read_version=read_version)
     if is_expired:
-        return Gap(table=table, published=after, where=after + 1, reason=GapReason.EXPIRED)
+        return FeedGapError(table=table, published=after, where=after + 1, reason=GapReason.EXPIRED)
     if condition == spark_errors.FEED_OFF:
         off_at = int(find_parameter(error, "version") or after + 1)
-        return Gap(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
+        return FeedGapError(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
     if condition == spark_errors.LARGE_VECTOR:
-        return Gap(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)
+        return FeedGapError(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)
     if is_missing:
         reason = GapReason.FILE_MISSING if condition.startswith(spark_errors.FILES_GONE) else GapReason.LOG_HOLE
-        return Gap(table=table, published=after, where=what, reason=reason)
+        return FeedGapError(table=table, published=after, where=what, reason=reason)
     return None
 
 
@@ -203,7 +203,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
         return analyze(rows.where(f"({condition.sql(column)})"))
     except (AnalysisException, ParseException) as error:
         reason = first_line(str(error).strip()).partition(" SQLSTATE")[0].rstrip(".")
-        raise BadCondition(table=table, condition=selection.where, reason=reason) from error
+        raise invalid_condition(table=table, condition=selection.where, reason=reason) from error
 
 
 def _cast(value: Column, type_: DataType, cast: Cast | None) -> Column:

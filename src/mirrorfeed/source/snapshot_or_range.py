@@ -13,13 +13,13 @@ from typing import Any
 
 from mirrorfeed.landing.names import split_name
 from mirrorfeed.source.errors import (
-    BlockingFinding,
-    FeedOff,
-    Gap,
+    FeedGapError,
     GapReason,
-    PartitionsChanged,
+    PartitionsChangedError,
+    PublicationBlockedError,
     Recreation,
-    SourceRecreated,
+    SourceRecreatedError,
+    feed_off,
 )
 from mirrorfeed.source.table_info import FEED
 
@@ -232,18 +232,18 @@ class NothingNew:
 
 Publication = Snapshot | Range | KeyRepair | ComparisonStart
 """What one log record publishes. `reads` is the part of the source that is read for it."""
-Decision = Snapshot | PublishRanges | NothingNew | BlockingFinding
+Decision = Snapshot | PublishRanges | NothingNew | PublicationBlockedError
 
 
 def decide(table: str, published: PublishedVersion | None, facts: Facts, max_versions_per_publication: int) -> Decision:
-    """Return the next publication of a table, or the `BlockingFinding` that prevents it.
+    """Return the next publication of a table, or the `PublicationBlockedError` that prevents it.
 
     `published` is None before the first publication. A range has at most `max_versions_per_publication` versions,
     except if changes are found by comparing rows.
     """
     latest = facts.latest
     if published is None:
-        return FeedOff(table=table, version=latest) if facts.unreadable else Snapshot(latest)
+        return feed_off(table=table, version=latest) if facts.unreadable else Snapshot(latest)
     if finding := find_recreation(table, published, facts.table_id, latest, facts.recreation):
         return finding
     if latest == published.version:
@@ -253,7 +253,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
         renamed = renamed_columns(commit.operation, commit.parameters)
         partitions = {renamed.get(name) or name for name in partitions}
     if partitions != set(facts.partitions) and not facts.is_comparison:
-        return PartitionsChanged(
+        return PartitionsChangedError(
             table=table, published=published.version, before=published.partitions, now=facts.partitions
         )
     obstacles = dict(facts.unreadable)
@@ -266,7 +266,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
         is_off = facts.properties and facts.properties.get(FEED, "false").lower() != "true"
         if reason == GapReason.FEED_OFF and is_off:
             reason = GapReason.STILL_OFF
-        return Gap(table=table, published=published.version, where=obstacle, reason=reason)
+        return FeedGapError(table=table, published=published.version, where=obstacle, reason=reason)
     limit = readable_to - published.version if facts.is_comparison else max_versions_per_publication
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, limit)))
 
@@ -290,7 +290,7 @@ def find_recreation(
     table_id: str,
     latest: int,
     reason: Recreation | None = Recreation.NOT_COMPARED,
-) -> SourceRecreated | None:
+) -> SourceRecreatedError | None:
     """Return an error if `table_id` is not `published.table_id` or `latest` is below `published.version`, else None.
     If `reason` is None, `table_id` can be another one. If a comparison published `published`, but the change data feed
     is to be read, always returns an error: nothing says which version of the source was compared."""
@@ -298,7 +298,7 @@ def find_recreation(
         return None
     if published.is_compared:
         reason = Recreation.COMPARED
-    return SourceRecreated(
+    return SourceRecreatedError(
         table=table,
         published_id=published.table_id,
         found_id=table_id,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing, TargetExists
+from mirrorfeed.source.errors import NoTableAtPathError, NotDeltaError, SourceMissingError, copy_target_exists
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import FEED, is_in_local_folder, read_table_info
 
@@ -94,19 +94,19 @@ def _types(name: str, type_: DataType) -> Iterator[tuple[str, DataType]]:
 def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
     """Return whether an earlier run created the table `into`: it exists, and its property `property_` is `value`.
 
-    Raises `TargetExists` if `into` exists but an earlier run did not create it. `expected` describes the expected table
-    for the error.
+    Raises `copy_target_exists` if `into` exists but an earlier run did not create it. `expected` describes the expected
+    table for the error.
     """
     try:
         table = read_table_info(spark, into)
-    except (SourceMissing, NoTableAtPath):
+    except (SourceMissingError, NoTableAtPathError):
         if _has_other_files(into):
-            raise TargetExists(table=str(into), expected=expected) from None
+            raise copy_target_exists(table=str(into), expected=expected) from None
         return False
-    except NotDelta as error:
-        raise TargetExists(table=str(into), expected=expected) from error
+    except NotDeltaError as error:
+        raise copy_target_exists(table=str(into), expected=expected) from error
     if table.properties.get(property_) != value:
-        raise TargetExists(table=str(into), expected=expected)
+        raise copy_target_exists(table=str(into), expected=expected)
     return True
 
 

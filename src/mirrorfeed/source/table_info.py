@@ -13,17 +13,18 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.errors import MirrorfeedWarning
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, find_condition
 from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.errors import (
-    BadInterval,
-    LogDamaged,
-    NoIdentity,
-    NoTableAtPath,
-    NotDelta,
-    RetentionTooShort,
-    SourceMissing,
-    UnknownFeatures,
+    DeltaLogDamagedError,
+    IntervalTextError,
+    NoTableAtPathError,
+    NotDeltaError,
+    SourceMissingError,
+    no_table_id,
+    retention_too_short,
+    unknown_table_features,
 )
 from mirrorfeed.source.identifier import URI, Source
 
@@ -81,7 +82,8 @@ def read_table_info(spark: SparkSession, source: Source, *, counted: bool = Fals
     """Return id, location, properties and features of a table, and the number and size of its files.
 
     If `counted` is False, both can be 0 for a table in a local folder. Raises the errors of `table_errors`,
-    `NoIdentity` for a table without an id, and `UnknownFeatures` for table features that mirrorfeed does not know.
+    `no_table_id` for a table without an id, and `unknown_table_features` for table features that mirrorfeed does not
+    know.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -120,11 +122,11 @@ def is_missing_locally(source: Source) -> bool:
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
     """Return the newest schema of a Delta table, as the JSON of a Spark `StructType`.
 
-    Returns None if Spark is needed but `spark` is None. Raises an error of `table_errors`, such as `SourceMissing`, if
-    the table cannot be read.
+    Returns None if Spark is needed but `spark` is None. Raises an error of `table_errors`, such as
+    `SourceMissingError`, if the table cannot be read.
     """
     if is_missing_locally(source):
-        raise NoTableAtPath(path=str(source))
+        raise NoTableAtPathError(path=str(source))
     if table := open_local_table(source):
         text = table.schema().to_json()
     elif spark is None:
@@ -173,22 +175,22 @@ def count_rows(table: DeltaTable) -> int | None:
 def table_errors(source: Source) -> Iterator[None]:
     """Context manager that converts Spark errors about a missing or unreadable table.
 
-    Raises `NoTableAtPath` if a path has no Delta table, `SourceMissing` if a name has no table, `NotDelta` for a view
-    or another format, and `LogDamaged` if log files are missing.
+    Raises `NoTableAtPathError` if a path has no Delta table, `SourceMissingError` if a name has no table,
+    `NotDeltaError` for a view or another format, and `DeltaLogDamagedError` if log files are missing.
     """
     try:
         yield
     except Exception as error:
         if find_condition(error, LOG_GONE):
-            raise LogDamaged(table=str(source)) from error
+            raise DeltaLogDamagedError(table=str(source)) from error
         if find_condition(error, ("EXPECT_TABLE_NOT_VIEW",)):
-            raise NotDelta(table=str(source), found="a view") from error
+            raise NotDeltaError(table=str(source), found="a view") from error
         if find_condition(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
-            raise NoTableAtPath(path=source.path) from error
+            raise NoTableAtPathError(path=source.path) from error
         if find_condition(error, _NO_TABLE):
-            raise SourceMissing(table=str(source)) from error
+            raise SourceMissingError(table=str(source)) from error
         if find_condition(error, _NOT_DELTA):
-            raise NotDelta(table=str(source), found="a table in another format") from error
+            raise NotDeltaError(table=str(source), found="a table in another format") from error
         raise
 
 
@@ -198,12 +200,12 @@ def _describe(spark: SparkSession, source: Source) -> TableInfo:
     detail = row.asDict() if row else {}
     format_ = (detail.get("format") or "unknown").lower()
     if format_ not in _FORMATS:
-        raise NotDelta(table=str(source), found=f"a table in the format {format_}")
+        raise NotDeltaError(table=str(source), found=f"a table in the format {format_}")
     if not detail.get("id"):
-        raise NoIdentity(table=str(source), format=format_)
+        raise no_table_id(table=str(source), format=format_)
     features = tuple(detail.get("tableFeatures") or ())
     if unknown := unknown_features(features):
-        raise UnknownFeatures(table=str(source), names=unknown)
+        raise unknown_table_features(table=str(source), names=unknown)
     return TableInfo(
         detail["id"],
         detail.get("location") or "",
@@ -229,7 +231,7 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
     return float(sum(int(count) * _SECONDS[unit.lower()] for count, unit in parts)) if parts else None
 
 
-def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
+def check_retention(table: str, properties: Mapping[str, str], waited: float) -> MirrorfeedWarning | None:
     """Return a warning if a table keeps old files or its log for less than twice the time `waited`, otherwise None.
     `waited` is the number of seconds from a commit to its publication."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
@@ -237,16 +239,16 @@ def check_retention(table: str, properties: Mapping[str, str], waited: float) ->
     if not too_short:
         return None
     name = min(too_short, key=too_short.__getitem__)
-    return RetentionTooShort(table=table, name=name, retention=too_short[name], waited=waited)
+    return retention_too_short(table=table, name=name, retention=too_short[name], waited=waited)
 
 
 def parse_days(text: str) -> int:
-    """Return the number of days in a text such as `60 days`. Raises `BadInterval` for other text."""
+    """Return the number of days in a text such as `60 days`. Raises `IntervalTextError` for other text."""
     match = _DAYS.fullmatch(text)
     if match is None:
-        raise BadInterval(text=text, reason="is not a whole number of days")
+        raise IntervalTextError(text=text, reason="is not a whole number of days")
     if not 1 <= (days := int(match[1])) <= MAX_DAYS:
-        raise BadInterval(text=text, reason="is empty" if days == 0 else f"is longer than {MAX_DAYS} days")
+        raise IntervalTextError(text=text, reason="is empty" if days == 0 else f"is longer than {MAX_DAYS} days")
     return days
 
 

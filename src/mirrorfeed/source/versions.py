@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, find_parameter
-from mirrorfeed.source.errors import GapReason, LogDamaged, VersionExpired
+from mirrorfeed.source.errors import DeltaLogDamagedError, GapReason, VersionExpiredError
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
 from mirrorfeed.source.table_info import (
@@ -76,11 +76,11 @@ def read_commits(spark: SparkSession, source: Source, after: int | None = None) 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
     """Return the newest `limit` commits (None: all) in ascending order, as rows of DESCRIBE HISTORY, with UTC times.
 
-    If possible, reads a table in a local folder without Spark. Raises `LogDamaged` if there are no commits.
+    If possible, reads a table in a local folder without Spark. Raises `DeltaLogDamagedError` if there are no commits.
     """
     rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
     if not rows:
-        raise LogDamaged(table=str(source))
+        raise DeltaLogDamagedError(table=str(source))
     return sorted(rows, key=lambda row: int(row["version"]))
 
 
@@ -127,8 +127,8 @@ def read_schema(
     """Return the table's schema at a version, as the JSON of a Spark `StructType`.
 
     `schemas` is a cache with the schema of each version that was already read. If `spark` is None, reads the schema
-    with delta-rs, and raises `ValueError` if that is not possible. Raises `VersionExpired` if the version is past its
-    retention. Raises an error of `table_errors`, such as `LogDamaged`, if Spark cannot read the version.
+    with delta-rs, and raises `ValueError` if that is not possible. Raises `VersionExpiredError` if the version is past
+    its retention. Raises an error of `table_errors`, such as `DeltaLogDamagedError`, if Spark cannot read the version.
     """
     if version not in schemas and spark is None:
         if (table := open_local_table(source, version)) is None:
@@ -142,7 +142,7 @@ def read_schema(
                 schemas[version] = json.loads(frame.schema.json())
         except Exception as error:
             if find_condition(error, (EXPIRED,)):
-                raise VersionExpired(table=str(source), version=version) from error
+                raise VersionExpiredError(table=str(source), version=version) from error
             raise
     return schemas[version]
 
@@ -168,8 +168,8 @@ def find_schema_breaks(
     for version in versions:
         try:
             now = schemas[version].result()
-        except (LogDamaged, VersionExpired) as error:
-            reason = GapReason.LOG_HOLE if isinstance(error, LogDamaged) else GapReason.EXPIRED
+        except (DeltaLogDamagedError, VersionExpiredError) as error:
+            reason = GapReason.LOG_HOLE if isinstance(error, DeltaLogDamagedError) else GapReason.EXPIRED
             return tuple(breaks), {version: reason}
         if before is None or not only_adds_columns(before, now):
             breaks.append(version)

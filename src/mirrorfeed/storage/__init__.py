@@ -91,8 +91,8 @@ class Store(Protocol):
     """Storage of files below one root folder. Paths are relative to the root. The empty path is the root.
 
     A `Store` can be pickled, so that executors open their own connections. A folder exists when it contains a file. If
-    the storage fails temporarily, methods raise `StoreUnavailable`, and the request can still take effect. If the
-    storage refuses the request, methods raise a `Terminal` error.
+    the storage fails temporarily, methods raise `StorageUnavailableError`, and the request can still take effect. If
+    the storage refuses the request, methods raise a `TerminalError` error.
     """
 
     def list(self, folder: str) -> list[Entry]:
@@ -105,44 +105,47 @@ class Store(Protocol):
     def read(self, path: str) -> bytes:
         """Return the content of a file.
 
-        Raises `NotThere` if the file does not exist, and `UnreadableFile` if the path is not a regular file or the file
-        is larger than `READ_LIMIT`.
+        Raises `PathMissingError` if the file does not exist, and `UnreadableFileError` if the path is not a regular
+        file or the file is larger than `READ_LIMIT`.
         """
 
     def open_read(self, path: str) -> BinaryIO:
-        """Return a seekable reader of a file of any size. Raises `NotThere` and `UnreadableFile`, as `read` does."""
+        """Return a seekable reader of a file of any size. Raises `PathMissingError` and `UnreadableFileError`, as
+        `read` does.
+        """
 
     def create(self, path: str, data: bytes) -> str | None:
         """Create a file completely or not at all. Return the same ETag as `list`, or None if the ETag is unknown.
 
-        Raises `AlreadyThere` and changes nothing if the file exists.
+        Raises `PathExistsError` and changes nothing if the file exists.
         """
 
     def create_once(self, path: str, data: bytes) -> None:
-        """Create a file with a single request that is never repeated. Raises `AlreadyThere` if the file exists.
+        """Create a file with a single request that is never repeated. Raises `PathExistsError` if the file exists.
 
-        After `StoreUnavailable`, the request can still take effect at any later time, but only one time.
+        After `StorageUnavailableError`, the request can still take effect at any later time, but only one time.
         """
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         """Create a file, or replace its content in one step. Readers never find the file missing or incomplete.
 
-        With an `etag` from a listing, only replaces an existing file that still has this ETag. Raises `AlreadyThere` if
-        it has another ETag, and `NotThere` or `StoreUnavailable`, depending on the store, if it does not exist.
-        `FolderStore` and `VolumeStore` check the ETag just before they replace the file, so two concurrent writers can
-        both succeed.
+        With an `etag` from a listing, only replaces an existing file that still has this ETag. Raises `PathExistsError`
+        if it has another ETag, and `PathMissingError` or `StorageUnavailableError`, depending on the store, if it does
+        not exist. `FolderStore` and `VolumeStore` check the ETag just before they replace the file, so two concurrent
+        writers can both succeed.
         """
 
     def open_write(self, path: str) -> Writer:
         """Return a writer of a new file. The writer uses little memory.
 
         `path` must be a name that no earlier request used, because a failed request may still take effect. Only a
-        rejected login is retried. Raises `AlreadyThere` if the file exists, and `StoreUnavailable` if the storage fails
-        temporarily.
+        rejected login is retried. Raises `PathExistsError` if the file exists, and `StorageUnavailableError` if the
+        storage fails temporarily.
         """
 
     def rename(self, path: str, new_path: str) -> None:
-        """Rename or move a file. Raises `NotThere` if it does not exist, and `AlreadyThere` if `new_path` exists.
+        """Rename or move a file. Raises `PathMissingError` if it does not exist, and `PathExistsError` if `new_path`
+        exists.
 
         Atomic except on volumes, where a file may have both names until the next listing of its folder.
         """
@@ -151,7 +154,9 @@ class Store(Protocol):
         """Delete a file if it exists."""
 
     def remove_folder(self, folder: str) -> None:
-        """Delete a folder and its files if it exists. Atomic except on volumes. Raises `PathOutside` for the root."""
+        """Delete a folder and its files if it exists. Atomic except on volumes. Raises `path_outside_root` for the
+        root.
+        """
 
     def address(self, path: str) -> str:
         """Return the full path or URL of a file or folder, for messages."""

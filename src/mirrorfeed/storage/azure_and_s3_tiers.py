@@ -17,10 +17,10 @@ from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriorit
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
-from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.runtime.errors import LoginUnavailableError
 from mirrorfeed.runtime.login import service_credential
 from mirrorfeed.storage import per_process
-from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
+from mirrorfeed.storage.errors import FileOutsideStorageError, TiersUnavailableError, boto3_missing
 from mirrorfeed.storage.http import client_options, shorten_reason
 from mirrorfeed.storage.onelake_errors import parse_response
 from mirrorfeed.storage.request_retries import RetryLimits
@@ -103,7 +103,7 @@ class AzureTiers(TierStore):
 
     def _name(self, uri: str) -> str:
         if not uri.startswith(self.root):
-            raise OtherPlace(uri=uri, root=self.root)
+            raise FileOutsideStorageError(uri=uri, root=self.root)
         return uri[len(self.root) :]
 
     @property
@@ -120,11 +120,11 @@ class AzureTiers(TierStore):
             yield
         except HttpResponseError as error:
             reason = f"{error.status_code} {parse_response(error).code}".strip()
-            raise TiersUnavailable(action=action, place=self.root, reason=reason) from error
-        except LoginUnavailable as error:
-            raise TiersUnavailable(action=action, place=self.root, reason=error.reason) from error
+            raise TiersUnavailableError(action=action, place=self.root, reason=reason) from error
+        except LoginUnavailableError as error:
+            raise TiersUnavailableError(action=action, place=self.root, reason=error.reason) from error
         except AzureError as error:
-            raise TiersUnavailable(action=action, place=self.root, reason=shorten_reason(error)) from error
+            raise TiersUnavailableError(action=action, place=self.root, reason=shorten_reason(error)) from error
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:
@@ -189,7 +189,7 @@ class S3Tiers(TierStore):
     def _key(self, uri: str) -> str:
         match = _S3_BUCKET.match(uri)
         if match is None or match[1] != self.bucket:
-            raise OtherPlace(uri=uri, root=f"s3://{self.bucket}/")
+            raise FileOutsideStorageError(uri=uri, root=f"s3://{self.bucket}/")
         return uri[match.end() :]
 
     @property
@@ -201,7 +201,7 @@ class S3Tiers(TierStore):
             import boto3
             from botocore.config import Config
         except ImportError as error:
-            raise NoBoto(bucket=self.bucket) from error
+            raise boto3_missing(bucket=self.bucket) from error
         limits = self.retry_limits
         retries = {"mode": "standard", "max_attempts": limits.connections}
         config = Config(read_timeout=limits.response_seconds, connect_timeout=limits.connect_seconds, retries=retries)
@@ -218,9 +218,9 @@ class S3Tiers(TierStore):
         try:
             yield
         except ClientError as error:
-            raise TiersUnavailable(action=action, place=place, reason=_reason(error.response)) from error
+            raise TiersUnavailableError(action=action, place=place, reason=_reason(error.response)) from error
         except BotoCoreError as error:
-            raise TiersUnavailable(action=action, place=place, reason=first_line(str(error))) from error
+            raise TiersUnavailableError(action=action, place=place, reason=first_line(str(error))) from error
 
 
 def _object_pages(client: Any, bucket: str, prefix: str, delimiter: str) -> Iterator[Page]:

@@ -22,12 +22,12 @@ from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside, per_process
 from mirrorfeed.storage.errors import (
-    AlreadyThere,
-    NotThere,
-    PathOutside,
-    StoreUnavailable,
-    UnreadableFile,
-    VolumeUnusable,
+    PathExistsError,
+    PathMissingError,
+    StorageUnavailableError,
+    UnreadableFileError,
+    VolumeUnusableError,
+    path_outside_root,
 )
 
 _CHUNK = 2**20
@@ -55,7 +55,7 @@ class VolumeStore:
         with self.open_read(path) as file:
             data = file.read(READ_LIMIT + 1)
         if len(data) > READ_LIMIT:
-            raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
+            raise UnreadableFileError(address=self.address(path), reason=TOO_LARGE)
         return data
 
     def open_read(self, path: str) -> BinaryIO:
@@ -77,12 +77,12 @@ class VolumeStore:
         if etag is not None:
             etags = [entry.etag for entry in self.list(folder) if entry.name == name]
             if etags != [etag]:
-                raise (AlreadyThere if etags else NotThere)(address=self.address(path))
+                raise (PathExistsError if etags else PathMissingError)(address=self.address(path))
         self._upload("replace", path, io.BytesIO(data), overwrite=True)
 
     def open_write(self, path: str) -> Writer:
         if self._exists(path):
-            raise AlreadyThere(address=self.address(path))
+            raise PathExistsError(address=self.address(path))
         return _Writer(self, path)
 
     def rename(self, path: str, new_path: str) -> None:
@@ -93,23 +93,23 @@ class VolumeStore:
         marker = _marker(path)
         with self.open_read(path) as file:
             if self._exists(new_path):
-                raise AlreadyThere(address=self.address(new_path))
+                raise PathExistsError(address=self.address(new_path))
             self._upload("rename", marker, io.BytesIO(new_path.encode()), overwrite=True)
             self._upload("rename", new_path, file)
         self.remove(path)
         self.remove(marker)
 
     def remove(self, path: str) -> None:
-        with suppress(NotThere), self._errors("remove", path):
+        with suppress(PathMissingError), self._errors("remove", path):
             self._files.delete(self._at(path))
 
     def remove_folder(self, folder: str) -> None:
         """Delete the files of the folder one by one, then the folder. The API deletes only empty folders."""
         if not folder:  # the root belongs to the user
-            raise PathOutside(path=folder, address=self.root)
+            raise path_outside_root(path=folder, address=self.root)
         for entry in self._entries(folder):
             (self.remove_folder if entry.is_folder else self.remove)(f"{folder}/{entry.name}")
-        with suppress(NotThere), self._errors("remove", folder):
+        with suppress(PathMissingError), self._errors("remove", folder):
             self._files.delete_directory(self._at(folder))
 
     def address(self, path: str) -> str:
@@ -125,13 +125,13 @@ class VolumeStore:
 
     def _at(self, path: str) -> str:
         if not is_inside(path):
-            raise PathOutside(path=path, address=self.root)
+            raise path_outside_root(path=path, address=self.root)
         return self.address(path)
 
     def _upload(self, action: str, path: str, file: BinaryIO, *, overwrite: bool = False) -> None:
         try:
             self._put(action, path, file, overwrite)
-        except NotThere:  # the folder does not exist; a refused request cannot take effect later
+        except PathMissingError:  # the folder does not exist; a refused request cannot take effect later
             self._create_folder(action, self._at(path).rpartition("/")[0])
             self._put(action, path, file, overwrite)
 
@@ -151,16 +151,16 @@ class VolumeStore:
         try:
             with self._errors(action, ""):
                 self._files.create_directory(folder)
-        except NotThere as error:
-            raise VolumeUnusable(action=action, address=self.root, reason="the volume does not exist") from error
+        except PathMissingError as error:
+            raise VolumeUnusableError(action=action, address=self.root, reason="the volume does not exist") from error
 
     def _entries(self, folder: str) -> Sequence[Entry]:
-        with suppress(NotThere), self._errors("list", folder):
+        with suppress(PathMissingError), self._errors("list", folder):
             return [_entry(item) for item in self._files.list_directory_contents(self._at(folder))]
         return []
 
     def _exists(self, path: str) -> bool:
-        with suppress(NotThere), self._errors("read", path):
+        with suppress(PathMissingError), self._errors("read", path):
             self._files.get_metadata(self._at(path))
             return True
         return False
@@ -172,7 +172,7 @@ class VolumeStore:
         """
         try:
             new_path = self.read(_marker(path)).decode()
-        except NotThere:  # `rename` deletes the original file before the marker
+        except PathMissingError:  # `rename` deletes the original file before the marker
             return True
         if not self._exists(new_path):
             return False
@@ -190,13 +190,13 @@ class VolumeStore:
         try:
             yield
         except errors.NotFound as error:
-            raise NotThere(address=address) from error
+            raise PathMissingError(address=address) from error
         except errors.ResourceConflict as error:
-            raise AlreadyThere(address=address) from error
+            raise PathExistsError(address=address) from error
         except (errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest, ValueError) as error:
-            raise VolumeUnusable(action=action, address=address, reason=first_line(str(error))) from error
+            raise VolumeUnusableError(action=action, address=address, reason=first_line(str(error))) from error
         except OSError as error:  # all other errors of the client and of requests
-            raise StoreUnavailable(action=action, address=address, reason=first_line(str(error))) from error
+            raise StorageUnavailableError(action=action, address=address, reason=first_line(str(error))) from error
 
 
 class _OneRequest:

@@ -15,7 +15,7 @@ from azure.core.pipeline.transport import HttpRequest, HttpResponse, RequestsTra
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential
-from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.runtime.errors import LoginUnavailableError
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.onelake_errors import is_paused, retry_after_seconds
 from mirrorfeed.storage.request_retries import NO_RETRIES, RETRYABLE_STATUS, RetryBudget, RetryLimits
@@ -53,7 +53,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
                     break
                 if not budget.wait(retry_after_seconds(response.http_response.headers, datetime.now(UTC))):
                     break
-            except (ServiceRequestError, ServiceResponseError, IncompleteReadError, LoginUnavailable) as error:
+            except (ServiceRequestError, ServiceResponseError, IncompleteReadError, LoginUnavailableError) as error:
                 if not budget.wait(reached=getattr(error, "reached", not isinstance(error, ServiceRequestError))):
                     raise
         response.http_response.location_mode = location_mode  # the storage libraries read this attribute
@@ -133,8 +133,8 @@ class HttpClient:
         """Send a request and return the response, even if its status is an error. A `body` is sent as JSON.
 
         The request is sent again if `is_retryable` returns True for the response. If there is no response, the method
-        passes the reason to `unavailable` and raises the error that `unavailable` returns. Raises `CredentialRefused`
-        if the login is refused, and `LoginUnavailable` if the login fails temporarily.
+        passes the reason to `unavailable` and raises the error that `unavailable` returns. Raises
+        `CredentialRefusedError` if the login is refused, and `LoginUnavailableError` if the login fails temporarily.
         """
         request = HttpRequest(method, address)
         if body is not None:

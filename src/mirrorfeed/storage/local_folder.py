@@ -25,13 +25,13 @@ from typing import Any, BinaryIO
 
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside
 from mirrorfeed.storage.errors import (
-    AlreadyThere,
-    NotThere,
-    PathOutside,
-    PlaceUnusable,
-    StoreUnavailable,
-    SymbolicLink,
-    UnreadableFile,
+    LocationUnusableError,
+    PathExistsError,
+    PathMissingError,
+    StorageUnavailableError,
+    SymbolicLinkError,
+    UnreadableFileError,
+    path_outside_root,
 )
 
 _log = logging.getLogger(__name__)
@@ -54,27 +54,27 @@ _AT_FDCWD, _RENAME_NOREPLACE = -100, 1
 def resolve(action: str, root: str, path: str) -> Path:
     """Return the full path of `path` below `root`.
 
-    Raises `PathOutside` if `path` is not valid, and `SymbolicLink` if a part of `path` is a symbolic link. `action` is
-    the verb for the message of `SymbolicLink`.
+    Raises `path_outside_root` if `path` is not valid, and `SymbolicLinkError` if a part of `path` is a symbolic link.
+    `action` is the verb for the message of `SymbolicLinkError`.
     """
     if not is_inside(path):
-        raise PathOutside(path=path, address=root)
+        raise path_outside_root(path=path, address=root)
     place = Path(root)
     for part in Path(path).parts:
         place /= part
         if place.is_symlink():
             reason = f"{place} is a symbolic link, and links are not followed"
-            raise SymbolicLink(action=action, address=str(Path(root, path)), reason=reason)
+            raise SymbolicLinkError(action=action, address=str(Path(root, path)), reason=reason)
     return place
 
 
 def open_regular(place: Path) -> BinaryIO:
-    """Return a reader of a regular file. Raises `UnreadableFile` for other files, such as a named pipe."""
+    """Return a reader of a regular file. Raises `UnreadableFileError` for other files, such as a named pipe."""
     flags = os.O_NONBLOCK | os.O_NOFOLLOW
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise UnreadableFile(address=str(place), reason="it is not a regular file")
+        raise UnreadableFileError(address=str(place), reason="it is not a regular file")
     return file
 
 
@@ -89,7 +89,8 @@ def arrow_files(folder: str | Path) -> Any:
 
 
 def check_writable(store: object, folder: str) -> None:
-    """Raise `PlaceUnusable` if this process certainly cannot create files in a folder of `store`. Writes nothing.
+    """Raise `LocationUnusableError` if this process certainly cannot create files in a folder of `store`. Writes
+    nothing.
 
     Finds nothing in a store that is not a local folder, because only a write shows its permissions.
     """
@@ -99,7 +100,7 @@ def check_writable(store: object, folder: str) -> None:
     existing = next(each for each in (path, *path.parents) if each.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         reason = f"this process has no permission to write to {existing}"
-        raise PlaceUnusable(action="create files in", address=store.address(folder), reason=reason)
+        raise LocationUnusableError(action="create files in", address=store.address(folder), reason=reason)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class FolderStore:
         with self._call("read", path) as place, open_regular(place) as file:
             data = file.read(READ_LIMIT + 1)
         if len(data) > READ_LIMIT:
-            raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
+            raise UnreadableFileError(address=self.address(path), reason=TOO_LARGE)
         return data
 
     def open_read(self, path: str) -> BinaryIO:
@@ -170,7 +171,7 @@ class FolderStore:
                 _make_folders(target.parent)
                 return _Writer(self, path, target.open("xb"))
             except FileNotFoundError as error:
-                raise StoreUnavailable(
+                raise StorageUnavailableError(
                     action="write", address=self.address(path), reason="its folder was deleted in the meantime"
                 ) from error
 
@@ -181,7 +182,7 @@ class FolderStore:
             # Linking and unlinking would never overwrite a file, but the file would briefly have two names, and a
             # reader that consumes the new name at that moment would read the file twice.
             if os.path.lexists(target):
-                raise AlreadyThere(address=self.address(new_path))
+                raise PathExistsError(address=self.address(new_path))
             source.lstat()  # raise before a folder is created for a missing file
             _make_folders(target.parent)
             os.rename(source, target)
@@ -194,7 +195,7 @@ class FolderStore:
 
     def remove_folder(self, folder: str) -> None:
         if not folder:  # the root belongs to the user
-            raise PathOutside(path=folder, address=self.root)
+            raise path_outside_root(path=folder, address=self.root)
         with self._call("remove", folder) as place, suppress(FileNotFoundError):
             renamed = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             if not stat.S_ISDIR(place.lstat().st_mode):
@@ -219,15 +220,15 @@ class FolderStore:
         try:
             yield
         except FileNotFoundError as error:
-            raise NotThere(address=self.address(path)) from error
+            raise PathMissingError(address=self.address(path)) from error
         except FileExistsError as error:
             if Path(self.root, path).parent.is_dir():
-                raise AlreadyThere(address=self.address(path)) from error
-            raise PlaceUnusable(
+                raise PathExistsError(address=self.address(path)) from error
+            raise LocationUnusableError(
                 action=action, address=self.address(path), reason="a folder above it is a file"
             ) from error
         except OSError as error:
-            refusal = PlaceUnusable if error.errno in _UNUSABLE else StoreUnavailable
+            refusal = LocationUnusableError if error.errno in _UNUSABLE else StorageUnavailableError
             raise refusal(action=action, address=self.address(path), reason=error.strerror or str(error)) from error
 
 

@@ -17,16 +17,22 @@ from azure.storage.blob import ContainerClient
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
 from mirrorfeed.runtime.credentials import Credential, Default
-from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.runtime.errors import LoginUnavailableError
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Writer, is_inside, per_process
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
+from mirrorfeed.storage.errors import (
+    PathExistsError,
+    PathMissingError,
+    StorageUnavailableError,
+    UnreadableFileError,
+    path_outside_root,
+)
 from mirrorfeed.storage.http import client_options, shorten_reason
 from mirrorfeed.storage.onelake_errors import (
-    DatabaseMissing,
-    NotAnOpenMirror,
-    WorkspaceMissing,
     convert_response,
+    database_missing,
+    no_landing_zone_in_item,
     parse_response,
+    workspace_missing,
 )
 from mirrorfeed.storage.request_retries import RetryLimits
 
@@ -67,7 +73,7 @@ class OneLakeStore:
 
     def list(self, folder: str) -> list[Entry]:
         path = self._at(folder)
-        with suppress(NotThere), self._errors("list", folder):
+        with suppress(PathMissingError), self._errors("list", folder):
             entries = map(_entry, self._clients.files.get_paths(path, recursive=False))
             return sorted(entries, key=lambda entry: entry.name)
         return []
@@ -77,7 +83,7 @@ class OneLakeStore:
         with self._errors("read", path):
             content = file.download_file()  # the first response has at most 32 MiB
             if content.size > READ_LIMIT:
-                raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
+                raise UnreadableFileError(address=self.address(path), reason=TOO_LARGE)
             return content.readall()
 
     def open_read(self, path: str) -> BinaryIO:
@@ -125,7 +131,7 @@ class OneLakeStore:
         # A server may ignore the condition and overwrite, so check first. The condition closes the gap after the check.
         # The library's own check treats every conflict as an existing file.
         if self._exists(new_path):
-            raise AlreadyThere(address=self.address(new_path))
+            raise PathExistsError(address=self.address(new_path))
         rename = partial(file.rename_file, f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
         with self._errors("rename", path, new_path):
             try:
@@ -138,12 +144,12 @@ class OneLakeStore:
 
     def remove(self, path: str) -> None:
         file = self._clients.files.get_file_client(self._changeable(path))
-        with suppress(NotThere), self._errors("remove", path):
+        with suppress(PathMissingError), self._errors("remove", path):
             file.delete_file()
 
     def remove_folder(self, folder: str) -> None:
         directory = self._clients.files.get_directory_client(self._changeable(folder))
-        with suppress(NotThere), self._errors("remove", folder):
+        with suppress(PathMissingError), self._errors("remove", folder):
             directory.delete_directory()
 
     def address(self, path: str) -> str:
@@ -163,17 +169,19 @@ class OneLakeStore:
 
     def _at(self, path: str) -> str:
         if not is_inside(path):
-            raise PathOutside(path=path, address=self.address(""))
+            raise path_outside_root(path=path, address=self.address(""))
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """Return the path in the workspace. Raises `PathOutside` for the store's root: only Fabric changes the root."""
+        """Return the path in the workspace. Raises `path_outside_root` for the store's root: only Fabric changes the
+        root.
+        """
         if not path:
-            raise PathOutside(path=path, address=self.address(""))
+            raise path_outside_root(path=path, address=self.address(""))
         return self._at(path)
 
     def _exists(self, path: str) -> bool:
-        with suppress(NotThere), self._errors("check", path):
+        with suppress(PathMissingError), self._errors("check", path):
             self._clients.files.get_file_client(self._at(path)).get_file_properties()
             return True
         return False
@@ -190,23 +198,23 @@ class OneLakeStore:
     def _expect_landing_zone(self) -> None:
         """Check that the landing zone exists. With a wrong `workspace` or `item`, all tables would look unpublished.
 
-        Raises `WorkspaceMissing` if OneLake does not find `workspace`, `DatabaseMissing` if it does not find `item`,
-        and `NotAnOpenMirror` if the item has no landing zone. A successful check is not repeated.
+        Raises `workspace_missing` if OneLake does not find `workspace`, `database_missing` if it does not find `item`,
+        and `no_landing_zone_in_item` if the item has no landing zone. A successful check is not repeated.
         """
         clients = self._clients
         if clients.landing_zone_exists:
             return
         # Check with listings, which OneLake supports at every level. For a workspace OneLake needs HEAD, but the
         # library sends GET.
-        levels = ((self._at(""), None), (self.item, NotAnOpenMirror), ("", DatabaseMissing))
+        levels = ((self._at(""), None), (self.item, no_landing_zone_in_item), ("", database_missing))
         for path, missing in levels:
-            with suppress(NotThere), self._errors("check", ""):
+            with suppress(PathMissingError), self._errors("check", ""):
                 next(iter(clients.files.get_paths(path or None, recursive=False, max_results=1)), None)
                 clients.landing_zone_exists = missing is None
                 if missing is None:
                     return
                 raise missing(address=self.address(""))
-        raise WorkspaceMissing(address=self.address(""))
+        raise workspace_missing(address=self.address(""))
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
@@ -216,19 +224,21 @@ class OneLakeStore:
         except HttpResponseError as error:
             new_address, response = None if new_path is None else self.address(new_path), parse_response(error)
             failure = convert_response(action, self.address(path), response, new_address)
-            if new_path is not None and isinstance(failure, AlreadyThere) and not self._exists(new_path):
+            if new_path is not None and isinstance(failure, PathExistsError) and not self._exists(new_path):
                 reason = f"{response}. The response says that the name exists, but it does not"
                 failure = self._unavailable(action, new_path, reason, response.retry_after)
-            if isinstance(failure, NotThere) and action != "check":
+            if isinstance(failure, PathMissingError) and action != "check":
                 self._expect_landing_zone()
             raise failure from error
-        except LoginUnavailable as error:
+        except LoginUnavailableError as error:
             raise self._unavailable(action, path, error.reason) from error
         except AzureError as error:
             raise self._unavailable(action, path, shorten_reason(error)) from error
 
-    def _unavailable(self, action: str, path: str, reason: str, retry_after: float = 0.0) -> StoreUnavailable:
-        return StoreUnavailable(action=action, address=self.address(path), reason=reason, retry_after=retry_after)
+    def _unavailable(self, action: str, path: str, reason: str, retry_after: float = 0.0) -> StorageUnavailableError:
+        return StorageUnavailableError(
+            action=action, address=self.address(path), reason=reason, retry_after=retry_after
+        )
 
 
 @dataclass
@@ -273,12 +283,12 @@ class _Writer(Writer):
         try:
             with self._store._errors("write", self._path):
                 yield
-        except NotThere as error:
+        except PathMissingError as error:
             raise self._store._unavailable("write", self._path, "it was deleted while it was written") from error
 
 
 class _Reader(io.RawIOBase):
-    """Reader of a file. Raises `StoreUnavailable` if the file was replaced after it was opened."""
+    """Reader of a file. Raises `StorageUnavailableError` if the file was replaced after it was opened."""
 
     def __init__(self, store: OneLakeStore, path: str, file: DataLakeFileClient, size: int, etag: str) -> None:
         self._store, self._path, self._file, self._size, self._etag = store, path, file, size, etag

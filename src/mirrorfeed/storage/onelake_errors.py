@@ -10,86 +10,99 @@ from email.utils import parsedate_to_datetime
 from math import ceil
 from typing import Any
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, first_line
-from mirrorfeed.storage.errors import RUN_AGAIN, AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.errors import CredentialsError, MirrorfeedError, StorageError, first_line, problem
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError, StorageUnavailableError
 
-_COMPARE_IDS = (
-    "Compare `landing_zone: onelake://<workspace id>/<mirrored database id>` with the address that Fabric shows on the"
-    " page of the mirrored database"
+
+@problem(CredentialsError, "MF4101")
+def onelake_token_refused(*, address: str, response: str) -> None:
+    """OneLake does not accept the token for {address} ({response}).
+
+    Check that `credential` names an identity of the tenant of the Fabric workspace, and that its tokens are for
+    https://storage.azure.com. OneLake does not accept tokens for the Fabric API.
+    """
+
+
+@problem(StorageError, "MF4102")
+def onelake_permission_missing(*, action: str, address: str, response: str) -> None:
+    """OneLake does not allow this identity to {action} {address} ({response}).
+
+    Give the identity the role Contributor in the workspace. For a service principal, a Fabric administrator must also
+    allow service principals, and access to OneLake from apps outside Fabric, in the tenant settings.
+    """
+
+
+@problem(StorageError, "MF4103")
+def workspace_missing(*, address: str) -> None:
+    """OneLake has no workspace with the first id in {address}, or this identity has no access to the workspace.
+
+    Compare `landing_zone: onelake://<workspace id>/<mirrored database id>` with the address that Fabric shows on the
+    page of the mirrored database, and check that the identity has a role in the workspace.
+    """
+
+
+@problem(StorageError, "MF4104")
+def database_missing(*, address: str) -> None:
+    """The workspace has no item with the second id in {address}.
+
+    Compare `landing_zone: onelake://<workspace id>/<mirrored database id>` with the address that Fabric shows on the
+    page of the mirrored database. The database may have been deleted, or the ids may be swapped.
+    """
+
+
+@problem(StorageError, "MF4105")
+def no_landing_zone_in_item(*, address: str) -> None:
+    """The item with the second id in `landing_zone` has no landing zone: {address} does not exist.
+
+    Check that the second id in `landing_zone` belongs to an open mirrored database. A lakehouse, a warehouse or another
+    kind of mirror does not accept files.
+    """
+
+
+@problem(StorageError, "MF4106")
+def onelake_request_refused(*, action: str, address: str, response: str) -> None:
+    """OneLake refuses to {action} {address} ({response}).
+
+    Check `endpoint` in the configuration, and whether a proxy changes requests to OneLake. If both are correct, install
+    a newer release of mirrorfeed. Retries do not help.
+    """
+
+
+@problem(StorageError, "MF4107")
+def capacity_paused(*, address: str, response: str) -> None:
+    """The Fabric capacity of {address} is paused ({response}).
+
+    Resume the capacity in the Azure portal, then run the same command again. No data is lost.
+    """
+
+
+@problem(
+    StorageUnavailableError,
+    "MF4108",
+    meaning="OneLake throttles requests of this capacity, and all retries of this run failed.",
 )
+def onelake_throttled(*, action: str, address: str, reason: str, retry_after: float = 0.0) -> None:
+    """Cannot {action} {address}: {reason}.
+
+    Run the same command again later. If this happens often, the Fabric capacity is too small: publish fewer tables at a
+    time (`max_parallel_tables`), or use a larger capacity.
+    """
 
 
-class TokenRefused(Terminal):
-    code = "MF4101"
-    what = "OneLake does not accept the token for {address} ({response})."
-    fix = (
-        "Check that `credential` names an identity of the tenant of the Fabric workspace, and that its tokens are for"
-        " https://storage.azure.com. OneLake does not accept tokens for the Fabric API."
-    )
+@problem(
+    StorageUnavailableError,
+    "MF4109",
+    meaning="A file cannot be deleted while another process reads it.",
+)
+def file_in_use(*, action: str, address: str, reason: str, retry_after: float = 0.0) -> None:
+    """Cannot {action} {address}: {reason}.
 
-
-class NoPermission(Terminal):
-    code = "MF4102"
-    what = "OneLake does not allow this identity to {action} {address} ({response})."
-    fix = (
-        "Give the identity the role Contributor in the workspace. For a service principal, a Fabric administrator must"
-        " also allow service principals, and access to OneLake from apps outside Fabric, in the tenant settings."
-    )
-
-
-class WorkspaceMissing(Terminal):
-    code = "MF4103"
-    what = "OneLake has no workspace with the first id in {address}, or this identity has no access to the workspace."
-    fix = f"{_COMPARE_IDS}, and check that the identity has a role in the workspace."
-
-
-class DatabaseMissing(Terminal):
-    code = "MF4104"
-    what = "The workspace has no item with the second id in {address}."
-    fix = f"{_COMPARE_IDS}. The database may have been deleted, or the ids may be swapped."
-
-
-class NotAnOpenMirror(Terminal):
-    code = "MF4105"
-    what = "The item with the second id in `landing_zone` has no landing zone: {address} does not exist."
-    fix = (
-        "Check that the second id in `landing_zone` belongs to an open mirrored database. A lakehouse, a warehouse or"
-        " another kind of mirror does not accept files."
-    )
-
-
-class CallRefused(Terminal):
-    code = "MF4106"
-    what = "OneLake refuses to {action} {address} ({response})."
-    fix = (
-        "Check `endpoint` in the configuration, and whether a proxy changes requests to OneLake. If both are correct,"
-        " install a newer release of mirrorfeed. Retries do not help."
-    )
-
-
-class CapacityPaused(Terminal):
-    code = "MF4107"
-    what = "The Fabric capacity of {address} is paused ({response})."
-    fix = f"Resume the capacity in the Azure portal, {RUN_AGAIN} No data is lost."
-
-
-class Throttled(StoreUnavailable):
-    code = "MF4108"
-    fix = (
-        "Run the same command again later. If this happens often, the Fabric capacity is too small: publish fewer"
-        " tables at a time (`max_parallel_tables`), or use a larger capacity."
-    )
-    meaning = "OneLake throttles requests of this capacity, and all retries of this run failed."
-
-
-class StillRead(StoreUnavailable):
-    code = "MF4109"
-    fix = "Fabric may still be reading the file. Run the same command again in a few minutes."
-    meaning = "A file cannot be deleted while another process reads it."
+    Fabric may still be reading the file. Run the same command again in a few minutes.
+    """
 
 
 # The service's codes are not documented in one place. So a known code selects a more exact error, and for an unknown
-# code the status decides. Any other status is `StoreUnavailable`: the request may have taken effect.
+# code the status decides. Any other status is `StorageUnavailableError`: the request may have taken effect.
 _NAME_EXISTS = {"PathAlreadyExists", "BlobAlreadyExists", "ResourceAlreadyExists", "ResourceTypeMismatch"}
 _CONDITION_FAILED = {"ConditionNotMet", "TargetConditionNotMet", ""}
 _NO_WORKSPACE = {"WorkspaceNotFound", "FilesystemNotFound", "ContainerNotFound"}
@@ -163,25 +176,27 @@ def convert_response(
     """
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):
-        return CapacityPaused(address=address, response=text)
+        return capacity_paused(address=address, response=text)
     if status == 401:
-        return TokenRefused(address=address, response=text)
+        return onelake_token_refused(address=address, response=text)
     if status == 403:
-        return NoPermission(action=action, address=address, response=text)
+        return onelake_permission_missing(action=action, address=address, response=text)
     if code in _NO_WORKSPACE:
-        return WorkspaceMissing(address=address)
+        return workspace_missing(address=address)
     if code in _NO_ITEM:
-        return DatabaseMissing(address=address)
+        return database_missing(address=address)
     if status == 404:
-        return NotThere(address=address)
+        return PathMissingError(address=address)
     if new_address and (code in _NAME_EXISTS or (status == 412 and code in _CONDITION_FAILED)):
-        return AlreadyThere(address=new_address)
+        return PathExistsError(address=new_address)
     in_use = status in (409, 412) and (code in _IN_USE or _IN_USE_TEXT.search(response.message))
     if action == "remove" and (in_use or status == 423):
-        return StillRead(action=action, address=address, reason=text)
+        return file_in_use(action=action, address=address, reason=text)
     if status in (429, 503):
         wait = f"; it asks to wait {ceil(response.retry_after)} s" if response.retry_after else ""
-        return Throttled(action=action, address=address, reason=f"{text}{wait}", retry_after=response.retry_after)
+        return onelake_throttled(
+            action=action, address=address, reason=f"{text}{wait}", retry_after=response.retry_after
+        )
     if status in _REFUSED_STATUS and code not in _CONTENT_DIFFERS:
-        return CallRefused(action=action, address=address, response=text)
-    return StoreUnavailable(action=action, address=address, reason=text, retry_after=response.retry_after)
+        return onelake_request_refused(action=action, address=address, response=text)
+    return StorageUnavailableError(action=action, address=address, reason=text, retry_after=response.retry_after)

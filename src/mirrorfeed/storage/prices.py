@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mirrorfeed.landing.strict_json import parse_json, validate
-from mirrorfeed.storage.errors import InvalidPrices
+from mirrorfeed.storage.errors import invalid_prices
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
@@ -47,11 +47,11 @@ class Prices(_Model):
 
     @classmethod
     def load(cls, path: str) -> Prices:
-        """Read prices from a JSON file. Raises `InvalidPrices` if the file cannot be read or is not valid."""
+        """Read prices from a JSON file. Raises `invalid_prices` if the file cannot be read or is not valid."""
         try:
             return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
         except (OSError, ValueError) as error:
-            raise InvalidPrices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
+            raise invalid_prices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
     def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> tuple[float, float] | None:
         """Return the monthly storage cost, and the saving compared with storing all files in the hot tier.

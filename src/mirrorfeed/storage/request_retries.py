@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from mirrorfeed.storage import Store, Writer, per_process
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError, StorageUnavailableError
 
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses of temporary failures, after which a request is sent again."""
@@ -87,7 +87,7 @@ def retry_counter() -> Counter:
 
 T = TypeVar("T")
 Arguments = ParamSpec("Arguments")
-WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
+WRITE_ERRORS = (PathExistsError, PathMissingError, StorageUnavailableError)
 """Errors after which a write may or may not have taken effect."""
 
 
@@ -106,13 +106,14 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
 def retry_new(store: Store, attempt: Callable[[], T]) -> T:
     """Call `attempt` until it succeeds, and return its result. Each call must use a new file name or content.
 
-    Repeats the call only after `StoreUnavailable`, and raises this error when the retry limits of `store` are reached.
+    Repeats the call only after `StorageUnavailableError`, and raises this error when the retry limits of `store` are
+    reached.
     """
     budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES))
     while True:
         try:
             return attempt()
-        except StoreUnavailable as error:
+        except StorageUnavailableError as error:
             if not budget.wait(error.retry_after):
                 raise
 
@@ -120,8 +121,8 @@ def retry_new(store: Store, attempt: Callable[[], T]) -> T:
 class NewFile(Writer):
     """Writer of a new file with a new name. Counts the bytes and computes their SHA-256.
 
-    Each attempt to create the file calls `new_path` for another path. Raises `StoreUnavailable` when the retry limits
-    of `store` are reached.
+    Each attempt to create the file calls `new_path` for another path. Raises `StorageUnavailableError` when the retry
+    limits of `store` are reached.
     """
 
     def __init__(self, store: Store, new_path: Callable[[], str]) -> None:
@@ -131,9 +132,9 @@ class NewFile(Writer):
                 # Not `create`, even for a small file: the network could repeat its request after the file was renamed,
                 # and the complete file would exist again under its old name.
                 return path, store.open_write(path)
-            except AlreadyThere as error:  # created by this same request, if the network delivered the request twice
+            except PathExistsError as error:  # created by this same request, if the network delivered the request twice
                 reason = "the name was already taken"
-                raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
+                raise StorageUnavailableError(action="write", address=error.address, reason=reason) from error
 
         self.path, self._file = retry_new(store, attempt)
         self.bytes, self._hash = 0, hashlib.sha256()

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from mirrorfeed.storage import tiers_at
-from mirrorfeed.storage.errors import OtherPlace
+from mirrorfeed.storage.errors import FileOutsideStorageError
 
 DEFAULT_COPY_DAYS = 7
 """Number of days after which a restored copy expires by default."""
@@ -53,8 +53,8 @@ class TierFacts:
 class TierStore(Protocol):
     """Storage that reports the access tiers of files and restores archived files.
 
-    `uris` are file URIs as Spark uses them. Methods raise `TiersUnavailable` if a request to the storage fails, and
-    `OtherPlace` for a file in another storage.
+    `uris` are file URIs as Spark uses them. Methods raise `TiersUnavailableError` if a request to the storage fails,
+    and `FileOutsideStorageError` for a file in another storage.
     """
 
     @property
@@ -105,6 +105,6 @@ class TiersOfTables(TierStore):
         for uri in uris:
             store = self.at(uri)
             if store is None:
-                raise OtherPlace(uri=uri, root="a storage account or bucket with access tiers")
+                raise FileOutsideStorageError(uri=uri, root="a storage account or bucket with access tiers")
             parts.setdefault(store, []).append(uri)
         return parts

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.errors import InvalidPolicy
+from mirrorfeed.archive.errors import invalid_lifecycle_policy
 from mirrorfeed.archive.lifecycle.azure import AzureRules, folder_of
 from tests.archive.archived_table import prefixes
+from tests.raised import raises
 
 FOLDER = "lake/sales/orders/"
 EXPECTED = prefixes(FOLDER, ("day",), False)
@@ -113,7 +114,7 @@ def test_rule_for_another_blob_type_archives_no_file_of_the_table() -> None:
 
 @pytest.mark.parametrize("part", [{"definition": []}, {"definition": {"filters": ["x"]}}, {"definition": "x"}])
 def test_rule_in_an_unknown_format_is_refused_by_name(part: dict[str, Any]) -> None:
-    with pytest.raises(InvalidPolicy) as caught:
+    with raises(invalid_lifecycle_policy) as caught:
         RULES.check({"rules": [{"name": "odd", **part}]}, 60)
     assert caught.value.reason.startswith("its rule 'odd' has")
 
@@ -171,6 +172,6 @@ def test_files_not_covered_by_a_rule_are_flagged() -> None:
 
 @pytest.mark.parametrize("given", [{}, [], "rules", {"rules": {}}, {"rules": ["x"]}])
 def test_invalid_policy_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidPolicy) as caught:
+    with raises(invalid_lifecycle_policy) as caught:
         RULES.check(given, 60)
     assert caught.value.reason == "it has no list `rules`"

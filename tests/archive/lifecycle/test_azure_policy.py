@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.errors import TooManyRules
+from mirrorfeed.archive.errors import too_many_lifecycle_rules
 from mirrorfeed.archive.lifecycle import RuleState
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from tests.archive.archived_table import prefixes
+from tests.raised import raises
 
 
 def rules(folder: str, *partition_columns: str, random_names: bool = False) -> AzureRules:
@@ -138,7 +139,7 @@ def test_foreign_actions_on_the_table_are_found_in_the_merged_policy() -> None:
 def test_too_many_rules_for_an_account_are_refused_with_their_number() -> None:
     others = {"rules": [{**OTHER, "name": f"other{number}"} for number in range(95)]}
     assert len(put(ORDERS, into=others)["rules"]) == 96
-    with pytest.raises(TooManyRules) as caught:
+    with raises(too_many_lifecycle_rules) as caught:
         put(RANDOM, into=put(ORDERS, into=others))
     assert (caught.value.limit, caught.value.needed) == (100, 102)
     assert caught.value.folder == "lake/sales/mapped/"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.archive.errors import InvalidPolicy
+from mirrorfeed.archive.errors import invalid_lifecycle_policy
 from mirrorfeed.archive.lifecycle import read_policy
+from tests.raised import raises
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -21,10 +22,10 @@ def test_policy_is_read_in_the_encodings_of_each_shell(tmp_path: Path, encoding:
 def test_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "policy.json"
     file.write_bytes(content)
-    with pytest.raises(InvalidPolicy):
+    with raises(invalid_lifecycle_policy):
         read_policy(str(file))
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidPolicy, match="No such file or directory"):
+    with raises(invalid_lifecycle_policy, match="No such file or directory"):
         read_policy(str(tmp_path / "policy.json"))

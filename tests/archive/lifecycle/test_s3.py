@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.errors import InvalidPolicy, TooManyRules
+from mirrorfeed.archive.errors import invalid_lifecycle_policy, too_many_lifecycle_rules
 from mirrorfeed.archive.lifecycle import RuleState, rules_of
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.s3 import S3Rules, folder_of
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo
-from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.errors import no_access_tiers
+from tests.raised import raises
 
 TABLE = Source.parse("main.sales.orders")
 FOLDER = "sales/orders/"
@@ -98,7 +99,7 @@ def test_rules_with_a_base_level_prefix_are_converted_to_filters() -> None:
 
 
 def test_too_many_rules_for_a_bucket_are_refused_with_their_number() -> None:
-    with pytest.raises(TooManyRules) as caught:
+    with raises(too_many_lifecycle_rules) as caught:
         put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})
     assert (caught.value.limit, caught.value.needed) == (1000, 1001)
     assert caught.value.folder == "sales/orders/"
@@ -151,7 +152,7 @@ def test_deeper_archive_and_minimum_size_are_allowed() -> None:
 
 @pytest.mark.parametrize("given", [{}, [], {"rules": []}, {"Rules": ["x"]}, {"Rules": [{"Filter": "x"}]}])
 def test_invalid_lifecycle_configuration_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidPolicy) as caught:
+    with raises(invalid_lifecycle_policy) as caught:
         RULES.check(given, 60)
     assert "no valid list `Rules`" in str(caught.value)
 
@@ -175,5 +176,5 @@ def test_location_of_a_table_selects_the_cloud() -> None:
         assert "replaces the existing one" in rules.apply(rules.policy(60))
     assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, RuleState.GONE))
     assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, RuleState.GONE))
-    with pytest.raises(NoTiers, match="file:/tmp/t is neither in Azure storage nor in S3"):
+    with raises(no_access_tiers, match="file:/tmp/t is neither in Azure storage nor in S3"):
         rules_of(TABLE, TableInfo("id", "file:/tmp/t", {}, (), 0, 0))

@@ -14,26 +14,27 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import (
-    FabricPermissionMissing,
-    FabricTokenRefused,
-    FabricUnavailable,
-    FabricWorkspaceMissing,
-    MirroredDatabaseMissing,
-    NameTaken,
-    NotDropped,
-    NotListed,
-    NotReached,
-    OtherMirror,
-    RequestFailed,
+    DatabaseNameTakenError,
+    database_not_listed,
+    fabric_permission_missing,
+    fabric_request_failed,
+    fabric_token_refused,
+    fabric_unavailable,
+    fabric_workspace_missing,
+    mirrored_database_missing,
+    mirroring_not_changed,
+    not_an_open_mirror,
+    table_not_dropped,
 )
 from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.status_and_settings import CreatedDatabase, TableState
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
-from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
+from mirrorfeed.runtime.errors import CredentialRefusedError, LoginUnavailableError
 from mirrorfeed.runtime.login import token_credential
-from mirrorfeed.storage.onelake_errors import CapacityPaused
+from mirrorfeed.storage.onelake_errors import capacity_paused
 from mirrorfeed.storage.request_retries import RetryLimits
+from tests.raised import Expected, raises
 from tests.support.clock import Time
 
 Requests = Callable[[], list[str]]
@@ -84,7 +85,7 @@ def test_slow_creation_is_polled_by_its_operation_id(
 
 def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
-    with pytest.raises(RequestFailed) as failed:
+    with raises(fabric_request_failed) as failed:
         create(api, "orders", FabricOptions())
     assert (failed.value.action, failed.value.response) == ("create 'orders'", "UnknownError: No more items fit")
 
@@ -99,7 +100,7 @@ def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake
 
 
 def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> None:
-    with pytest.raises(OtherMirror) as caught:
+    with raises(not_an_open_mirror) as caught:
         create(api, "crm", FabricOptions())
     assert (caught.value.name, caught.value.kind) == ("crm", "AzureSqlDatabase")
     assert caught.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
@@ -107,13 +108,13 @@ def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> N
 
 def test_name_used_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:
     fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
-    with pytest.raises(NameTaken):
+    with pytest.raises(DatabaseNameTakenError):
         create(api, "orders", FabricOptions())
 
 
 def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.lists_new = False
-    with pytest.raises(NotListed) as error:
+    with raises(database_not_listed) as error:
         create(api, "orders", FabricOptions())
     assert error.value.name == "orders"
 
@@ -172,7 +173,7 @@ def test_start_without_effect_is_reported_after_the_wait(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
-    with pytest.raises(NotReached) as error:
+    with raises(mirroring_not_changed) as error:
         database.start(60)
 
     assert (error.value.verb, error.value.seconds, error.value.status) == ("startMirroring", 60, "Starting")
@@ -184,7 +185,7 @@ def test_resume_never_starts_mirroring_that_stops_in_between(
 ) -> None:
     statuses = iter(["Paused"])
     monkeypatch.setattr(MirroredDatabase, "status", lambda _: next(statuses, "Stopped"))
-    with pytest.raises(NotReached) as error:
+    with raises(mirroring_not_changed) as error:
         database.resume(60)
 
     assert error.value.status == "Stopped"
@@ -255,7 +256,7 @@ def test_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, 
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = MANY
-    with pytest.raises(NotDropped) as error:
+    with raises(table_not_dropped) as error:
         database.wait_until_dropped(Target("sales", "orders"), ignore_status, 60)
 
     assert (error.value.table, error.value.seconds, error.value.state) == ("sales.orders", 60, "Replicating")
@@ -288,7 +289,7 @@ def test_wait_longer_than_the_retry_limit_is_not_attempted(
     onelake: OneLake, database: MirroredDatabase, time: Time, retry_after: str, shown: str
 ) -> None:
     fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="RequestBlocked", retry_after=retry_after)
-    with pytest.raises(FabricUnavailable, match=shown):
+    with raises(fabric_unavailable, match=shown):
         database.status()
 
     assert time.pauses == []
@@ -299,14 +300,14 @@ def test_host_that_drops_packets_is_reported_after_a_few_attempts(api: FabricCli
         dropping,
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
     )
-    with pytest.raises(FabricUnavailable, match=r": Connection to localhost timed out"):
+    with raises(fabric_unavailable, match=r": Connection to localhost timed out"):
         api.call("count", "mirroredDatabases")
     assert len(time.pauses) == 2
 
 
 def test_address_without_a_server_is_reported_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
     api.endpoint = "https://localhost:1"
-    with pytest.raises(FabricUnavailable, match=r": [^<]*Connection refused"):
+    with raises(fabric_unavailable, match=r": [^<]*Connection refused"):
         MirroredDatabase(api).status()
 
     assert len(time.pauses) == 3
@@ -314,7 +315,7 @@ def test_address_without_a_server_is_reported_soon(onelake: OneLake, api: Fabric
 
 def test_server_with_an_unknown_certificate_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
     api.ca_bundle = None
-    with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+    with raises(fabric_unavailable, match="CERTIFICATE_VERIFY_FAILED"):
         MirroredDatabase(api).status()
 
     assert not any(verb.startswith("fabric ") for verb in onelake.verbs())
@@ -326,41 +327,37 @@ def test_server_with_an_unknown_certificate_gets_no_token(onelake: OneLake, api:
 @pytest.mark.parametrize(
     ("item", "kind"),
     [
-        (FabricItem(OTHER, DATABASE), FabricWorkspaceMissing),
-        (FabricItem(WORKSPACE, OTHER), MirroredDatabaseMissing),
-        (FabricItem(WORKSPACE, LAKEHOUSE), MirroredDatabaseMissing),
+        (FabricItem(OTHER, DATABASE), fabric_workspace_missing),
+        (FabricItem(WORKSPACE, OTHER), mirrored_database_missing),
+        (FabricItem(WORKSPACE, LAKEHOUSE), mirrored_database_missing),
     ],
 )
-def test_ids_without_a_mirrored_database_are_reported(
-    api: FabricClient, item: FabricItem, kind: type[Exception]
-) -> None:
-    with pytest.raises(kind):
+def test_ids_without_a_mirrored_database_are_reported(api: FabricClient, item: FabricItem, kind: Expected) -> None:
+    with raises(kind):
         MirroredDatabase(replace(api, item=item)).status()
 
 
 def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Requests) -> None:
-    with pytest.raises(FabricWorkspaceMissing):
+    with raises(fabric_workspace_missing):
         create(replace(api, item=FabricItem(OTHER)), "orders", FabricOptions())
     assert requests() == ["list"]
 
 
 def test_identity_without_a_role_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.server.forbidden = True
-    with pytest.raises(FabricPermissionMissing):
+    with raises(fabric_permission_missing):
         database.status()
 
 
 def test_token_for_another_audience_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.authority.audience = "https://storage.azure.com"
-    with pytest.raises(
-        FabricTokenRefused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"
-    ):
+    with raises(fabric_token_refused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"):
         database.status()
 
 
 def test_expired_secret_is_reported(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     onelake.authority.expired = True
-    with pytest.raises(CredentialRefused, match=r"has expired \(AADSTS7000222\)\. Create a new secret"):
+    with pytest.raises(CredentialRefusedError, match=r"has expired \(AADSTS7000222\)\. Create a new secret"):
         database.status()
     assert time.pauses == []
 
@@ -374,7 +371,7 @@ def test_unreachable_login_is_retried_like_any_unreachable_server(
     principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
     login = token_credential(principal, str(onelake.ca_bundle))
     api = FabricClient(FabricItem(WORKSPACE), login, f"https://{onelake.address}", str(onelake.ca_bundle))
-    with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
+    with pytest.raises(LoginUnavailableError, match=r"cannot log in: .*Failed to establish a new connection"):
         api.call("list", "mirroredDatabases")
     assert len(time.pauses) == 3
 
@@ -383,7 +380,7 @@ def test_failing_login_service_is_retried_and_then_reported(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, MANY))
-    with pytest.raises(LoginUnavailable, match=r"at the moment: .* cannot log in: .* Check that this machine"):
+    with pytest.raises(LoginUnavailableError, match=r"at the moment: .* cannot log in: .* Check that this machine"):
         database.status()
     assert 50 < time.now <= 60
 
@@ -391,7 +388,7 @@ def test_failing_login_service_is_retried_and_then_reported(
 def test_paused_capacity_is_reported_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     message = "The capacity is currently paused."
     fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="X", message=message, retry_after="1")
-    with pytest.raises(CapacityPaused, match="Resume the capacity in the Azure portal"):
+    with raises(capacity_paused, match="Resume the capacity in the Azure portal"):
         database.status()
     assert time.pauses == []
 
@@ -399,7 +396,7 @@ def test_paused_capacity_is_reported_at_once(onelake: OneLake, database: Mirrore
 def test_no_error_contains_a_secret(onelake: OneLake, database: MirroredDatabase) -> None:
     database.status()
     fail(onelake, "getMirroringStatus", How.DROP_BEFORE, MANY)
-    with pytest.raises(FabricUnavailable) as caught:
+    with raises(fabric_unavailable) as caught:
         database.status()
 
     text = repr((caught.value, caught.value.__dict__, caught.value.__cause__, database))

@@ -16,9 +16,9 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.connections import FabricOptions
-from mirrorfeed.config.errors import ConfigInvalid
+from mirrorfeed.config.errors import ConfigInvalidError
 from mirrorfeed.config.printed_commands import name_config
-from mirrorfeed.mirror.errors import NotApplied
+from mirrorfeed.mirror.errors import settings_not_applied
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import (
     NOTES,
@@ -29,6 +29,7 @@ from mirrorfeed.mirror.fabric.status_and_settings import (
     target_settings,
 )
 from tests.mirror.fabric.test_cli import TABLES, Project
+from tests.raised import raises
 
 PAID, FIXED = NOTES["change_data_feed"], NOTES["default_schema"]
 
@@ -121,7 +122,7 @@ def test_slow_definition_is_awaited(
 
 def test_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].ignores_changes = True
-    with pytest.raises(NotApplied) as error:
+    with raises(settings_not_applied) as error:
         database.apply(FabricOptions(retention_days=30))
     assert error.value.left == ("retention_days: not set -> 30",)
 
@@ -215,14 +216,14 @@ def test_resume_restarts_only_a_paused_database(project: Project) -> None:
 )
 def test_invalid_fabric_settings_are_refused_with_other_mistakes(project: Project, fabric: str, words: str) -> None:
     configure(project, fabric)
-    with pytest.raises(ConfigInvalid) as caught:
+    with pytest.raises(ConfigInvalidError) as caught:
         loader.load(project.file)
     assert [f"{each.field}: {each.reason}"[: len(words)] for each in caught.value.mistakes] == [words]
 
 
 def test_fabric_settings_for_a_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nfabric: {{retention_days: 7}}\n{TABLES}")
-    with pytest.raises(ConfigInvalid, match="fabric: is only for a landing zone in OneLake"):
+    with pytest.raises(ConfigInvalidError, match="fabric: is only for a landing zone in OneLake"):
         loader.load(tmp_path / "mirrorfeed.yml")
 
 

@@ -10,9 +10,15 @@ import pytest
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.errors import FabricUnavailable, MirroredDatabaseMissing, NoSqlEndpoint, RequestFailed
+from mirrorfeed.mirror.errors import (
+    fabric_request_failed,
+    fabric_unavailable,
+    mirrored_database_missing,
+    no_sql_endpoint,
+)
 from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import TableSync, sync_of
+from tests.raised import Expected, raises
 
 AT = "2026-03-14T09:30:00.1234567Z"
 SYNCS = [
@@ -53,32 +59,32 @@ def test_list_response_without_an_envelope_is_accepted(onelake: OneLake, databas
 
 def test_database_without_an_endpoint_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.endpoint = None
-    with pytest.raises(NoSqlEndpoint) as error:
+    with raises(no_sql_endpoint) as error:
         database.refresh()
     assert error.value.item == str(database.item)
 
 
 @pytest.mark.parametrize(
     ("verb", "how", "kind"),
-    [("refreshMetadata", How.ANSWER, FabricUnavailable), ("get", How.DROP_BEFORE, FabricUnavailable)],
+    [("refreshMetadata", How.ANSWER, fabric_unavailable), ("get", How.DROP_BEFORE, fabric_unavailable)],
 )
 def test_endpoint_without_a_response_is_reported(
-    onelake: OneLake, database: MirroredDatabase, verb: str, how: How, kind: type[Exception]
+    onelake: OneLake, database: MirroredDatabase, verb: str, how: How, kind: Expected
 ) -> None:
     onelake.server.faults.add(Fault(f"fabric {verb}", how, 10_000))
-    with pytest.raises(kind):
+    with raises(kind):
         database.refresh()
 
 
 def test_refresh_that_fails_after_acceptance_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
-    with pytest.raises(RequestFailed, match=r"refresh the SQL endpoint \(.*It is busy"):
+    with raises(fabric_request_failed, match=r"refresh the SQL endpoint \(.*It is busy"):
         database.refresh()
 
 
 def test_missing_database_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases.clear()
-    with pytest.raises(MirroredDatabaseMissing):
+    with raises(mirrored_database_missing):
         database.refresh()
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from fixtures.onelake import DATABASE, OneLake
 from fixtures.onelake.fabric import MONITORING
 from mirrorfeed import Feed
-from mirrorfeed.mirror.errors import MonitoringElsewhere, MonitoringOff, ResponseInvalid
+from mirrorfeed.mirror.errors import fabric_response_invalid, untrusted_monitoring_host, workspace_monitoring_off
 from tests.mirror.fabric.test_api import feed as feed
+from tests.raised import raises
 
 
 def entry(
@@ -48,18 +47,18 @@ def test_empty_log_is_reported(feed: Feed, onelake: OneLake) -> None:
 
 
 def test_missing_monitoring_is_reported(feed: Feed) -> None:
-    with pytest.raises(MonitoringOff):
+    with raises(workspace_monitoring_off):
         feed.fabric.log()
 
 
 def test_token_is_not_sent_to_an_unknown_host(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.monitoring_address = "https://kusto.example.org"
-    with pytest.raises(MonitoringElsewhere, match=r"kusto\.example\.org"):
+    with raises(untrusted_monitoring_host, match=r"kusto\.example\.org"):
         feed.fabric.log()
 
 
 def test_log_with_unexpected_types_is_one_error(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.monitoring_address = f"https://{onelake.address}"
     onelake.fabric.executions = [entry("orders") | {"ProcessedRows": "seven"}]
-    with pytest.raises(ResponseInvalid):
+    with raises(fabric_response_invalid):
         feed.fabric.log()

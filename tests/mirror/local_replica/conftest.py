@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.mirror.local_replica import Replica, TableReport
 from mirrorfeed.storage.local_folder import FolderStore
+from tests import raised
+from tests.raised import Expected
 
 MARKER = "__rowMarker__"
 
@@ -101,7 +102,7 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def is_error(report: TableReport, kind: type[MirrorfeedError], /, **facts: object) -> bool:
+def is_error(report: TableReport, kind: Expected, /, **facts: object) -> bool:
     """Whether a report has exactly this error and its message."""
     error = report.error
-    return type(error) is kind and vars(error) == facts and report.message.endswith(str(error))
+    return raised.is_error(error, kind) and error.facts == facts and report.message.endswith(str(error))

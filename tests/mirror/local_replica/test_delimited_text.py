@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorfeed.errors import MirrorError
 from mirrorfeed.lint.column_rules import REQUIRED_GONE, UNDECLARED
 from mirrorfeed.lint.delimited_text import NULL, VALUE, decompress
 from mirrorfeed.lint.specification import Dialect, FileColumn, LintRule, Settings
-from mirrorfeed.mirror.errors import BrokenFile, FileRefused
+from mirrorfeed.mirror.errors import file_breaks_rule
 from mirrorfeed.mirror.local_replica import State
 from mirrorfeed.mirror.local_replica.file_reader import read_rows
 from tests.mirror.local_replica.conftest import World, is_error, plain
@@ -89,7 +90,7 @@ def test_text_is_parsed_with_its_options(
     ],
 )
 def test_broken_text_is_refused_with_its_reason(text: str | bytes, options: dict[str, Any], reason: str) -> None:
-    with pytest.raises((BrokenFile, FileRefused), match=reason):
+    with pytest.raises(MirrorError, match=reason):
         read(text, **options)
 
 
@@ -214,7 +215,7 @@ def test_text_that_differs_from_its_schema_stops_the_table_until_replaced(
     path = world.put("orders", FIRST, text.encode())
     report = world.step()
     assert report.state is State.FAILED
-    assert is_error(report, FileRefused, finding=rule.finding(str(path), **values))
+    assert is_error(report, file_breaks_rule, finding=rule.finding(str(path), **values))
     world.put("orders", FIRST, b"id|name\n1|YQ==\n")
     assert world.step().files == 1
 

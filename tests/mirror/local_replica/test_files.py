@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.lint.file_rules import FORM, NUMBER_TWICE
-from mirrorfeed.mirror.errors import BrokenFile, FileRefused
+from mirrorfeed.mirror.errors import file_breaks_rule, file_not_readable
 from mirrorfeed.mirror.local_replica import State
 from tests.mirror.local_replica.conftest import World, is_error, marked, parquet, plain
 
@@ -72,13 +72,13 @@ def test_one_number_with_two_extensions_is_an_error(world: World) -> None:
     world.put("orders", f"{1:020}.csv", b"id\r\n1\r\n")
     path = world.zone / "orders" / name(1)
     finding = NUMBER_TWICE.finding(str(path), number=1, other=f"{1:020}.csv")
-    assert is_error(world.step(), FileRefused, finding=finding)
+    assert is_error(world.step(), file_breaks_rule, finding=finding)
 
 
 def test_extension_that_the_table_does_not_declare_is_an_error(world: World) -> None:
     path = world.put("orders", f"{1:020}.tsv", b"id\r\n1\r\n")
     finding = FORM.finding(str(path), problem="The extension is neither parquet nor csv")
-    assert is_error(world.step(), FileRefused, finding=finding)
+    assert is_error(world.step(), file_breaks_rule, finding=finding)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_broken_file_stops_the_table_and_is_retried_after_it_is_replaced(
     for files in (1, 0):
         report = world.step()
         assert (report.state, report.files) == (State.FAILED, files)
-        assert isinstance(report.error, BrokenFile)
+        assert file_not_readable.matches(report.error)
         assert (report.error.address, report.error.reason.rstrip(".")) == (str(path), reason)
     assert world.names() == [name(1), name(2), name(3), "_metadata.json"]
     world.put("orders", 2, plain((2, "b")))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.specification import Dialect, FileColumn, Settings
-from mirrorfeed.mirror.errors import FileRefused
+from mirrorfeed.mirror.errors import file_breaks_rule
 from mirrorfeed.mirror.local_replica.landing_zone import parse_settings
+from tests.raised import raises
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
 
@@ -174,7 +175,7 @@ def test_many_properties_are_read_in_linear_time() -> None:
 )
 def test_invalid_metadata_is_refused_with_the_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    with pytest.raises(FileRefused) as caught:
+    with raises(file_breaks_rule) as caught:
         parse_settings(data, "t/_metadata.json")
     assert str(caught.value).startswith("Cannot apply t/_metadata.json (MF2")
     assert reason in str(caught.value)
@@ -206,5 +207,5 @@ def test_any_json_object_is_parsed_and_unclear_deviations_are_refused(found: dic
     if all(deviation.is_clear for deviation in deviations):
         assert parse_settings(data, "m") == settings
     else:
-        with pytest.raises(FileRefused):
+        with raises(file_breaks_rule):
             parse_settings(data, "m")

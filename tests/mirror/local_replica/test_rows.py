@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.lint import column_rules as columns
 from mirrorfeed.lint.specification import LintRule
-from mirrorfeed.mirror.errors import FileRefused, MirrorKeysChanged, YearNotHeld
+from mirrorfeed.mirror.errors import file_breaks_rule, mirror_keys_changed, year_out_of_range
 from mirrorfeed.mirror.local_replica import State
 from tests.mirror.local_replica.conftest import MARKER, World, is_error, marked, plain
 
@@ -60,7 +60,7 @@ def test_unsupported_year_stops_only_its_table(world: World, days: int, applied:
     orders, others = world.replica.run_pass()
     assert (orders.state, others.state) == (State.REPLICATING if applied else State.FAILED, State.REPLICATING)
     if not applied:
-        assert is_error(orders, YearNotHeld, address=str(file), column="due")
+        assert is_error(orders, year_out_of_range, address=str(file), column="due")
     world.put("orders", 1 if not applied else 2, marked((1, "c", 4)))
     assert world.replica.run_pass()[0].state is State.REPLICATING
 
@@ -193,7 +193,7 @@ def test_changes_of_a_table_without_keys_wait_for_keys(world: World, marker: int
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
     finding = columns.KEYLESS.finding(str(path), kinds="updates, deletes or upserts")
-    assert is_error(report, FileRefused, finding=finding)
+    assert is_error(report, file_breaks_rule, finding=finding)
     world.metadata(keyColumns=["id"])
     assert world.step().state is State.REPLICATING
     assert world.rows() == ([] if marker == 2 else [(1, "b")])
@@ -217,7 +217,7 @@ def test_keys_cannot_change(world: World, keys: list[str], now: tuple[str, ...])
     world.put("orders", 2, plain((2, "b")))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 0)
-    assert is_error(report, MirrorKeysChanged, table="orders", before=("id",), now=now)
+    assert is_error(report, mirror_keys_changed, table="orders", before=("id",), now=now)
     world.metadata(keyColumns=["id"])
     assert world.step().files == 1
 
@@ -249,7 +249,7 @@ def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
     world.put("orders", 2, plain((2, "b")))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 0)
-    assert is_error(report, FileRefused, finding=rule.finding(str(path), **values))
+    assert is_error(report, file_breaks_rule, finding=rule.finding(str(path), **values))
     world.put("orders", 1, plain((1, "a")))
     assert world.step().files == 2
     assert world.rows() == [(1, "a"), (2, "b")]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.lint.column_rules import NULL_VALUE, OTHER_CASE, REQUIRED_GONE
-from mirrorfeed.mirror.errors import FileRefused, TypeChanged
+from mirrorfeed.mirror.errors import TypeChangedError, file_breaks_rule
 from mirrorfeed.mirror.local_replica import State
 from tests.mirror.local_replica.conftest import MARKER, World, is_error, marked, plain
 
@@ -38,7 +38,7 @@ def test_missing_column_that_is_not_nullable_fails_the_table(world: World) -> No
     path = world.put("orders", 2, plain((2, "b")).drop_columns(["name"]))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
-    assert is_error(report, FileRefused, finding=REQUIRED_GONE.finding(str(path), column="name"))
+    assert is_error(report, file_breaks_rule, finding=REQUIRED_GONE.finding(str(path), column="name"))
 
 
 def test_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
@@ -46,7 +46,7 @@ def test_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> 
     path = world.put("orders", 2, marked((2, None, 4)))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
-    assert is_error(report, FileRefused, finding=NULL_VALUE.finding(str(path), column="name", count=1))
+    assert is_error(report, file_breaks_rule, finding=NULL_VALUE.finding(str(path), column="name", count=1))
 
 
 def test_a_column_that_becomes_not_nullable_in_a_later_file_may_still_be_left_out(world: World) -> None:
@@ -63,7 +63,7 @@ def test_a_column_that_becomes_nullable_in_a_later_file_still_holds_no_null(worl
     path = world.put("orders", 3, plain((3, None)))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 2)
-    assert is_error(report, FileRefused, finding=NULL_VALUE.finding(str(path), column="name", count=1))
+    assert is_error(report, file_breaks_rule, finding=NULL_VALUE.finding(str(path), column="name", count=1))
 
 
 def test_delete_needs_only_its_key(world: World) -> None:
@@ -81,7 +81,7 @@ def test_changed_type_stops_only_its_table_until_the_folder_is_recreated(world: 
     items, orders = world.replica.run_pass()
     assert (items.table, items.state) == ("items", State.REPLICATING)
     assert (orders.table, orders.state, orders.files) == ("orders", State.FAILED, 1)
-    assert is_error(orders, TypeChanged, table="orders", address=str(path), changed={"name": ("string", "int32")})
+    assert is_error(orders, TypeChangedError, table="orders", address=str(path), changed={"name": ("string", "int32")})
     message = orders.message
 
     world.put("orders", 2, plain((2, "b")))  # a file with correct types comes too late
@@ -110,7 +110,7 @@ def test_names_that_differ_in_case_only_are_refused(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     path = world.put("orders", 2, plain((2, "b")).rename_columns(["id", "Name"]))
     finding = OTHER_CASE.finding(str(path), column="Name", before="name")
-    assert is_error(world.step(), FileRefused, finding=finding)
+    assert is_error(world.step(), file_breaks_rule, finding=finding)
 
 
 def test_names_with_special_characters_are_valid_columns_and_keys(world: World) -> None:

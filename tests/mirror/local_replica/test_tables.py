@@ -16,11 +16,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, PathNotSupported, SamePlace
+from mirrorfeed.mirror.errors import (
+    ForeignDeltaTableError,
+    folder_replaced,
+    mirror_unavailable,
+    path_not_supported,
+    two_folders_for_table,
+)
 from mirrorfeed.mirror.local_replica import Replica, State, TableReport, mirrored_table, run_passes
 from mirrorfeed.mirror.local_replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.mirror.local_replica.conftest import World, is_error, marked, plain
 
@@ -89,14 +95,14 @@ def test_two_folders_for_one_mirror_are_refused(world: World) -> None:
     world.put("dbo.schema/orders", 1, plain((1, "b")))
     one, two = world.replica.run_pass()
     assert (one.table, one.state, two.table, two.state) == ("dbo.orders", State.FAILED, "orders", State.FAILED)
-    assert is_error(two, SamePlace, table="orders", place=str(world.target / "dbo/orders"))
+    assert is_error(two, two_folders_for_table, table="orders", place=str(world.target / "dbo/orders"))
 
 
 def test_foreign_delta_table_is_not_changed(world: World) -> None:
     place = world.target / "dbo/orders"
     write_deltalake(place, plain((7, "theirs")))
     world.put("orders", 1, plain((1, "a")))
-    assert is_error(world.step(), NotOurs, place=str(place))
+    assert is_error(world.step(), ForeignDeltaTableError, place=str(place))
     shutil.rmtree(world.zone / "orders")
     assert world.replica.run_pass() == []
     assert world.rows() == [(7, "theirs")]
@@ -127,7 +133,7 @@ def test_unreadable_mirror_is_reported_and_retried(world: World) -> None:
     commit.write_bytes(b"{")
     report = world.step()
     assert report.state is State.FAILED
-    assert isinstance(report.error, MirrorUnavailable)
+    assert mirror_unavailable.matches(report.error)
     assert report.error.place == str(world.target / "dbo/orders")
     commit.write_bytes(content)
     assert world.step().files == 1
@@ -142,7 +148,7 @@ def test_error_of_the_engine_without_text_is_reported_with_its_type(
     world.put("orders", 1, plain((1, "a")))
     world.step()
     monkeypatch.setattr(DeltaTable, "is_deltatable", fails)
-    assert is_error(world.step(), MirrorUnavailable, place=str(world.target / "dbo/orders"), reason="TimeoutError")
+    assert is_error(world.step(), mirror_unavailable, place=str(world.target / "dbo/orders"), reason="TimeoutError")
 
 
 def test_unexpected_error_stops_only_its_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +186,7 @@ def test_file_of_a_deleted_folder_is_not_applied(world: World) -> None:
     replica = Replica(RecreatedWhileRead(str(world.zone)), str(world.target))
     (report,) = replica.run_pass()
     assert (report.state, report.files) == (State.FAILED, 0)
-    assert is_error(report, FolderReplaced, table="orders", address=str(path.parent))
+    assert is_error(report, folder_replaced, table="orders", address=str(path.parent))
     assert not (world.target / "dbo/orders").exists()
 
 
@@ -206,7 +212,7 @@ class MissingAtFirst(FolderStore):
     def list(self, folder: str) -> list[Entry]:
         if not Path(self.root, "listed before").exists():
             Path(self.root, "listed before").touch()
-            raise StoreUnavailable(action="list", address=self.address(folder), reason="it sleeps")
+            raise StorageUnavailableError(action="list", address=self.address(folder), reason="it sleeps")
         return super().list(folder)
 
 
@@ -245,7 +251,7 @@ def test_names_that_an_old_deltalake_would_encode_are_refused(
     world = World(tmp_path)
     world.put(name, 1, plain((1, "a")))
     place = str(world.target / "dbo" / name)
-    assert is_error(world.step(), PathNotSupported, version=deltalake.__version__, place=place, character=character)
+    assert is_error(world.step(), path_not_supported, version=deltalake.__version__, place=place, character=character)
 
 
 _READ = """

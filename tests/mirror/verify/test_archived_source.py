@@ -10,12 +10,13 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed import load
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.mirror.errors import VersionGone
+from mirrorfeed.mirror.errors import mirrored_version_gone
 from mirrorfeed.mirror.verify import compare
 from mirrorfeed.source.identifier import Source
 from tests.archive.archived_table import NOW, Orders
+from tests.raised import raises
 
 
 def test_source_with_archived_files_is_neither_verified_nor_repaired(spark: SparkSession, tmp_path: Path) -> None:
@@ -30,9 +31,9 @@ def test_source_with_archived_files_is_neither_verified_nor_repaired(spark: Spar
     assert feed.verify(mirror=mirror)[0].equal
 
     archive_interval.set_first(spark, table.source, 60, NOW)
-    assert isinstance(feed.verify(mirror=mirror)[0].error, ArchivedFilesNeeded)
+    assert isinstance(feed.verify(mirror=mirror)[0].error, ArchivedFilesNeededError)
     for where, source_only in ((None, False), ("id = 25", False), ("id = 25", True)):
-        with pytest.raises(ArchivedFilesNeeded):
+        with pytest.raises(ArchivedFilesNeededError):
             feed.repair("sales.orders", None if source_only else mirror, where, source_only=source_only)
 
 
@@ -40,7 +41,7 @@ def test_deleted_version_of_an_archived_table_is_gone(spark: SparkSession, tmp_p
     table = Orders(spark, tmp_path / "t", interval=200)
     next(table.path.glob("day=2/*.parquet")).unlink()
     source = table.source
-    with pytest.raises(VersionGone):
+    with raises(mirrored_version_gone):
         compare(spark, source, table.latest, source, ["id"])
 
 
@@ -53,5 +54,5 @@ def test_source_with_a_condition_needs_only_the_files_in_which_rows_may_match(
     FolderTiers(tmp_path / "aside", Clock(NOW)).archive(file.uri for file in table.files("1", "2"))
     mirror = Source(path=str(tmp_path / "mirror"))
     assert compare(spark, table.source, table.latest, mirror, ["id"], selection=Selection(where="day > 2")).equal
-    with pytest.raises(ArchivedFilesNeeded):
+    with pytest.raises(ArchivedFilesNeededError):
         compare(spark, table.source, table.latest, mirror, ["id"], selection=Selection(where="day > 1"))

@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ByteType, ShortType, StructField
 
 from mirrorfeed.config.model import Config
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import (
-    MirrorColumns,
-    MirrorMissing,
-    MirrorNotReached,
-    MirrorUnreadable,
-    VersionGone,
+    MirrorColumnsError,
+    mirror_missing,
+    mirror_not_reached,
+    mirror_unreadable,
+    mirrored_version_gone,
 )
 from mirrorfeed.mirror.verify import (
     compare,
@@ -34,6 +34,7 @@ from mirrorfeed.mirror.verify import (
 from mirrorfeed.mirror.verify.expected_rows import key_columns
 from mirrorfeed.mirror.verify.row_comparison import RowComparison, compare_rows
 from mirrorfeed.source.identifier import Source
+from tests.raised import Expected, raises
 from tests.support.commits import commit
 from tests.support.delta import DeltaTable
 
@@ -239,14 +240,14 @@ def test_duplicate_row_without_keys_is_a_difference(spark: SparkSession, source:
 
 def test_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     missing = Source(path=str(tmp_path / "nowhere"))
-    with pytest.raises(MirrorMissing, match=r"There is no Delta table at .*nowhere, "):
+    with raises(mirror_missing, match=r"There is no Delta table at .*nowhere, "):
         compared(spark, source, missing)
 
 
 def test_different_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     other = Source(path=str(tmp_path / "other"))
     deltalake.write_deltalake(str(other.path), pa.table({"id": [1], "city": ["x"], "score": [1.0], "counts": [""]}))
-    with pytest.raises(MirrorColumns, match=r"'id' is bigint where int is expected; 'nested' is missing"):
+    with pytest.raises(MirrorColumnsError, match=r"'id' is bigint where int is expected; 'nested' is missing"):
         compared(spark, source, other)
 
 
@@ -278,7 +279,7 @@ def test_comparison_determines_the_mirror_position(
         seen.append(record.to_version_inclusive)
         count = differing[record.to_version_inclusive]
         if count is None:
-            raise MirrorColumns(table="t", path="p", faults=["'new' is missing"])
+            raise MirrorColumnsError(table="t", path="p", faults=["'new' is missing"])
         return RowComparison(record.to_version_inclusive, 10, 10, count)
 
     assert first_equal(compare_at, [record(each) for each in differing]).version == version
@@ -287,14 +288,14 @@ def test_comparison_determines_the_mirror_position(
 
 def test_mirror_with_other_columns_at_every_version_is_reported() -> None:
     def compare_at(record: Record) -> RowComparison:
-        raise MirrorColumns(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
+        raise MirrorColumnsError(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
 
-    with pytest.raises(MirrorColumns, match="of 9"):
+    with pytest.raises(MirrorColumnsError, match="of 9"):
         first_equal(compare_at, [record(9), record(8)])
 
 
 def test_mirror_before_the_oldest_recorded_publication_is_reported() -> None:
-    with pytest.raises(MirrorNotReached) as error:
+    with raises(mirror_not_reached) as error:
         verify_at(None, Source(path="/orders"), Source(path="/mirror"), ())  # type: ignore[arg-type]
     assert error.value.table == "/orders"
 
@@ -316,7 +317,7 @@ def test_tables_behind_a_private_link_have_the_host_of_the_workspace() -> None:
 
 
 def test_location_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
-    with pytest.raises(MirrorUnreadable) as caught:
+    with raises(mirror_unreadable) as caught:
         compared(spark, source, Source(path="abfss://w@localhost/d/Tables/dbo/orders"))
     assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(caught.value)
     assert "ClassNotFoundException" in str(caught.value)
@@ -328,15 +329,15 @@ def test_missing_version_and_a_missing_source_are_reported(spark: SparkSession, 
     table.sql("DELETE FROM {}")
     table.insert(2)
 
-    def refused() -> Terminal:
-        with pytest.raises(Terminal) as error:
+    def refused() -> TerminalError:
+        with pytest.raises(TerminalError) as error:
             compare(spark, table.source, 1, mirror, ("id",))
         return error.value
 
     table.checkpoint()
     table.commit_file(0).unlink()
     error = refused()
-    assert isinstance(error, VersionGone)
+    assert mirrored_version_gone.matches(error)
     assert (error.table, error.version) == (str(table.source), 1)
     shutil.rmtree(table.path)
     assert str(refused()).startswith(f"There is no Delta table at {table.path}.")
@@ -348,9 +349,9 @@ def test_only_a_missing_source_file_counts_as_a_missing_version(of: str) -> None
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/data%20of%20shop/{}/a.parquet"
     )
     source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
-    expected = VersionGone if of == "source" else RuntimeError
+    expected: Expected = mirrored_version_gone if of == "source" else RuntimeError
     requested: Any = SessionWithAllTables()
-    with pytest.raises(expected), version_gone_errors(requested, source, 1, mirror):
+    with raises(expected), version_gone_errors(requested, source, 1, mirror):
         raise RuntimeError(missing.format(of))
 
 

@@ -18,10 +18,10 @@ from hypothesis.stateful import initialize, rule
 from fixtures.faults import Crash, Fault, Mode
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.config.errors import ConfigInvalid
+from mirrorfeed.config.errors import ConfigInvalidError
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table, hashes_of, zone_of
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.fact_collector import Collector
@@ -30,15 +30,15 @@ from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, full_compare
-from mirrorfeed.publish.change_sources.errors import PublishedFromFeed, RowHashesLost
+from mirrorfeed.publish.change_sources.errors import first_comparison_impossible, row_hashes_lost
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.errors import KeysRequired
+from mirrorfeed.publish.errors import keys_required
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import (
     COMPARISON,
@@ -52,6 +52,7 @@ from mirrorfeed.source.snapshot_or_range import (
 )
 from mirrorfeed.source.table_info import TableInfo
 from tests.publish.state_machine import Published
+from tests.raised import raises
 from tests.support.entries import FOLDER, entry
 from tests.support.tables import Table as FedTable
 from tests.support.tables import TableFeed, stage_small_batch
@@ -84,7 +85,7 @@ def test_hashes_older_than_the_published_version_or_of_another_table_are_reporte
 
     monkeypatch.setattr(full_compare, "newest_version", lambda *_: now)
     feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
-    with pytest.raises(RowHashesLost, match="The row hashes of v at version 5 are missing in hashes"):
+    with raises(row_hashes_lost, match="The row hashes of v at version 5 are missing in hashes"):
         feed.facts(PublishedVersion("id", 5), 500)
 
 
@@ -94,7 +95,7 @@ def test_switch_of_a_table_that_was_published_without_keys_is_refused() -> None:
     publish(TableFeed(table), zone, entry("v", keys=()))
     changes = list[str]()
     zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
-    with pytest.raises(PublishedFromFeed, match="v was published from its change data feed until now") as refused:
+    with raises(first_comparison_impossible, match="v was published from its change data feed until now") as refused:
         publish(ModelSource(table, SavedStates()), zone, entry("v", changes="compare"))
     assert changes == []
     assert needs_reload(entry("v", on_gap="reseed"), refused.value)
@@ -116,7 +117,7 @@ def test_switch_to_comparison_stores_row_hashes_of_the_published_version_and_pub
 
 
 def test_comparison_requires_keys() -> None:
-    with pytest.raises(KeysRequired) as caught:
+    with raises(keys_required) as caught:
         with_keys(a_table())
     assert caught.value.table == "sales.v"
 
@@ -137,7 +138,7 @@ def test_missing_comparison_options_are_reported_with_their_line(
     path = tmp_path / "mirrorfeed.yml"
     text = f"landing_zone: ./zone\n{top}\ntables:\n  - {{source: v, target: t, changes: compare, {table}}}\n"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigInvalid) as caught:
+    with pytest.raises(ConfigInvalidError) as caught:
         load(path)
     assert words in str(caught.value)
     assert f"mirrorfeed.yml:{text.count(chr(10))}: " in str(caught.value)
@@ -154,7 +155,7 @@ def test_missing_comparison_options_are_reported_with_their_line(
 def test_comparison_of_a_pattern_or_as_default_requires_a_ledger(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mirrorfeed.yml"
     path.write_text(f"landing_zone: ./zone\n{text}", encoding="utf-8")
-    with pytest.raises(ConfigInvalid, match="compare stores row hashes next to the ledger: set `ledger`"):
+    with pytest.raises(ConfigInvalidError, match="compare stores row hashes next to the ledger: set `ledger`"):
         load(path)
     assert load(path, ledger="main.ops.ledger").ledger == Source(("main", "ops", "ledger"))
 
@@ -245,9 +246,10 @@ def values_at(source: FedTable, version: int = -1) -> Rows:
     return {row["id"]: row["v"] for row in source.at(version)}
 
 
-class Moved(Transient):
-    """Like `RowHashesChanged`."""
+class Moved(TransientError):
+    """Like `row_hashes_changed`."""
 
+    code = "MF0000"
     what = "moved"
     fix = "again"
 
@@ -308,7 +310,7 @@ class Comparisons(Published):
         try:
             publish(TableFeed(self.source), self.zone, entry("v"))
             assert not compared
-        except SourceRecreated:
+        except SourceRecreatedError:
             assert compared
             assert (self.audit.is_compared, self.audit.published) == (True, records)
         if self.plan.changes == "compare":  # otherwise no later rule can find out
@@ -332,13 +334,13 @@ class Comparisons(Published):
         def callback(now: str) -> None:
             if now == when and not overtaken:
                 overtaken.append(now)
-                with suppress(SourceRecreated):
+                with suppress(SourceRecreatedError):
                     publish(
                         self.feed() if by == "compare" else TableFeed(self.source), self.zone, entry("v", changes=by)
                     )
                 self.source.merge({"id": key, "v": value})
 
-        with suppress(Transient):
+        with suppress(TransientError):
             publish(self.feed(callback), self.zone, self.plan)
 
     @rule(

@@ -14,16 +14,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.landing.errors import BadKey, ReservedColumn
+from mirrorfeed.landing.errors import invalid_key, reserved_columns
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files import duplicate_keys, row_staging
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.conftest import ADAPTIVE
+from tests.raised import raises
 from tests.support.delta import DeltaTable, SparkTable, Zone
 from tests.support.entries import FOLDER, entry
 from tests.support.tables import Table, TableFeed
@@ -128,14 +129,14 @@ NO_KEYS = {
 def test_invalid_key_columns_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, d double, n array<int>")
     for keys, words in NO_KEYS.items():
-        with pytest.raises(BadKey) as caught:
+        with raises(invalid_key) as caught:
             Zone(tmp_path / "zone", table, keys=keys).publish()
         assert caught.value.problem == words.format(table.source)
 
 
 def test_reserved_column_is_refused_in_any_case(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, __ROWMARKER__ int")
-    with pytest.raises(ReservedColumn, match="'__ROWMARKER__'"):
+    with raises(reserved_columns, match="'__ROWMARKER__'"):
         Zone(tmp_path / "zone", table).publish()
 
 
@@ -251,7 +252,7 @@ def test_range_is_published_after_its_invalid_keys_are_corrected(
     zone = Zone(tmp_path / "zone", table, changes=changes)
     zone.publish()
     table.sql("INSERT INTO {} VALUES (NULL, 'x'), (1, 'y'), (11, 'a'), (11, 'b'), (12, 'c')")
-    with pytest.raises(RowsRefused, match="in version 1 a key is ") as caught:
+    with pytest.raises(RowsRefusedError, match="in version 1 a key is ") as caught:
         zone.publish()
     found = {(row.problem, row.key) for row in caught.value.rows}
     assert found == {(Problem.NULL_KEY, "id = NULL"), (Problem.DUPLICATE_KEY, "id = 11")}
@@ -271,10 +272,10 @@ def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files_or_lint_error
     table = DeltaTable(spark, tmp_path / "t")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'a'), (1, 'a'), (NULL, 'a')")
     zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
-    with pytest.raises(RowsRefused, match=r"at version 1 a key is NULL \(id = NULL, v = 'a'\)"):
+    with pytest.raises(RowsRefusedError, match=r"at version 1 a key is NULL \(id = NULL, v = 'a'\)"):
         zone.publish()
     table.sql("DELETE FROM {} WHERE id IS NULL")
-    with pytest.raises(RowsRefused, match=r"at version 2 a key is not unique \(id = 1, v = 'a'\)"):
+    with pytest.raises(RowsRefusedError, match=r"at version 2 a key is not unique \(id = 1, v = 'a'\)"):
         zone.publish()
     assert list(zone.folder.rglob("*.parquet")) == []
     assert [(found.code, found.severity) for found in lint(zone.store)[0]] == [("MF316", "warning")]

@@ -18,20 +18,26 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
-from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
+from mirrorfeed.landing.errors import ColumnsDroppedError, IncompatibleSchemaError, keys_changed
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.table_reload import clear
-from mirrorfeed.publish.change_sources.errors import ColumnsChanged, NotRowHashes, RowHashesChanged, RowHashesLost
+from mirrorfeed.publish.change_sources.errors import (
+    columns_changed_during_comparison,
+    foreign_row_hashes,
+    row_hashes_changed,
+    row_hashes_lost,
+)
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.errors import FeedRequired, RowsRefused
+from mirrorfeed.publish.errors import RowsRefusedError, feed_required
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import NothingToRead, SourceMissing
+from mirrorfeed.source.errors import SourceMissingError, no_table_or_files
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.raised import raises
 from tests.support.entries import FOLDER, changed, entry
 
 UNNEEDED = "part-unneeded.parquet"
@@ -220,7 +226,7 @@ def test_hashes_are_not_rewritten_without_differences(first: Compared, tmp_path:
 def test_hashes_of_a_run_that_published_nothing_are_ignored(view: Compared) -> None:
     view.states = Source(("hashes_of_a_first_run",))  # in the catalog, which only Spark can read
     view.holds((1, "a"), (1, "b"))
-    with pytest.raises(RowsRefused, match=r"a key is not unique \(id = 1\)"):
+    with pytest.raises(RowsRefusedError, match=r"a key is not unique \(id = 1\)"):
         view.publish()
     assert not list((view.root / "landing").rglob("*.parquet"))
     view.holds()
@@ -234,9 +240,9 @@ def test_hashes_of_a_run_that_published_nothing_are_ignored(view: Compared) -> N
 def test_null_keys_are_refused_until_they_are_corrected(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (None, "b"))
-    with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
+    with pytest.raises(RowsRefusedError, match=r"a key is NULL \(id = NULL\)"):
         view.publish()
-    with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
+    with pytest.raises(RowsRefusedError, match=r"a key is NULL \(id = NULL\)"):
         clear(view.feed(), view.store, view.plan)
     view.holds((1, "b"), (2, "a"), (3, None))
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
@@ -409,7 +415,7 @@ def test_foreign_commit_to_the_hashes_is_detected_and_next_run_succeeds(publishe
             DeltaTable(view.states.path).delete("_0 = 1")
             return super()._compare(*arguments, **options)
 
-    with pytest.raises(RowHashesChanged) as moved:
+    with raises(row_hashes_changed) as moved:
         publish(Disturbed(feed.spark, feed.source, feed.hashes), view.store, view.plan)
     assert (moved.value.states, moved.value.table) == (str(view.states), str(view.source))
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
@@ -420,10 +426,10 @@ def test_missing_hashes_are_reported(published: Compared) -> None:
     view.holds((1, "a"))
     for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would if another run had rewritten them
         file.unlink()
-    with pytest.raises(RowHashesLost):
+    with raises(row_hashes_lost):
         view.publish()
     shutil.rmtree(view.root / "hashes")
-    with pytest.raises(RowHashesLost) as lost:
+    with raises(row_hashes_lost) as lost:
         view.publish()
     assert (lost.value.published, lost.value.states) == (2, str(view.states))
 
@@ -431,7 +437,7 @@ def test_missing_hashes_are_reported(published: Compared) -> None:
 def test_hash_table_of_another_owner_is_not_changed(view: Compared) -> None:
     view.holds((1, "a"))
     write_deltalake(view.states.path, pa.table({"id": [0]}))
-    with pytest.raises(NotRowHashes) as caught:
+    with raises(foreign_row_hashes) as caught:
         view.publish()
     assert caught.value.states == str(view.states)
 
@@ -445,11 +451,11 @@ def test_added_and_dropped_columns_of_a_view_are_handled_like_a_table(published:
     assert view.is_mirrored()
     view.always = []
     view.holds((1, 7), columns=("id", "w"))
-    with pytest.raises(IncompatibleSchema, match="'w' was string and is integer"):
+    with pytest.raises(IncompatibleSchemaError, match="'w' was string and is integer"):
         view.publish()
     view.holds((1,), columns=("id",))
     view.plan = changed(view.plan, on_dropped_column="reseed")
-    with pytest.raises(ColumnsDropped, match="lost columns"):
+    with pytest.raises(ColumnsDroppedError, match="lost columns"):
         view.publish()
 
 
@@ -457,7 +463,7 @@ def test_changed_keys_are_refused(published: Compared) -> None:
     view = published
     view.holds((1, "a"))
     view.plan = changed(view.plan, keys=("v",))
-    with pytest.raises(KeysChanged):
+    with raises(keys_changed):
         view.publish()
 
 
@@ -476,11 +482,11 @@ def test_folder_of_parquet_files_can_be_a_source(view: Compared) -> None:
 
 def test_path_without_files_is_refused(view: Compared) -> None:
     view.source = Source(path=str(view.root / "nothing"))
-    with pytest.raises(NothingToRead) as caught:
+    with raises(no_table_or_files) as caught:
         view.publish()
     assert caught.value.path == str(view.source)
     view.source = Source(("no_such_view",))
-    with pytest.raises(SourceMissing):
+    with pytest.raises(SourceMissingError):
         view.publish()
 
 
@@ -492,7 +498,7 @@ def test_column_change_during_comparison_is_reported(view: Compared) -> None:
         def check(self, *arguments: Any) -> None:
             view.holds((1, 2))
 
-    with pytest.raises(ColumnsChanged) as moved:
+    with raises(columns_changed_during_comparison) as moved:
         publish(Changed(feed.spark, feed.source, feed.hashes), view.store, view.plan)
     assert str(moved.value) == (
         f"The columns of {view.source} changed during the comparison. Nothing was published. Publish again."
@@ -504,6 +510,6 @@ def test_follow_is_refused_for_a_compared_table(spark: SparkSession, tmp_path: P
     tables = "[{source: ./files, target: a, keys: [id], changes: compare}]"
     file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
     config = load(str(file))
-    with pytest.raises(FeedRequired) as caught:
+    with raises(feed_required) as caught:
         publish_tables(RunContext(spark, config, Callbacks(stop=lambda: True), follows=True))
     assert caught.value.table == f"{tmp_path}/files"

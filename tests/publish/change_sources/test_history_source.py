@@ -13,7 +13,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
-from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.errors import FeedGapError
 from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable, Zone
 from tests.support.json_output import JsonResult, run_json
@@ -50,7 +50,7 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     (stopped,) = publish_tables(RunContext(spark, config, Callbacks(on_problem=lambda _: None), clock=FakeClock()))
-    assert isinstance(stopped.error, Gap)  # version 5 is lost and not in the history
+    assert isinstance(stopped.error, FeedGapError)  # version 5 is lost and not in the history
     assert stopped.published_version == 4
     assert zone.record["to_version_inclusive"] == 4
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeededError
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
@@ -23,10 +23,10 @@ from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.change_sources.errors import FeedOffAfterReplacement
+from mirrorfeed.publish.change_sources.errors import feed_off_after_replacement
 from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import Gap, Recreation, SourceRecreated
+from mirrorfeed.source.errors import FeedGapError, Recreation, SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import Commit, PublishedVersion, is_published_version
 from tests.support.clock import FakeClock
 from tests.support.commits import write_checksum
@@ -61,8 +61,8 @@ def a_config(folder: Path, more: str = "", keys: str = "[id]") -> Config:
     return load(str(folder / "mirrorfeed.yml"))
 
 
-def recreated(reason: Recreation = Recreation.NOT_COMPARED, found: str = "id-2") -> SourceRecreated:
-    return SourceRecreated(table="t", published_id="id-1", found_id=found, published=4, latest=7, reason=reason)
+def recreated(reason: Recreation = Recreation.NOT_COMPARED, found: str = "id-2") -> SourceRecreatedError:
+    return SourceRecreatedError(table="t", published_id="id-1", found_id=found, published=4, latest=7, reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,16 @@ def recreated(reason: Recreation = Recreation.NOT_COMPARED, found: str = "id-2")
         ("on_replace: stop", "[id]", recreated(), False),
         ("on_replace: reseed", "[id]", recreated(), False),
         ("on_replace: stop\non_gap: compare", "[id]", recreated(), False),
-        ("on_replace: compare", "[id]", Gap(table="t", published=4, where=5, reason="a file is missing"), False),
+        (
+            "on_replace: compare",
+            "[id]",
+            FeedGapError(table="t", published=4, where=5, reason="a file is missing"),
+            False,
+        ),
     ],
 )
 def test_on_replace_decides_whether_a_replaced_table_is_compared(
-    tmp_path: Path, option: str, keys: str, finding: Gap | SourceRecreated, compares: bool
+    tmp_path: Path, option: str, keys: str, finding: FeedGapError | SourceRecreatedError, compares: bool
 ) -> None:
     (table,) = a_config(tmp_path, option, keys).tables
     source = DeltaFeed(None, table.source)  # type: ignore[arg-type]  # nothing is read
@@ -188,7 +193,7 @@ def test_version_of_another_log_is_never_compared(
     (step,) = plan_next_steps(spark, a_config(tmp_path))
     outcome, _ = published(spark, a_config(tmp_path))
     for error in (step.error, outcome.error):
-        assert isinstance(error, SourceRecreated)
+        assert isinstance(error, SourceRecreatedError)
         assert error.case == Recreation.UNPROVEN
         assert "nothing proves that its log contains the published version" in error.problem
     assert data_and_log(replaced) == before
@@ -200,12 +205,12 @@ def test_published_version_that_vacuum_deleted_is_reported_or_reseeded(
     for file in set(replaced.table.path.glob("*.parquet")) - replaced.table.live_files():
         file.unlink()
     outcome, _ = published(spark, a_config(tmp_path))
-    assert isinstance(outcome.error, SourceRecreated)
+    assert isinstance(outcome.error, SourceRecreatedError)
     assert outcome.error.case == Recreation.UNREADABLE
     assert "Version 1 can no longer be read" in outcome.error.problem
     assert "with `on_replace: reseed` this happens automatically" in outcome.error.solution
     outcome, _ = published(spark, a_config(tmp_path, "on_replace: reseed"))
-    assert isinstance(outcome.reseeded, SourceRecreated)
+    assert isinstance(outcome.reseeded, SourceRecreatedError)
     assert outcome.rows == {"insert": 8}
     assert replaced.mirrors_the_table()
 
@@ -223,13 +228,13 @@ def test_archived_files_of_the_published_version_are_named(spark: SparkSession, 
     before, config = data_and_log(zone), a_config(tmp_path)
     (step,), outcome = plan_next_steps(spark, config), published(spark, config)[0]
     for error in (step.error, outcome.error):
-        assert isinstance(error, ArchivedFilesNeeded)
+        assert isinstance(error, ArchivedFilesNeededError)
         assert " of " in error.problem
         assert "at version 1: " in error.problem
         assert "mirrorfeed archive plan " in error.solution
     assert data_and_log(zone) == before
     outcome, _ = published(spark, a_config(tmp_path, "on_replace: reseed"))
-    assert isinstance(outcome.reseeded, SourceRecreated)
+    assert isinstance(outcome.reseeded, SourceRecreatedError)
     assert outcome.rows == {"insert": 6}
     assert zone.mirrors_the_table()
 
@@ -238,7 +243,7 @@ def test_feed_that_is_off_after_a_replacement_is_reported(spark: SparkSession, t
     replaced.table.replace(*ROWS, feed=False)
     outcome, (note,) = published(spark, a_config(tmp_path))
     assert (outcome.error, outcome.rows) == (None, {})
-    assert isinstance(note, FeedOffAfterReplacement)
+    assert feed_off_after_replacement.matches(note)
     replaced.table.replace(*ROWS[1:], feed=False)
     outcome, errors = published(spark, a_config(tmp_path, "on_gap: compare"))
     assert (outcome.error, errors, outcome.rows) == (None, [], {"delete": 1})

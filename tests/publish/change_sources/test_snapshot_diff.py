@@ -14,13 +14,13 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.errors import IncompatibleSchema
+from mirrorfeed.landing.errors import IncompatibleSchemaError
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.change_sources.errors import NotComparable, RangeCompared
+from mirrorfeed.publish.change_sources.errors import RangeComparedWarning, VersionNotComparableError
 from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff, bridge_gap
 from mirrorfeed.publish.row_diff import (
     DIFFERS,
@@ -32,7 +32,7 @@ from mirrorfeed.publish.row_diff import (
 )
 from mirrorfeed.publish.rows_and_markers import key_positions
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.errors import FeedGapError
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.clock import FakeClock
@@ -75,8 +75,8 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     assert outcome.error is None
     assert outcome.rows == {"upsert": 1, "delete": 1}
     (note,) = errors
-    assert isinstance(note, RangeCompared)
-    assert isinstance(note.cause, Gap)
+    assert isinstance(note, RangeComparedWarning)
+    assert isinstance(note.cause, FeedGapError)
     assert (note.cause.table, note.cause.published, note.cause.where) == (str(table.source), 1, 2)
     assert note.range == Range(1, 8)
     assert "increase the retention" in note.solution
@@ -101,7 +101,7 @@ def test_fields_added_to_structs_within_a_gap_are_null_before(spark: SparkSessio
     table.sql("UPDATE {} SET l = array(named_struct('a', 'x', 'b', named_struct('c', 'y'))) WHERE id = 2")
     table.set_feed(True)
     outcome, (note,) = published(spark, config)
-    assert isinstance(note, RangeCompared)
+    assert isinstance(note, RangeComparedWarning)
     assert (outcome.error, outcome.rows) == (None, {"upsert": 2})
     mirror = Mirror(zone.store, "sales.schema/orders")
     mirror.take()
@@ -133,7 +133,7 @@ def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSess
     table.sql("DELETE FROM {} WHERE id = 6")
     table.set_feed(True)
     outcome, (note,) = published(spark, config)
-    assert isinstance(note, RangeCompared)
+    assert isinstance(note, RangeComparedWarning)
     assert (outcome.error, outcome.rows) == (None, {"upsert": 3, "delete": 2})
     mirror.take()
     wanted = [(1, "a", "xy"), (3, "in", "x"), (4, "a", "ne"), (5, "in", "x")]
@@ -146,7 +146,7 @@ def test_only_rows_with_keys_are_compared(tmp_path: Path, keys: str) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
     (table,) = load(str(tmp_path / "mirrorfeed.yml")).tables
     source = DeltaFeed(None, table.source)  # type: ignore[arg-type]  # nothing is read
-    gap = Gap(table="t", published=1, where=2, reason="the change data feed is off")
+    gap = FeedGapError(table="t", published=1, where=2, reason="the change data feed is off")
     assert isinstance(bridge_gap(source, table, gap, lambda _: None), SnapshotDiff) == (keys == "[id]")
 
 
@@ -160,7 +160,7 @@ def test_excluded_column_renamed_within_a_gap_stops_the_table(spark: SparkSessio
     table.sql("ALTER TABLE {} RENAME COLUMN secret TO leaked")
     table.set_feed(True)
     outcome, _ = published(spark, config)
-    assert isinstance(outcome.error, IncompatibleSchema)
+    assert isinstance(outcome.error, IncompatibleSchemaError)
     assert {path.name for path in (tmp_path / "landing").rglob("*.parquet")} == before
 
 
@@ -175,7 +175,7 @@ def test_missing_published_version_is_reported(spark: SparkSession, tmp_path: Pa
         file.unlink()
     shutil.rmtree(table.path / "_change_data", ignore_errors=True)
     outcome, errors = published(spark, config)
-    assert isinstance(outcome.error, NotComparable)
+    assert isinstance(outcome.error, VersionNotComparableError)
     assert (outcome.error.table, outcome.error.published) == (str(table.source), 1)
     assert errors == []
 
@@ -221,7 +221,7 @@ def test_unreadable_feed_is_replaced_by_a_snapshot_diff(spark: SparkSession, tmp
     assert outcome.error is None
     assert outcome.rows == {"delete": 29_400, "upsert": 6}
     (note,) = errors
-    assert isinstance(note, RangeCompared)
+    assert isinstance(note, RangeComparedWarning)
     assert (note.range.from_version_exclusive, note.range.to_version_inclusive) == (2, 5)
     assert "a deletion vector is too large" in note.problem
     assert "`REORG TABLE … APPLY (PURGE)`" in note.solution
@@ -246,7 +246,7 @@ def test_unreadable_feed_and_version_are_a_gap(spark: SparkSession, tmp_path: Pa
     for vector in zone.table.path.glob("deletion_vector_*.bin"):
         vector.unlink()
     outcome, errors = published(spark, a_config(tmp_path, ""))
-    assert isinstance(outcome.error, Gap)
+    assert isinstance(outcome.error, FeedGapError)
     assert outcome.error.problem.endswith("cannot be read: in versions 3 to 5 a file is missing.")
     assert errors == []
 

@@ -17,10 +17,10 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
-from mirrorfeed.publish.change_sources.errors import GONE, NO_KEYS, NOT_DELTA, OTHER_TABLE, PublishedFromFeed
+from mirrorfeed.publish.change_sources.errors import GONE, NO_KEYS, NOT_DELTA, OTHER_TABLE, first_comparison_impossible
 from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.publish.table_result import TableResult
-from mirrorfeed.source.errors import Recreation, SourceRecreated
+from mirrorfeed.source.errors import Recreation, SourceRecreatedError
 from tests.support.clock import FakeClock
 from tests.support.delta import DeltaTable, Zone
 
@@ -75,7 +75,7 @@ def test_switched_table_publishes_the_rows_that_differ_and_continues_by_comparis
     before = data_and_log(zone)
     (step,), (outcome, _) = plan_next_steps(spark, back), published(spark, back)
     for error in (step.error, outcome.error):
-        assert isinstance(error, SourceRecreated)
+        assert isinstance(error, SourceRecreatedError)
         assert error.case == Recreation.COMPARED
         assert "was published by comparison (`changes: compare`) until now" in error.problem
         assert "Set `changes: compare` again to continue without a reload" in error.solution
@@ -147,11 +147,11 @@ def test_switch_is_refused_without_the_rows_of_the_published_version(
     before, config = data_and_log(zone), a_config(tmp_path)
     for _ in range(2):
         outcome, _errors = published(spark, config)
-        assert isinstance(outcome.error, PublishedFromFeed)
+        assert first_comparison_impossible.matches(outcome.error)
         assert f"requires the rows of the published version 1, but {reason}" in outcome.error.problem
         assert "with `on_gap: reseed` this happens automatically" in outcome.error.solution
         assert data_and_log(zone) == before
     if harm is vacuum:
         outcome, _errors = published(spark, a_config(tmp_path, more="on_gap: reseed"))
-        assert isinstance(outcome.reseeded, PublishedFromFeed)
+        assert first_comparison_impossible.matches(outcome.reseeded)
         assert outcome.rows == {"insert": 2}

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
+from mirrorfeed.publish.errors import executor_upload_failed, executor_upload_impossible
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.spark_files import SparkFiles, upload_from_executors, upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
@@ -28,6 +28,7 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.request_retries import retry_counter
+from tests.raised import Expected, raises
 from tests.support.delta import DeltaTable, Zone
 
 EXECUTOR = """
@@ -94,8 +95,10 @@ def test_retries_on_executors_are_counted_once(tmp_path: Path) -> None:
     assert counter.of_thread - of_thread + staged.retries == 3  # the retries of a publication
 
 
-@pytest.mark.parametrize(("transient", "expected"), [(False, ExecutorUploadImpossible), (True, ExecutorUploadFailed)])
-def test_executor_errors_are_raised_on_the_driver(tmp_path: Path, transient: bool, expected: type[Exception]) -> None:
-    with pytest.raises(expected) as caught:
+@pytest.mark.parametrize(
+    ("transient", "expected"), [(False, executor_upload_impossible), (True, executor_upload_failed)]
+)
+def test_executor_errors_are_raised_on_the_driver(tmp_path: Path, transient: bool, expected: Expected) -> None:
+    with raises(expected) as caught:
         upload_with_result(tmp_path, {"error": "It is busy.", "transient": transient}, Counter())
     assert caught.value.reason == "It is busy."

@@ -22,7 +22,7 @@ from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.storage import Writer
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 from tests.support.tables import stage_small_batch
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))
@@ -259,7 +259,7 @@ def test_failed_write_fails_the_task_without_a_receipt(form: Output, compression
 
     for call, verb in enumerate(calm.verbs):
         mode = Mode.REFUSED if verb == "open_write" else Mode.SHORT
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StorageUnavailableError):
             write_files(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), [rows])
         gc.collect()
     assert len(calm.verbs) > 3

@@ -16,11 +16,11 @@ import pytest
 from fixtures.memory import MemoryStore
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.errors import StagingFilesLost
+from mirrorfeed.publish.errors import StagingFilesLostError
 from mirrorfeed.publish.files.spark_files import check_file, upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob, arrow_schema
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
 
 COLUMNS = (Column("id", "long"), Column("at", "timestamp"), Column("price", "decimal(9,2)"))
 EARLY, LATE = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC), datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
@@ -115,7 +115,9 @@ def test_file_without_rows_is_not_uploaded(tmp_path: Path) -> None:
 def test_truncated_file_is_reported_as_lost(tmp_path: Path, end: int) -> None:
     path = Path(written(tmp_path))
     path.write_bytes(path.read_bytes()[:end])
-    with pytest.raises(StagingFilesLost, match=r"made\.parquet changed or disappeared before they were uploaded: "):
+    with pytest.raises(
+        StagingFilesLostError, match=r"made\.parquet changed or disappeared before they were uploaded: "
+    ):
         upload_file(job(MemoryStore()), StagingArea(str(tmp_path)), str(path))
 
 
@@ -131,12 +133,12 @@ def test_failed_upload_is_retried_once_under_a_new_name(tmp_path: Path) -> None:
             return sink
 
         def _broken(self, path: str) -> int:
-            raise StoreUnavailable(action="write", address=path, reason="it broke off")
+            raise StorageUnavailableError(action="write", address=path, reason="it broke off")
 
     store = Breaking()
     (receipt,), *_ = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
     assert len(store.list("t/_mirrorfeed/log")) == 2  # the name of the first attempt is never reused
     failing.extend([1, 1])
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         upload_file(job(store), StagingArea(str(tmp_path)), path)

@@ -19,26 +19,27 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from fixtures.faults import Crash
 from fixtures.files_api import FilesApi, files_api
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import TransientError
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import (
-    RowsRefused,
-    StagingFilesLost,
-    StagingNotVisible,
-    StagingPathRequired,
-    StagingUnusable,
+    RowsRefusedError,
+    StagingFilesLostError,
+    StagingUnusableError,
+    staging_not_visible,
+    staging_path_required,
 )
 from mirrorfeed.publish.files import duplicate_keys, row_staging, spark_files, staging_area
 from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import TableResult, publish
-from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.errors import FeedGapError
 from mirrorfeed.storage.databricks_volume import VolumeStore
-from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, SymbolicLink
+from mirrorfeed.storage.errors import PathExistsError, StorageUnavailableError, SymbolicLinkError
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.raised import raises
 from tests.support.delta import DeltaTable, Zone
 from tests.support.entries import changed
 
@@ -89,9 +90,11 @@ class CleanedByAnother(FolderStore):
 
 def test_files_removed_by_another_publisher_cause_a_transient_error(orders: Zone) -> None:
     feed = DeltaFeed(orders.table.spark, orders.table.source)
-    with pytest.raises(StagingFilesLost, match="it was deleted, possibly by another publisher of the table") as lost:
+    with pytest.raises(
+        StagingFilesLostError, match="it was deleted, possibly by another publisher of the table"
+    ) as lost:
         publish(feed, CleanedByAnother(str(orders.root)), orders.plan)
-    assert isinstance(lost.value, Transient)
+    assert isinstance(lost.value, TransientError)
     published(orders)
     assert orders.mirrors_the_table()
 
@@ -102,12 +105,12 @@ class RepeatedRename(FolderStore):
     def rename(self, path: str, new_path: str) -> None:
         super().rename(path, new_path)
         if path.startswith(staging_area.IN_ZONE):
-            raise AlreadyThere(address=self.address(new_path))
+            raise PathExistsError(address=self.address(new_path))
 
 
 def test_repeated_request_to_move_a_file_is_a_transient_error(orders: Zone) -> None:
     feed = DeltaFeed(orders.table.spark, orders.table.source)
-    with pytest.raises(StoreUnavailable, match="the name was already taken"):
+    with pytest.raises(StorageUnavailableError, match="the name was already taken"):
         publish(feed, RepeatedRename(str(orders.root)), orders.plan)
     published(orders)
     assert orders.mirrors_the_table()
@@ -189,7 +192,7 @@ def test_invalid_rows_are_refused_and_leave_no_files(
     zone = Zone(tmp_path / "zone", table)
 
     def refused(words: str) -> None:
-        with pytest.raises(RowsRefused, match=words):
+        with pytest.raises(RowsRefusedError, match=words):
             published(zone)
         assert zone.files == left_in(staging_root) == []
         assert list(zone.folder.rglob("*.parquet")) == []
@@ -290,14 +293,14 @@ def test_lost_or_changed_staging_files_publish_nothing_until_the_next_run(
             paths = files.paths
             if meddle is one_is_added:
                 paths = files.area.file_paths(files.folder, again(spark, files))
-            with pytest.raises(StagingFilesLost, match=words) as lost:
+            with pytest.raises(StagingFilesLostError, match=words) as lost:
                 sent(job, replace(files, paths=paths))
-            assert isinstance(lost.value, Transient)
+            assert isinstance(lost.value, TransientError)
         raise lost.value
 
     with monkeypatch.context() as patch:
         patch.setattr(spark_files, "upload_files", meddled)
-        with pytest.raises(StagingFilesLost, match=[*MEDDLED.values()][-1]):
+        with pytest.raises(StagingFilesLostError, match=[*MEDDLED.values()][-1]):
             published(orders)
     assert orders.files == []
     published(orders)
@@ -310,7 +313,9 @@ def again(spark: SparkSession, files: SparkFiles) -> DataFrame:
 
 def test_file_of_another_publication_is_named(tmp_path: Path) -> None:
     written: Any = SimpleNamespace(inputFiles=lambda: ["dbfs:/Volumes/a/b/c/notes%20of%20others.parquet"])
-    with pytest.raises(StagingFilesLost, match=r"notes of others\.parquet in it does not belong to this publication"):
+    with pytest.raises(
+        StagingFilesLostError, match=r"notes of others\.parquet in it does not belong to this publication"
+    ):
         StagingArea(str(tmp_path)).file_paths("/Volumes/a/b/c", written)
 
 
@@ -360,13 +365,13 @@ def test_missing_source_file_is_reported_as_a_gap(spark: SparkSession, orders: Z
     orders.table.insert(5000)
     newest = max(orders.table.path.glob("*.parquet"), key=os.path.getmtime)
     newest.unlink()
-    with pytest.raises(Gap, match="a file is missing"):
+    with pytest.raises(FeedGapError, match="a file is missing"):
         published(orders)
 
 
 def test_unwritable_staging_path_is_refused(spark: SparkSession, orders: Zone, staging_root: Path) -> None:
     staging_root.write_text("no folder")
-    with pytest.raises(StagingUnusable) as unusable:
+    with pytest.raises(StagingUnusableError) as unusable:
         published(orders)
     assert unusable.value.root == str(staging_root)
     assert unusable.value.reason.startswith("Spark cannot write files: ")
@@ -387,7 +392,7 @@ def test_full_staging_path_publishes_nothing_and_is_reported(
     staging_root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(staging_root)], check=True)
     try:
-        with pytest.raises(StagingFilesLost, match="No space left on device"):
+        with pytest.raises(StagingFilesLostError, match="No space left on device"):
             published(zone, compression="none")
         assert zone.files == []
         assert not list(staging_root.rglob("*.parquet"))
@@ -418,7 +423,7 @@ def test_volume_is_read_and_cleaned_through_the_workspace_api(volume: FilesApi) 
     with between.open(f"{volume.volume}/a/1/part") as file:
         file.seek(3)
         assert file.read() == b"tent"
-    with pytest.raises(StagingFilesLost, match=r"before they were uploaded: .*/none does not exist"):
+    with pytest.raises(StagingFilesLostError, match=r"before they were uploaded: .*/none does not exist"):
         between.open(f"{volume.volume}/a/1/none")
     between.remove(f"{volume.volume}/a")
     assert list(volume.files) == [f"{volume.volume}/b/1/part"]
@@ -426,25 +431,25 @@ def test_volume_is_read_and_cleaned_through_the_workspace_api(volume: FilesApi) 
 
 def test_unreadable_volume_is_reported_with_the_missing_privilege(volume: FilesApi) -> None:
     volume.refuse = lambda _method, _path: (403, "PERMISSION_DENIED")
-    with pytest.raises(StagingUnusable) as unreadable:
+    with pytest.raises(StagingUnusableError) as unreadable:
         StagingArea(volume.volume, workspace=volume.workspace).open(f"{volume.volume}/a")
     assert unreadable.value.root == volume.volume
     assert unreadable.value.reason.startswith("this process cannot read its files: refused with PERMISSION_DENIED")
 
 
 def test_folder_visible_only_to_spark_is_refused() -> None:
-    with pytest.raises(StagingNotVisible) as unseen:
+    with raises(staging_not_visible) as unseen:
         StagingArea("/data/of/the/cluster").open("/data/of/the/cluster/a")
-    assert vars(unseen.value) == {"root": "/data/of/the/cluster"}
+    assert unseen.value.facts == {"root": "/data/of/the/cluster"}
 
 
 def test_large_batch_requires_a_staging_path_over_connect(
     spark: SparkSession, orders: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mirrorfeed.publish.change_sources.delta_feed.staging_area_for", lambda *_: None)
-    with pytest.raises(StagingPathRequired) as caught:
+    with raises(staging_path_required) as caught:
         published(orders)
-    assert vars(caught.value) == {"table": f"{orders.root}/sales.schema/orders"}
+    assert caught.value.facts == {"table": f"{orders.root}/sales.schema/orders"}
     assert orders.files == []
     monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 20_000)
     published(orders)
@@ -504,9 +509,9 @@ def test_nothing_is_removed_or_written_through_a_symlink(tmp_path: Path, level: 
     between.clear(job)
     between.clear_table(job.table)
     between.remove(between.folder(job))
-    with pytest.raises(SymbolicLink):
+    with pytest.raises(SymbolicLinkError):
         between.check(between.folder(job))
-    with pytest.raises(SymbolicLink):
+    with pytest.raises(SymbolicLinkError):
         between.open(f"{between.folder(job)}/part-00000-x.parquet")
     assert left_in(folders)
 
@@ -611,11 +616,11 @@ def test_temporary_folder_writable_by_others_is_refused(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     Path(staging_area._temporary_folder()).chmod(mode)
-    with pytest.raises(StagingUnusable, match="other users can write to it"):
+    with pytest.raises(StagingUnusableError, match="other users can write to it"):
         staging_area._temporary_folder()
 
 
 def test_staging_path_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(StagingNotVisible) as caught:
+    with raises(staging_not_visible) as caught:
         staging_area_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
-    assert vars(caught.value) == {"root": "/tmp/handover"}
+    assert caught.value.facts == {"root": "/tmp/handover"}

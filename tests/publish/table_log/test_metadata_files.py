@@ -8,15 +8,16 @@ import pytest
 from fixtures.memory import MemoryStore
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.errors import ForeignPartnerEvents
+from mirrorfeed.errors import TerminalError
+from mirrorfeed.landing.errors import foreign_partner_events
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.orchestration import run_context
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log.metadata_files import write_partner_events
-from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.errors import StorageUnavailableError
+from tests.raised import raises
 
 PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
 EXPECTED = {
@@ -76,10 +77,10 @@ def problems_of_a_run(store: MemoryStore, config: Config) -> list[str]:
 def test_foreign_partner_events_file_is_replaced_only_by_force(config: Config, content: bytes) -> None:
     store = MemoryStore()
     store.create(FILE, content)
-    with pytest.raises(ForeignPartnerEvents) as foreign:
+    with raises(foreign_partner_events) as foreign:
         write_partner_events(store, config)
-    assert isinstance(foreign.value, Terminal)
-    assert vars(foreign.value) == {"address": "memory:/_partnerEvents.json", "content": content.decode()[:200]}
+    assert isinstance(foreign.value, TerminalError)
+    assert foreign.value.facts == {"address": "memory:/_partnerEvents.json", "content": content.decode()[:200]}
     assert problems_of_a_run(store, config) == [str(foreign.value)]
     assert store.read(FILE) == content
     assert write_partner_events(store, config, force=True)
@@ -88,10 +89,10 @@ def test_foreign_partner_events_file_is_replaced_only_by_force(config: Config, c
 
 class Closed(MemoryStore):
     def create(self, path: str, data: bytes) -> None:
-        raise StoreUnavailable(action="create", address=self.address(path), reason="503")
+        raise StorageUnavailableError(action="create", address=self.address(path), reason="503")
 
 
 def test_unavailable_landing_zone_is_a_problem_of_the_run(config: Config) -> None:
-    with pytest.raises(StoreUnavailable) as unavailable:
+    with pytest.raises(StorageUnavailableError) as unavailable:
         write_partner_events(Closed(), config)
     assert problems_of_a_run(Closed(), config) == [str(unavailable.value)]

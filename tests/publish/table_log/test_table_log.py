@@ -15,23 +15,23 @@ from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
 from mirrorfeed.config.model import Table as ConfigTable
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
+from mirrorfeed.errors import MirrorfeedError, TerminalError, TransientError
+from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, keys_changed
 from mirrorfeed.landing.log_record import File, PreviousRecord, Record
 from mirrorfeed.landing.names import is_start_marker, start_marker_name
 from mirrorfeed.landing.output_format import Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish import table_log
 from mirrorfeed.publish.errors import (
-    ConcurrentChanges,
-    FileNumberConflict,
-    FinalNameTaken,
-    ForeignFile,
-    LogIdMissing,
-    RecordsMissing,
-    RowsRefused,
-    StagedFileDamaged,
-    TooManyFiles,
+    FileNumberConflictError,
+    RecordsMissingError,
+    RowsRefusedError,
+    concurrent_changes,
+    final_name_taken,
+    foreign_file,
+    log_id_missing,
+    staged_file_damaged,
+    too_many_files,
 )
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
@@ -39,10 +39,11 @@ from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import PlaceUnusable, StoreUnavailable
+from mirrorfeed.storage.errors import LocationUnusableError, StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.onelake import OneLakeStore
 from mirrorfeed.storage.request_retries import RetryLimits
+from tests.raised import Expected, raises
 from tests.support.entries import changed, entry
 from tests.support.tables import Table, TableFeed
 
@@ -157,7 +158,7 @@ def test_log_file_without_a_valid_log_id_is_refused(content: bytes) -> None:
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", content)
 
-    with pytest.raises(DamagedFile) as caught:
+    with pytest.raises(DamagedFileError) as caught:
         read_view(store, T)
 
     assert caught.value.address == "memory:/shop.schema/orders/_mirrorfeed/log.json"
@@ -168,7 +169,7 @@ def test_record_that_is_not_json_is_refused() -> None:
     store = zone(a_record(1))
     store.create(f"{LOG}/{name(2)}.json", b"{")
 
-    with pytest.raises(DamagedFile) as caught:
+    with pytest.raises(DamagedFileError) as caught:
         read_view(store, T)
 
     assert str(caught.value).startswith(
@@ -180,17 +181,17 @@ def test_record_under_another_number_is_refused() -> None:
     store = zone()
     store.create(f"{LOG}/{name(7)}.json", a_record(3).to_json())
 
-    with pytest.raises(DamagedFile, match=r"7\.json is damaged, .*: it is record 3\."):
+    with pytest.raises(DamagedFileError, match=r"7\.json is damaged, .*: it is record 3\."):
         read_view(store, T)
 
 
 def test_record_of_a_newer_format_requires_a_newer_version() -> None:
     store = zone(a_record(1, format=5))
 
-    with pytest.raises(RecordTooNew) as caught:
+    with pytest.raises(RecordTooNewError) as caught:
         read_view(store, T)
 
-    assert vars(caught.value) == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 1}
+    assert caught.value.facts == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 1}
 
 
 @pytest.mark.parametrize("when", range(1, 6))
@@ -220,17 +221,17 @@ def test_read_of_a_constantly_changing_log_is_a_transient_error() -> None:
             made.append(verb)
             store.create(f"{LOG}/{name(len(made))}.json", a_record(len(made)).to_json())
 
-    with pytest.raises(ConcurrentChanges) as tired:
+    with raises(concurrent_changes) as tired:
         read_view(FaultyStore(store, before=other_publisher), T)
 
-    assert isinstance(tired.value, Transient)
+    assert isinstance(tired.value, TransientError)
     assert tired.value.address == "memory:/shop.schema/orders"
 
 
 def test_error_explains_why_landing_zone_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "shop.schema").write_text("a file where a folder should be")
 
-    with pytest.raises(PlaceUnusable) as unwritable:
+    with pytest.raises(LocationUnusableError) as unwritable:
         read_view(FolderStore(str(tmp_path)), T)
 
     text = str(unwritable.value)
@@ -250,7 +251,7 @@ class ReadOnly(MemoryStore):
         if self.locked:
             self.refusals += 1
             assert self.refusals < 50, "it goes on for ever"
-            raise StoreUnavailable(action="create", address=self.address(path), reason="403 Forbidden")
+            raise StorageUnavailableError(action="create", address=self.address(path), reason="403 Forbidden")
         super().create(path, data)
 
 
@@ -258,7 +259,7 @@ def test_failed_log_creation_is_not_retried_forever() -> None:
     store = ReadOnly()
     store.locked = True
 
-    with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
         TableLog(store, T).create_log()
 
 
@@ -287,10 +288,10 @@ def test_failed_rename_blocks_the_files_after_it() -> None:
     class Stuck(FaultyStore):
         def rename(self, path: str, new_path: str) -> None:
             if path.endswith(staged(1, 0)):
-                raise StoreUnavailable(action="rename", address=self.address(path), reason="500")
+                raise StorageUnavailableError(action="rename", address=self.address(path), reason="500")
             super().rename(path, new_path)
 
-    with pytest.raises(StoreUnavailable, match=r"^Cannot rename memory:/.*: 500\."):
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot rename memory:/.*: 500\."):
         finish(Stuck(store), T)
     assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
 
@@ -299,7 +300,7 @@ def test_occupied_final_name_is_reported_and_not_overwritten() -> None:
     store = zone(a_record(1, files=1, first=5))
     put(store, f"{LOG}/{staged(1, 0)}", f"{T}/{name(5)}.parquet")
 
-    with pytest.raises(FinalNameTaken) as taken:
+    with raises(final_name_taken) as taken:
         finish(store, T)
 
     assert taken.value.address == f"memory:/{T}/{name(5)}.parquet"
@@ -313,7 +314,7 @@ def test_file_of_another_format_stops_the_table() -> None:
     store = zone(a_record(1))
     put(store, f"{T}/orders.csv")
 
-    with pytest.raises(ForeignFile) as foreign:
+    with raises(foreign_file) as foreign:
         check(store)
 
     assert foreign.value.address == f"memory:/{T}/orders.csv"
@@ -330,7 +331,7 @@ def test_unassigned_file_number_stops_the_table(records: Any, number: int, messa
     store = zone(*records)
     put(store, f"{T}/{name(number)}.parquet")
 
-    with pytest.raises(FileNumberConflict) as disagree:
+    with pytest.raises(FileNumberConflictError) as disagree:
         check(store)
 
     assert disagree.value.problem == f"memory:/{T}/{name(number)}.parquet {message}"
@@ -341,7 +342,7 @@ def test_lost_log_is_detected_by_consumed_files(place: str) -> None:
     store = MemoryStore()
     put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
 
-    with pytest.raises(FileNumberConflict) as disagree:
+    with pytest.raises(FileNumberConflictError) as disagree:
         TableLog(store, T).create_log()
 
     assert (disagree.value.address, disagree.value.expected) == (f"memory:/{T}/{place}/{name(7)}.parquet", 1)
@@ -421,7 +422,7 @@ def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.Monke
     put(store, f"{LOG}/{name(2)}-0002-1.parquet")
     monkeypatch.setattr(table_log, "READ_LIMIT", 2**20)
 
-    with pytest.raises(TooManyFiles) as caught:
+    with raises(too_many_files) as caught:
         TableLog(store, T).add_record(read_view(store, T), a_record(2, files=8000, follows=FIRST))
     assert str(caught.value) == (
         "The publication to memory:/shop.schema/orders has 8,000 files. Their list in the log would exceed the limit of"
@@ -478,7 +479,7 @@ def test_first_metadata_is_created_without_a_read() -> None:
 @pytest.mark.parametrize("mode", [Mode.LOST, Mode.REFUSED, Mode.REPEATED])
 def test_metadata_exists_after_any_result_of_its_creation(mode: Mode) -> None:
     store = MemoryStore()
-    with suppress(StoreUnavailable):
+    with suppress(StorageUnavailableError):
         metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, Output().metadata(("id",), ()))
     metadata_files.ensure(store, T, Output().metadata(("id",), ()))
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
@@ -487,7 +488,7 @@ def test_metadata_exists_after_any_result_of_its_creation(mode: Mode) -> None:
 def test_existing_metadata_is_compared_on_first_publication() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
-    with pytest.raises(KeysChanged):
+    with raises(keys_changed):
         metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
 
@@ -505,7 +506,7 @@ def test_existing_keys_cannot_change(wanted: tuple[str, ...], spelled: str) -> N
     store = MemoryStore()
     metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
-    with pytest.raises(KeysChanged) as caught:
+    with raises(keys_changed) as caught:
         metadata_files.ensure(store, T, Output().metadata(wanted, ()))
 
     assert caught.value.problem == (
@@ -518,7 +519,7 @@ def test_unreadable_metadata_is_refused() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b"keys: id")
 
-    with pytest.raises(DamagedFile, match=r"^memory:/.*/_metadata\.json is damaged, .*: it is not valid JSON"):
+    with pytest.raises(DamagedFileError, match=r"^memory:/.*/_metadata\.json is damaged, .*: it is not valid JSON"):
         metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
 
@@ -526,7 +527,7 @@ def test_failed_metadata_write_is_not_retried_forever() -> None:
     store = ReadOnly()
     store.locked = True
 
-    with pytest.raises(StoreUnavailable, match="403 Forbidden"):
+    with pytest.raises(StorageUnavailableError, match="403 Forbidden"):
         metadata_files.ensure(store, T, Output().metadata(("id",), ()))
 
 
@@ -603,7 +604,7 @@ def test_permanently_refused_record_ends_the_run() -> None:
     table.insert({"id": 2})
     store.locked = True
 
-    with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*2\.json: 403 Forbidden\."):
+    with pytest.raises(StorageUnavailableError, match=r"^Cannot create memory:/.*2\.json: 403 Forbidden\."):
         publish(TableFeed(table), store, PLAN)
 
 
@@ -636,7 +637,7 @@ def test_invalid_rows_are_refused_and_their_range_is_not_published(
     before = read_view(store, T)
     change(table)
 
-    with pytest.raises(RowsRefused) as caught:
+    with pytest.raises(RowsRefusedError) as caught:
         publish(TableFeed(table), store, plan)
 
     assert caught.value.problem == message
@@ -647,7 +648,7 @@ def test_refused_first_load_creates_nothing_that_fabric_reads() -> None:
     store, table = MemoryStore(), orders()
     table.insert({"id": 1})
 
-    with pytest.raises(RowsRefused):
+    with pytest.raises(RowsRefusedError):
         publish(TableFeed(table), store, PLAN)
 
     assert names(store, T) == ["_mirrorfeed"]
@@ -663,7 +664,7 @@ def test_keys_are_not_written_if_they_cause_rows_to_be_refused() -> None:
     publish(TableFeed(table), store, changed(PLAN, keys=()))
     table.insert({"id": None})
 
-    with pytest.raises(RowsRefused):
+    with pytest.raises(RowsRefusedError):
         publish(TableFeed(table), store, PLAN)
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {}
@@ -672,11 +673,11 @@ def test_keys_are_not_written_if_they_cause_rows_to_be_refused() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ConcurrentChanges(address="x"), Transient),
-        (DamagedFile(address="x", reason="y"), Terminal),
-        (FinalNameTaken(address="x", staged="y"), Terminal),
-        (ForeignFile(address="x"), Terminal),
-        (FileNumberConflict(address="x", expected=1), Terminal),
+        (concurrent_changes(address="x"), TransientError),
+        (DamagedFileError(address="x", reason="y"), TerminalError),
+        (final_name_taken(address="x", staged="y"), TerminalError),
+        (foreign_file(address="x"), TerminalError),
+        (FileNumberConflictError(address="x", expected=1), TerminalError),
     ],
 )
 def test_errors_are_either_transient_or_terminal(error: MirrorfeedError, kind: type) -> None:
@@ -696,18 +697,18 @@ def foreign(*names: str) -> MemoryStore:
 @pytest.mark.parametrize(
     ("existing", "kind"),
     [
-        (f"{name(1)}.parquet", FileNumberConflict),
-        (f"_ProcessedFiles/{name(7)}.parquet", FileNumberConflict),
-        ("part-00000.parquet", ForeignFile),
+        (f"{name(1)}.parquet", FileNumberConflictError),
+        (f"_ProcessedFiles/{name(7)}.parquet", FileNumberConflictError),
+        ("part-00000.parquet", foreign_file),
     ],
 )
-def test_nothing_is_created_in_a_folder_of_another_publisher(existing: str, kind: type[Exception]) -> None:
+def test_nothing_is_created_in_a_folder_of_another_publisher(existing: str, kind: Expected) -> None:
     store = foreign(existing)
     before = store.copy()
     changes: list[str] = []
     store.watcher = lambda verb, path, _: changes.append(f"{verb} {path}")
 
-    with pytest.raises(kind):
+    with raises(kind):
         publish(TableFeed(orders()), store, PLAN)
 
     assert changes == []
@@ -722,7 +723,7 @@ def test_error_about_missing_log_id_explains_how_to_restore_it() -> None:
     store.remove(f"{T}/_mirrorfeed/log.json")
     table.insert({"id": 2})
 
-    with pytest.raises(LogIdMissing) as lost:
+    with raises(log_id_missing) as lost:
         publish(TableFeed(table), store, PLAN)
 
     time = json.loads(store.read(f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"))["time"]
@@ -772,13 +773,13 @@ def test_log_with_missing_first_records_publishes_nothing() -> None:
             store.create(f"{T}/_mirrorfeed/log.json", log_file)
             return staged
 
-    with pytest.raises(RecordsMissing) as missing:
+    with pytest.raises(RecordsMissingError) as missing:
         publish(Deleting(table), store, PLAN)
 
     assert missing.value.number == 2
     assert missing.value.address == f"memory:/{T}/_mirrorfeed/{json.loads(log_file)['log_id']}"
     for _ in range(2):  # also for a run without new changes
-        with pytest.raises(RecordsMissing):
+        with pytest.raises(RecordsMissingError):
             publish(TableFeed(table), store, PLAN)
 
 
@@ -786,7 +787,7 @@ def test_record_with_wrong_predecessor_batch_is_refused() -> None:
     store = zone(a_record(1), a_record(2, follows=PreviousRecord(1, "0bad", "another")))
 
     assert not read_view(store, T).is_linked
-    with pytest.raises(RecordsMissing):
+    with pytest.raises(RecordsMissingError):
         check(store)
 
 
@@ -817,7 +818,7 @@ def test_staged_file_of_wrong_size_is_not_published() -> None:
     store = zone(a_record(1, files=1))
     store.create(f"{LOG}/{staged(1, 0)}", b"")
 
-    with pytest.raises(StagedFileDamaged) as damaged:
+    with raises(staged_file_damaged) as damaged:
         finish(store, T)
 
     assert (damaged.value.found, damaged.value.expected) == (0, 1)
@@ -840,7 +841,7 @@ class LosesReads(MemoryStore):
     def list(self, folder: str) -> Any:
         if self.failing:
             self.failing = False
-            raise StoreUnavailable(action="list", address=self.address(folder), reason="503")
+            raise StorageUnavailableError(action="list", address=self.address(folder), reason="503")
         return super().list(folder)
 
 
@@ -850,7 +851,7 @@ def test_next_attempt_reports_publication_whose_read_back_failed(other_publisher
     publish(TableFeed(table), store, PLAN)
     table.insert({"id": 2}, {"id": 3})
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StorageUnavailableError):
         publish(TableFeed(table), store, PLAN, progress)
     assert progress.rows == {}
     if other_publisher:
@@ -948,7 +949,7 @@ def test_refused_run_leaves_no_staged_files() -> None:
     table.insert({"id": None})
 
     for _ in range(3):
-        with pytest.raises(RowsRefused):
+        with pytest.raises(RowsRefusedError):
             publish(TableFeed(table, partitions=3, rows_per_batch=1), store, changed(PLAN, target_file_size=1))
 
     (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
@@ -961,7 +962,7 @@ class Keeps(MemoryStore):
     """Files cannot be removed."""
 
     def remove(self, path: str) -> None:
-        raise StoreUnavailable(action="remove", address=self.address(path), reason="409 LeaseIdPresent")
+        raise StorageUnavailableError(action="remove", address=self.address(path), reason="409 LeaseIdPresent")
 
 
 def test_unremovable_leftovers_are_reported_and_do_not_block_publishing() -> None:
@@ -979,7 +980,7 @@ def test_changed_keys_are_refused_without_new_changes() -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
 
-    with pytest.raises(KeysChanged, match="The table has the keys 'id', 'day', but was published with the keys 'id'"):
+    with raises(keys_changed, match="The table has the keys 'id', 'day', but was published with the keys 'id'"):
         publish(TableFeed(table), store, changed(PLAN, keys=("id", "day")))
 
 

@@ -25,23 +25,23 @@ class Engine(Protocol):
     def must_check(self, statement: str) -> bool:
         """Return whether to check a statement for archived files before it runs. False if Spark itself checks it.
 
-        True for a query, False for a command that reads no data. Raises `NoQuery` if a command can read data files.
+        True for a query, False for a command that reads no data. Raises `not_a_query` if a command can read data files.
         """
         ...
 
     def query(self, statement: str) -> DataFrame:
         """Return a query as a DataFrame that Spark has analyzed but not run.
 
-        Raises `NoQuery` for a command, `BadStatement` for an invalid query, and `TableByTable` if the engine can only
-        check one table at a time.
+        Raises `not_a_query` for a command, `InvalidQueryError` for an invalid query, and `one_table_per_plan` if the
+        engine can only check one table at a time.
         """
         ...
 
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         """Return a DataFrame with the rows of `frame`, and the archived files that it needs, including restored files.
 
-        Returns no files if Spark itself checks queries. Raises `UnknownFiles` if the plan of Spark does not show all
-        files, and `CannotBePlanned` if Spark cannot plan the query or would skip unreadable files.
+        Returns no files if Spark itself checks queries. Raises `unknown_files` if the plan of Spark does not show all
+        files, and `query_not_plannable` if Spark cannot plan the query or would skip unreadable files.
         """
         ...
 
@@ -59,8 +59,8 @@ class Engine(Protocol):
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Return the archived files, including restored files, in which rows may match `where` (None: all rows).
 
-        The default version is the newest. Raises `BadPredicate` for an invalid condition, and `OnlyNewestVersion` if
-        the engine does not know the archived files of an older version.
+        The default version is the newest. Raises `InvalidPredicateError` for an invalid condition, and
+        `only_newest_version` if the engine does not know the archived files of an older version.
         """
         ...
 
@@ -75,7 +75,7 @@ class Engine(Protocol):
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         """Return the rows of all files of a version, except files whose URI is in `left_out`.
 
-        Raises `ActiveRowsUnavailable` if the engine cannot leave out files.
+        Raises `active_rows_unavailable` if the engine cannot leave out files.
         """
         ...
 

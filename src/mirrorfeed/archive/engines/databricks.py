@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.data_files import DataFile, NeededFiles, normalize_uri
 from mirrorfeed.archive.data_skipping import apply_condition
-from mirrorfeed.archive.errors import ActiveRowsUnavailable, OnlyNewestVersion, TableByTable
+from mirrorfeed.archive.errors import active_rows_unavailable, one_table_per_plan, only_newest_version
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import read_table_info
@@ -30,7 +30,7 @@ class DatabricksEngine:
         return False
 
     def query(self, statement: str) -> DataFrame:
-        raise TableByTable()
+        raise one_table_per_plan()
 
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         return frame, ()
@@ -45,7 +45,7 @@ class DatabricksEngine:
         table = read_table_info(self.spark, source)
         at = versions.newest_version(self.spark, source)
         if version not in (None, at):
-            raise OnlyNewestVersion(table=str(source), version=version or 0, newest=at)
+            raise only_newest_version(table=str(source), version=version or 0, newest=at)
         apply_condition(self.spark.table(source.sql), str(source), where)
         rows = []
         if parse_policy(str(source), table.properties) is not None:
@@ -69,4 +69,4 @@ class DatabricksEngine:
         return sorted(texts, key=str)
 
     def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        raise ActiveRowsUnavailable(table=str(source))
+        raise active_rows_unavailable(table=str(source))

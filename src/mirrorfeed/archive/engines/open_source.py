@@ -18,13 +18,13 @@ from mirrorfeed.archive.archive_interval import Policy, parse_policy
 from mirrorfeed.archive.archived_files import find_archived, select_archived
 from mirrorfeed.archive.data_files import DataFile, NeededFiles
 from mirrorfeed.archive.data_skipping import UncertainFiles, apply_condition, find_comparisons
-from mirrorfeed.archive.errors import BadStatement, CannotBePlanned, NoQuery, NoSuchVersion
+from mirrorfeed.archive.errors import InvalidQueryError, VersionMissingError, not_a_query, query_not_plannable
 from mirrorfeed.archive.spark_plans import Scan, plan_frame
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, silence_spark_logs
 from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, setting
 from mirrorfeed.source import reader
-from mirrorfeed.source.errors import NotDelta, VersionExpired
+from mirrorfeed.source.errors import NotDeltaError, VersionExpiredError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 
@@ -43,17 +43,17 @@ class OpenSourceEngine:
         with silence_spark_logs():
             kind = spark_plans.command_kind(self.spark, statement)
         if kind is not None and not spark_plans.READS_NO_ROWS.match(kind):
-            raise NoQuery(statement=statement, kind=kind)
+            raise not_a_query(statement=statement, kind=kind)
         return kind is None
 
     def query(self, statement: str) -> DataFrame:
         try:
             with silence_spark_logs():
                 if kind := spark_plans.command_kind(self.spark, statement):
-                    raise NoQuery(statement=statement, kind=kind)
+                    raise not_a_query(statement=statement, kind=kind)
                 return self.spark.sql(statement)
         except AnalysisException as error:
-            raise BadStatement(statement=statement, reason=first_line(str(error))) from error
+            raise InvalidQueryError(statement=statement, reason=first_line(str(error))) from error
 
     def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         self._check_settings()
@@ -68,10 +68,10 @@ class OpenSourceEngine:
         return setting(self.spark, _AUTO_COMPACTION, "false")
 
     def _check_settings(self) -> None:
-        """Raise `CannotBePlanned` if a session setting makes Spark skip unreadable files."""
+        """Raise `query_not_plannable` if a session setting makes Spark skip unreadable files."""
         for name in IGNORE_FILE_SETTINGS:
             if str(self.spark.conf.get(name)).lower() == "true":
-                raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
+                raise query_not_plannable(reason=f"{name} is true, so rows of unreadable files would be missing")
 
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
         """Return the archived files that a query needs. The result has one item for each table and version.
@@ -134,7 +134,7 @@ class OpenSourceEngine:
     def scan_all(self, source: Source, version: int | None = None) -> Scan:
         """Return all files of a version as a `Scan`. The default version is the newest.
 
-        Raises `NotDelta` if `source` is not a Delta table.
+        Raises `NotDeltaError` if `source` is not a Delta table.
         """
         newest = self.newest(source)
         if version is None or version == newest.version:
@@ -148,7 +148,7 @@ class OpenSourceEngine:
             if scan := spark_plans.scan_all(self.spark.table(source.sql)):
                 return scan
         table = read_table_info(self.spark, source)  # raises a more specific error, for example for a view
-        raise NotDelta(table=str(source), found=f"a table at {table.location} whose log cannot be found")
+        raise NotDeltaError(table=str(source), found=f"a table at {table.location} whose log cannot be found")
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
         return sorted(self.scan_all(source, version).partitions(), key=str)
@@ -161,7 +161,7 @@ class OpenSourceEngine:
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version, by URI. The default version is the newest.
 
-        Raises `CommitsElsewhere` if the newest commits can be outside the Delta log, for example in a catalog.
+        Raises `commits_outside_log` if the newest commits can be outside the Delta log, for example in a catalog.
         """
         table = table or read_table_info(self.spark, source)
         delta_log_reader.require_own_commits(str(source), table.features)
@@ -175,8 +175,8 @@ class OpenSourceEngine:
     def read(self, source: Source, version: int | None) -> DataFrame:
         """Return the rows of a version. The default version is the newest.
 
-        Raises `VersionExpired` if the version is older than `delta.deletedFileRetentionDuration`, and `NoSuchVersion`
-        if the Delta log lacks the version.
+        Raises `VersionExpiredError` if the version is older than `delta.deletedFileRetentionDuration`, and
+        `VersionMissingError` if the Delta log lacks the version.
         """
         at = self.newest(source).version if version is None else version
         try:
@@ -184,10 +184,10 @@ class OpenSourceEngine:
                 return reader.read_version(self.spark, source, at)
         except Exception as error:
             if find_condition(error, (EXPIRED,)):
-                raise VersionExpired(table=str(source), version=at) from error
+                raise VersionExpiredError(table=str(source), version=at) from error
             if find_condition(error, LOG_GONE) is None:
                 raise
-        raise NoSuchVersion(table=str(source), versions=f"version {at}", newest=self.newest(source).version)
+        raise VersionMissingError(table=str(source), versions=f"version {at}", newest=self.newest(source).version)
 
 
 def created_until(policy: Policy | None, now: datetime) -> int:
@@ -209,6 +209,6 @@ def all_and_archived(
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """Return the URIs of the files that a query reads. Raises `UnknownFiles` if its plan does not show all files."""
+    """Return the URIs of the files that a query reads. Raises `unknown_files` if its plan does not show all files."""
     _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, NamedTuple
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.errors import InvalidPolicy, TooManyRules
+from mirrorfeed.archive.errors import invalid_lifecycle_policy, too_many_lifecycle_rules
 from mirrorfeed.display.rows import Row, counted, first_names, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
-from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.errors import no_access_tiers
 
 
 class RuleState(Enum):
@@ -74,12 +74,14 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Return the exported policy in a JSON file, in UTF-8 or UTF-16. Raises `InvalidPolicy` if it cannot be read."""
+    """Return the exported policy in a JSON file, in UTF-8 or UTF-16. Raises `invalid_lifecycle_policy` if it cannot be
+    read.
+    """
     try:
         raw = Path(path).read_bytes()
         return parse_json(raw.decode(json.detect_encoding(raw)))
     except (OSError, ValueError) as error:
-        raise InvalidPolicy(reason=f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        raise invalid_lifecycle_policy(reason=f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 class PolicyRule(NamedTuple):
@@ -138,8 +140,8 @@ class Rules:
 
         The new rules replace older rules of mirrorfeed for this table. If `take_over` is True, the new rules also
         replace rules that mirrorfeed did not write and that are only for this table. The rest of `exported` is
-        preserved. `state` can disable or omit the new rules. Raises `TooManyRules` if the policy would have more than
-        `self.limit` rules, and `InvalidPolicy` if `exported` is invalid.
+        preserved. `state` can disable or omit the new rules. Raises `too_many_lifecycle_rules` if the policy would have
+        more than `self.limit` rules, and `invalid_lifecycle_policy` if `exported` is invalid.
         """
         raise NotImplementedError
 
@@ -147,7 +149,7 @@ class Rules:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy. Raises `InvalidPolicy` if the policy is invalid."""
+        """Return the rules of an exported policy. Raises `invalid_lifecycle_policy` if the policy is invalid."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
@@ -195,9 +197,11 @@ class Rules:
         return problems
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a policy with `rules`. Raises `TooManyRules` if there are more rules than `self.limit`."""
+        """Return a policy with `rules`. Raises `too_many_lifecycle_rules` if there are more rules than `self.limit`."""
         if len(rules) > self.limit:
-            raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
+            raise too_many_lifecycle_rules(
+                owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder
+            )
         return {self.key: rules}
 
 
@@ -211,7 +215,7 @@ def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
 
 
 def rules_of(source: Source, table: TableInfo) -> Rules:
-    """Return the `Rules` object for the storage of a table. Raises `NoTiers` if it is not Azure or S3."""
+    """Return the `Rules` object for the storage of a table. Raises `no_access_tiers` if it is not Azure or S3."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
@@ -221,7 +225,7 @@ def rules_of(source: Source, table: TableInfo) -> Rules:
         return azure.AzureRules(folder, [folder + prefix for prefix in prefixes])
     if folder := s3.folder_of(table.location):
         return s3.S3Rules(folder, [folder + prefix for prefix in prefixes])
-    raise NoTiers(table=str(source), location=table.location)
+    raise no_access_tiers(table=str(source), location=table.location)
 
 
 def merge_rules(
@@ -232,8 +236,9 @@ def merge_rules(
     If `days` is None, the rules have the archive interval of the table. `state` says if the rules are on, paused or
     gone. If `take_over` is True, the policy does not keep rules that others wrote only for this table.
 
-    Raises `InvalidPolicy` if the file `exported` is invalid, `NoTiers` if the table is not in Azure storage or S3,
-    `TooManyRules` if the policy needs too many rules, and `NoInterval` if `days` is None and the table has no interval.
+    Raises `invalid_lifecycle_policy` if the file `exported` is invalid, `no_access_tiers` if the table is not in Azure
+    storage or S3, `too_many_lifecycle_rules` if the policy needs too many rules, and `no_archive_interval` if `days` is
+    None and the table has no interval.
     """
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
@@ -247,8 +252,8 @@ def merge_rules(
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Return the differences between the policy in the file `exported` and the rules that a table needs.
 
-    Raises `InvalidPolicy` if the file is invalid, `NoTiers` if the table is not in Azure storage or S3, and
-    `NoInterval` if the table has no archive interval.
+    Raises `invalid_lifecycle_policy` if the file is invalid, `no_access_tiers` if the table is not in Azure storage or
+    S3, and `no_archive_interval` if the table has no archive interval.
     """
     policy, table = read_policy(exported), read_table_info(spark, source)
     days = archive_interval.required(spark, source, table).rule

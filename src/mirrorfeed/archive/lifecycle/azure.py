@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mirrorfeed.archive.errors import InvalidPolicy
+from mirrorfeed.archive.errors import invalid_lifecycle_policy
 from mirrorfeed.archive.lifecycle import PolicyRule, Rules, RuleState, free_names
 
 BY_CREATION = "daysAfterCreationGreaterThan"
@@ -75,7 +75,8 @@ class AzureRules(Rules):
                 )
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Return the rules of an exported policy, without `null` fields. Raises `InvalidPolicy` if it is invalid.
+        """Return the rules of an exported policy, without `null` fields. Raises `invalid_lifecycle_policy` if it is
+        invalid.
 
         Accepts the formats of the portal, templates, the command line, and PowerShell, which capitalizes names.
         """
@@ -85,7 +86,7 @@ class AzureRules(Rules):
                 policy = policy[key]
         rules = policy.get("rules") if isinstance(policy, dict) else None
         if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-            raise InvalidPolicy(reason="it has no list `rules`")
+            raise invalid_lifecycle_policy(reason="it has no list `rules`")
         return rules
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
@@ -133,7 +134,7 @@ def _plain(value: Any) -> Any:
 def _part(parent: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
     part = parent.get(name, {})
     if not isinstance(part, Mapping):
-        raise InvalidPolicy(reason=f"its rule {rule!r} has a {name} that is not an object")
+        raise invalid_lifecycle_policy(reason=f"its rule {rule!r} has a {name} that is not an object")
     return part
 
 

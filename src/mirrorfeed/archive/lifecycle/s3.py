@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mirrorfeed.archive.errors import InvalidPolicy
+from mirrorfeed.archive.errors import invalid_lifecycle_policy
 from mirrorfeed.archive.lifecycle import PolicyRule, Rules, RuleState, free_names
 from mirrorfeed.display.rows import counted
 
@@ -83,7 +83,7 @@ class S3Rules(Rules):
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
         rules = exported.get("Rules") if isinstance(exported, Mapping) else None
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and _has_valid_form(rule) for rule in rules):
-            raise InvalidPolicy(reason="it has no valid list `Rules`")
+            raise invalid_lifecycle_policy(reason="it has no valid list `Rules`")
         return rules
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:

@@ -126,25 +126,25 @@ class MirroredDatabase:
     def start(self, seconds: float) -> DatabaseStatus:
         """Start mirroring unless it is running, and wait until it is running.
 
-        Raises `NotReached` if mirroring is not running after `seconds`.
+        Raises `mirroring_not_changed` if mirroring is not running after `seconds`.
         """
         return self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, seconds)
 
     def resume(self, seconds: float) -> DatabaseStatus:
         """Start mirroring if it is paused, and wait until it is running.
 
-        If mirroring is already starting or running, only waits. Raises `NotPaused` for any other status, and
-        `NotReached` if mirroring is not running after `seconds`.
+        If mirroring is already starting or running, only waits. Raises `mirroring_not_paused` for any other status, and
+        `mirroring_not_changed` if mirroring is not running after `seconds`.
         """
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
-            raise errors.NotPaused(item=str(self.item), status=status)
+            raise errors.mirroring_not_paused(item=str(self.item), status=status)
         return self._reach({"Running"}, "startMirroring", {"Paused"}, seconds)
 
     def stop(self, seconds: float) -> DatabaseStatus:
         return self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, seconds)
 
     def _reach(self, goals: Collection[str], verb: str, ready: Collection[str], seconds: float) -> DatabaseStatus:
-        """Wait until the status is in `goals`, and return the status. Raises `NotReached` after `seconds`.
+        """Wait until the status is in `goals`, and return the status. Raises `mirroring_not_changed` after `seconds`.
         Sends the request `verb` (start or stop) only one time, at the first status that is in `ready`."""
         is_sent, reported = False, ""
         for _ in self.client.attempts(seconds):
@@ -159,13 +159,13 @@ class MirroredDatabase:
             reported = status
             if status in goals:
                 return DatabaseStatus(status)
-        raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
+        raise errors.mirroring_not_changed(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
         """Wait until Fabric has dropped the table of `target`. Call `on_wait` with each new status of the table.
 
         Returns at once if mirroring is stopped, because Fabric then reloads every table at the next start. Raises
-        `NotDropped` if Fabric still has the table after `seconds`.
+        `table_not_dropped` if Fabric still has the table after `seconds`.
         """
         reported = ""
         for _ in self.client.attempts(seconds):
@@ -175,16 +175,16 @@ class MirroredDatabase:
             if state.in_words != reported:
                 on_wait(state.in_words)
             reported = state.in_words
-        raise errors.NotDropped(table=str(target), item=str(self.item), state=reported, seconds=seconds)
+        raise errors.table_not_dropped(table=str(target), item=str(self.item), state=reported, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
         """Refresh the SQL endpoint, and return the result for each table. A refresh uses Fabric capacity.
 
-        Raises `NoSqlEndpoint` if the database has no SQL endpoint.
+        Raises `no_sql_endpoint` if the database has no SQL endpoint.
         """
         endpoint = self.client.read("read the SQL endpoint", self.item.path, _Endpoint, "GET").id
         if not endpoint:
-            raise errors.NoSqlEndpoint(item=str(self.item))
+            raise errors.no_sql_endpoint(item=str(self.item))
         path = f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
         page = self.client.read("refresh the SQL endpoint", path, Page[_Sync], body=body)
@@ -197,8 +197,9 @@ class MirroredDatabase:
         """Return the definition of the database: the content of `mirroring.json`, and the other parts.
 
         Fabric calls the files of a definition parts. The other parts are as Fabric returned them, without `.platform`.
-        Raises `DefinitionUnreadable` if `mirroring.json` is missing or invalid. Raises `OtherMirror` if the database is
-        not an open mirrored database. This error shows `name` or, if it is None, the id of the database.
+        Raises `database_definition_unreadable` if `mirroring.json` is missing or invalid. Raises `not_an_open_mirror`
+        if the database is not an open mirrored database. This error shows `name` or, if it is None, the id of the
+        database.
         """
         path = f"{self.item.path}/getDefinition"
         parts = {part.path: part for part in self.client.read("read the definition", path, _Parts).parts}
@@ -206,9 +207,9 @@ class MirroredDatabase:
             content = parse_json(base64.b64decode(parts[_MIRRORING].payload, validate=True))
             kind = _Content.of(content).kind
         except (LookupError, ValueError) as error:
-            raise errors.DefinitionUnreadable(item=str(self.item)) from error
+            raise errors.database_definition_unreadable(item=str(self.item)) from error
         if kind != OPEN_MIRROR:
-            raise errors.OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
+            raise errors.not_an_open_mirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
         others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _PLATFORM))
         return content, others
 
@@ -224,7 +225,7 @@ class MirroredDatabase:
 
         If mirroring is not stopped, `default_schema` keeps its value, and `Setting.changes` is False for this setting.
         Calls `confirm` before the change, with one text for each returned setting. `confirm` can raise an error to
-        prevent the change. Raises `NotApplied` if Fabric still has old values after the change."""
+        prevent the change. Raises `settings_not_applied` if Fabric still has old values after the change."""
         (content, others), stopped = self.definition(), self.is_stopped()
         settings = find_differences(content, options, stopped)
         if not any(each.changes for each in settings):
@@ -236,7 +237,7 @@ class MirroredDatabase:
         content, _ = self.definition()
         remaining = find_differences(content, options, stopped)
         if left := tuple(each.in_words for each in remaining if each.changes):
-            raise errors.NotApplied(item=str(self.item), left=left)
+            raise errors.settings_not_applied(item=str(self.item), left=left)
         return settings
 
 
@@ -248,24 +249,26 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 def create(client: FabricClient, name: str, options: FabricOptions, seconds: float = 120.0) -> CreatedDatabase:
     """Create an open mirrored database in the workspace of `client` unless it exists, and return it.
 
-    Names are case-insensitive. `options` are the settings of a new database. Raises `OtherMirror` if the database
-    `name` exists but is not an open mirrored database, `NameTaken` if another item has this name, and
-    `NotListed` if Fabric does not list the new database after `seconds`.
+    Names are case-insensitive. `options` are the settings of a new database. Raises `not_an_open_mirror` if the
+    database `name` exists but is not an open mirrored database, `DatabaseNameTakenError` if another item has this name,
+    and `database_not_listed` if Fabric does not list the new database after `seconds`.
     """
     client = replace(client, item=FabricItem(client.item.workspace))
     if database := _find(client, name):
-        database.definition(name)  # raises `OtherMirror`
+        database.definition(name)  # raises `not_an_open_mirror`
         return CreatedDatabase(name, False, f"{ONELAKE}{database.item.workspace}/{database.item.database}")
-    name_error: errors.NameTaken | None = None
+    name_error: errors.DatabaseNameTakenError | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
         client.call(f"create {name!r}", client.item.path, body)
-    except errors.NameTaken as error:  # the request may be a retry after a request that created the database
+    except (
+        errors.DatabaseNameTakenError
+    ) as error:  # the request may be a retry after a request that created the database
         name_error = error
     for _ in client.attempts(seconds):
         if database := _find(client, name):
             return CreatedDatabase(name, True, f"{ONELAKE}{database.item.workspace}/{database.item.database}")
-    raise name_error or errors.NotListed(name=name, item=str(client.item))
+    raise name_error or errors.database_not_listed(name=name, item=str(client.item))
 
 
 def _find(client: FabricClient, name: str) -> MirroredDatabase | None:
@@ -278,17 +281,19 @@ def _find(client: FabricClient, name: str) -> MirroredDatabase | None:
 def client_of(config: Config) -> FabricClient:
     """Return a client for the workspace and the mirrored database that the configured `landing_zone` names.
 
-    The client has no database if `landing_zone` names only a workspace. Raises `NotInFabric` if `landing_zone` is not
-    in OneLake.
+    The client has no database if `landing_zone` names only a workspace. Raises `landing_zone_not_in_fabric` if
+    `landing_zone` is not in OneLake.
     """
     if config.onelake is None:
-        raise errors.NotInFabric(landing_zone=config.landing_zone)
+        raise errors.landing_zone_not_in_fabric(landing_zone=config.landing_zone)
     credential = token_credential(config.credential, config.ca_bundle)
     return FabricClient(FabricItem(*config.onelake), credential, config.api_endpoint or ENDPOINT, config.ca_bundle)
 
 
 def database_of(config: Config) -> MirroredDatabase:
-    """Return the configured mirrored database. Raises `NotInFabric` if `landing_zone` is not in a mirrored database."""
+    """Return the configured mirrored database. Raises `landing_zone_not_in_fabric` if `landing_zone` is not in a
+    mirrored database.
+    """
     if config.onelake is None or config.onelake[1] is None:
-        raise errors.NotInFabric(landing_zone=config.landing_zone)
+        raise errors.landing_zone_not_in_fabric(landing_zone=config.landing_zone)
     return MirroredDatabase(client_of(config))

@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
 
 from mirrorfeed.display.redact import redact
-from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.errors import MirrorfeedError, TransientError
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror import errors
-from mirrorfeed.storage.onelake_errors import CapacityPaused, is_paused, retry_after_seconds
+from mirrorfeed.storage.onelake_errors import capacity_paused, is_paused, retry_after_seconds
 from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FabricClient:
 
     `item` has the ids of a workspace and of a database in it. In all methods, `path` is relative to this workspace.
     `action` describes the request in errors, such as "read the status". A failed request raises an error such as
-    `FabricPermissionMissing`, or `FabricUnavailable` if Fabric does not respond.
+    `fabric_permission_missing`, or `fabric_unavailable` if Fabric does not respond.
     """
 
     item: FabricItem
@@ -57,7 +57,8 @@ class FabricClient:
     def call(self, action: str, path: str, body: Any = None) -> None:
         """Send a POST request, and wait for its long-running operation if Fabric starts one.
 
-        Raises `RequestFailed` if the operation fails, and `FabricUnavailable` if it takes more than 10 minutes.
+        Raises `fabric_request_failed` if the operation fails, and `fabric_unavailable` if it takes more than 10
+        minutes.
         """
         response = self._send(action, "POST", self._address(path), body)
         if response.status_code == 202:
@@ -66,7 +67,7 @@ class FabricClient:
     def read(self, action: str, path: str, model: type[R], method: str = "POST", body: Any = None) -> R:
         """Send a request and return its response, or the result of its long-running operation, as a `model`.
 
-        Raises `ResponseInvalid` if the response does not match `model`, and the errors of `call`.
+        Raises `fabric_response_invalid` if the response does not match `model`, and the errors of `call`.
         """
         response = self._send(action, method, self._address(path), body)
         if response.status_code == 202 and (operation := self._wait_for_operation(action, response)):
@@ -76,7 +77,7 @@ class FabricClient:
     def query(self, action: str, path: str, model: type[R], body: Any) -> R:
         """Send a query to a service at `endpoint`, and return its response as a `model`. `path` is complete here.
 
-        Raises `ResponseInvalid` if the response does not match `model`, and the errors of `call`.
+        Raises `fabric_response_invalid` if the response does not match `model`, and the errors of `call`.
         """
         return self._parse(action, self._send(action, "POST", f"{self.endpoint}{path}", body), model)
 
@@ -84,10 +85,11 @@ class FabricClient:
         try:
             return model.of(_content(response))
         except ValueError as error:
-            raise errors.ResponseInvalid(action=action, item=str(self.item), reason=str(error)) from error
+            raise errors.fabric_response_invalid(action=action, item=str(self.item), reason=str(error)) from error
 
     def pages(self, action: str, path: str, model: type[Page[T]], method: str = "POST") -> Iterator[T]:
-        """Yield the entries of all pages of a listing. Raises `ResponseInvalid` if Fabric returns a page twice."""
+        """Yield the entries of all pages of a listing.
+        Raises `fabric_response_invalid` if Fabric returns a page twice."""
         query, seen = "", set[str]()
         while True:
             page = self.read(action, f"{path}{query}", model, method)
@@ -95,7 +97,7 @@ class FabricClient:
             if not (token := page.continuationToken):
                 return
             if token in seen:
-                raise errors.ResponseInvalid(
+                raise errors.fabric_response_invalid(
                     action=action, item=str(self.item), reason="it returns the same page twice"
                 )
             seen.add(token)
@@ -130,9 +132,9 @@ class FabricClient:
                 return operation
             if state.get("status") == "Failed":
                 reason = error_text(state.get("error")) or "Fabric gives no reason"
-                raise errors.RequestFailed(action=action, item=str(self.item), response=reason)
+                raise errors.fabric_request_failed(action=action, item=str(self.item), response=reason)
         reason = f"the operation {operation} is not finished after 10 minutes"
-        raise errors.FabricUnavailable(action=action, item=str(self.item), reason=reason)
+        raise errors.fabric_unavailable(action=action, item=str(self.item), reason=reason)
 
     def _send(self, action: str, method: str, address: str, body: Any = None) -> HttpResponse:
         def failure(response: HttpResponse) -> MirrorfeedError | None:
@@ -145,8 +147,8 @@ class FabricClient:
             method,
             address,
             body,
-            lambda reason: errors.FabricUnavailable(action=action, item=str(self.item), reason=reason),
-            lambda response: isinstance(failure(response), Transient),
+            lambda reason: errors.fabric_unavailable(action=action, item=str(self.item), reason=reason),
+            lambda response: isinstance(failure(response), TransientError),
         )
         if error := failure(response):
             raise error
@@ -248,36 +250,25 @@ def parse_time(text: Any) -> datetime | None:
 
 def error_for(action: str, item: FabricItem, response: ErrorResponse) -> MirrorfeedError:
     """Return the error that reports a failed response. `action` and `item` are parts of its text."""
+    name, text = str(item), str(response)
     if is_paused(response.code, response.message):
-        return CapacityPaused(address=str(item), response=str(response))
-    wait = f"; retry after {ceil(response.retry_after)} s" if response.retry_after else ""
-    facts = {
-        "action": action,
-        "item": str(item),
-        "workspace": item.workspace,
-        "database": item.database,
-        "response": str(response),
-        "reason": f"{response}{wait}",
-    }
-    kind = _error_class(item, response)
-    return kind(**{name: value for name, value in facts.items() if name in kind.required})
-
-
-def _error_class(item: FabricItem, response: ErrorResponse) -> type[MirrorfeedError]:
+        return capacity_paused(address=name, response=text)
     match response:
         case ErrorResponse(status=401):
-            return errors.FabricTokenRefused
+            return errors.fabric_token_refused(item=name, response=text)
         case ErrorResponse(status=403, code="RequestDeniedByInboundPolicy"):
-            return errors.PublicNetworkDenied
+            return errors.public_network_denied(item=name, response=text)
         case ErrorResponse(status=403):
-            return errors.FabricPermissionMissing
+            return errors.fabric_permission_missing(action=action, item=name, response=text)
         case ErrorResponse(status=404, code="WorkspaceNotFound"):
-            return errors.FabricWorkspaceMissing
+            return errors.fabric_workspace_missing(workspace=item.workspace, response=text)
         case ErrorResponse(status=404, code="ItemNotFound" | "EntityNotFound" | "ArtifactNotFound") if item.database:
-            return errors.MirroredDatabaseMissing
+            return errors.mirrored_database_missing(workspace=item.workspace, database=item.database, response=text)
         case ErrorResponse(status=404, retriable=False):
-            return errors.NotFound
+            return errors.fabric_object_missing(action=action, item=name, response=text)
         case ErrorResponse(code="ItemDisplayNameAlreadyInUse"):
-            return errors.NameTaken
-    is_transient = response.retriable or response.status in RETRYABLE_STATUS
-    return errors.FabricUnavailable if is_transient else errors.RequestFailed
+            return errors.DatabaseNameTakenError(item=name, response=text)
+    if response.retriable or response.status in RETRYABLE_STATUS:
+        wait = f"; retry after {ceil(response.retry_after)} s" if response.retry_after else ""
+        return errors.fabric_unavailable(action=action, item=name, reason=f"{text}{wait}")
+    return errors.fabric_request_failed(action=action, item=name, response=text)

@@ -88,25 +88,25 @@ class _Answer(Response):
 def read_executions(config: Config, hours: float) -> list[TableExecution]:
     """Return the newest entry of each table of the configured mirrored database in the last `hours`, sorted by table.
 
-    Raises `MonitoringOff` if the workspace has no monitoring database, and `MonitoringElsewhere` if its address is not
-    one of Microsoft's hosts or `trusted_hosts`.
+    Raises `workspace_monitoring_off` if the workspace has no monitoring database, and `untrusted_monitoring_host` if
+    its address is not one of Microsoft's hosts or `trusted_hosts`.
     """
     client = client_of(config)
     pages = client.pages("list the KQL databases", "kqlDatabases", Page[_KqlDatabase], "GET")
     found = next((each for each in pages if each.displayName == _DATABASE and each.query_address), None)
     if found is None or found.query_address is None:
-        raise errors.MonitoringOff(workspace=client.item.workspace)
+        raise errors.workspace_monitoring_off(workspace=client.item.workspace)
     # The token is sent to this address, so it must not be any address that a response contains.
     parts = urlsplit(found.query_address)
     address, host = parse_address(f"{parts.scheme}://{parts.netloc}")
     if not is_trusted(host, config.trusted_hosts):
-        raise errors.MonitoringElsewhere(host=host)
+        raise errors.untrusted_monitoring_host(host=host)
     client, body = replace(client, endpoint=address, audience=address), {"db": found.id, "csl": _query(client, hours)}
     answer = client.query(_ACTION, "/v1/rest/query", _Answer, body)
     try:
         executions = _parse(answer)
     except ValueError as error:
-        raise errors.ResponseInvalid(action=_ACTION, item=str(client.item), reason=str(error)) from error
+        raise errors.fabric_response_invalid(action=_ACTION, item=str(client.item), reason=str(error)) from error
     return sorted(map(_execution, executions), key=lambda each: each.table)
 
 

@@ -18,10 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.display.rows import Row, counted, first_names, row, shown
-from mirrorfeed.errors import MirrorfeedError, Transient, with_code, wrap_error
+from mirrorfeed.errors import MirrorfeedError, TransientError, with_code, wrap_error
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, SCHEMA_SUFFIX, Settings
-from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, MirrorKeysChanged, NotOurs, SamePlace, TypeChanged
+from mirrorfeed.mirror.errors import (
+    ForeignDeltaTableError,
+    TypeChangedError,
+    file_breaks_rule,
+    folder_replaced,
+    mirror_keys_changed,
+    two_folders_for_table,
+)
 from mirrorfeed.mirror.local_replica import landing_zone, mirrored_table
 from mirrorfeed.mirror.local_replica.file_reader import FileRows, align_columns, new_columns, read_rows, without_untyped
 from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, find_table_folders
@@ -100,7 +107,7 @@ class TableCycle:
         settings = landing_zone.read_settings(self._zone, self._folder.path)
         if mirror is not None:
             if mirror.keys and mirror.keys != settings.keys:
-                raise MirrorKeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
+                raise mirror_keys_changed(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
             if settings.keys and not mirror.keys:
                 mirror.set_keys(settings.keys)
         files = landing_zone.data_files(self._zone.list(self._folder.path))
@@ -147,7 +154,7 @@ class TableCycle:
         else:
             try:
                 new = new_columns(mirror.schema, content.rows.schema, self._folder.table, address)
-            except TypeChanged as error:
+            except TypeChangedError as error:
                 mirror.stop(str(error))
                 raise
             if new:
@@ -175,9 +182,9 @@ class TableCycle:
         landing_zone.delete_processed(self._zone, self._folder.path, mirror.place, now)
 
     def _confirm_folder(self) -> None:
-        """Raise `FolderReplaced` if the table's folder was deleted or created again since this pass listed it."""
+        """Raise `folder_replaced` if the table's folder was deleted or created again since this pass listed it."""
         if self._folder not in landing_zone.tables_in(self._zone.list(self._folder.parent), self._folder.schema):
-            raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
+            raise folder_replaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
     def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
         text = " ".join(filter(None, [*self._notes, message]))
@@ -185,21 +192,21 @@ class TableCycle:
 
 
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-    """Raise `FileRefused` if a file cannot be applied to a table with these `keys`.
+    """Raise `file_breaks_rule` if a file cannot be applied to a table with these `keys`.
 
     The file must have all key columns. For updates, deletes and upserts, each key column needs a type. For inserts, at
     least one column of any kind needs a type. If the file has no type for a column, the type in `mirror` is enough."""
     names = content.rows.column_names
     if not keys and content.markers is not None:
-        raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
+        raise file_breaks_rule(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
     if missing := [key for key in keys if key not in names]:
         hint = f"it has {first_names([repr(name) for name in names], 5)}"
-        raise FileRefused(finding=NO_KEY.finding(address, key=missing[0], hint=hint))
+        raise file_breaks_rule(finding=NO_KEY.finding(address, key=missing[0], hint=hint))
     known = {*without_untyped(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
     needed = keys if content.markers is not None else names[:1] if not known else ()
     if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
         type_ = content.rows.schema.field(typeless[0]).type
-        raise FileRefused(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
+        raise file_breaks_rule(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
 
 
 @dataclass(frozen=True)
@@ -228,7 +235,7 @@ class Replica:
         reports = [report for place in dropped if (report := self._drop(place))]
         for folder, place in folders:
             if places[place] > 1:
-                reports.append(failed_report(folder.table, SamePlace(table=folder.table, place=str(place))))
+                reports.append(failed_report(folder.table, two_folders_for_table(table=folder.table, place=str(place))))
             else:
                 reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
         return sorted(reports, key=lambda report: report.table)
@@ -242,7 +249,7 @@ class Replica:
                 return None
             table = mirror.folder.replace(f"{SCHEMA_SUFFIX}/", ".")
             mirrored_table.drop(place, self.target)
-        except NotOurs:
+        except ForeignDeltaTableError:
             return None
         except MirrorfeedError as error:
             return failed_report(table, error)
@@ -251,7 +258,7 @@ class Replica:
 
 def run_passes(
     replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
-) -> Iterator[list[TableReport] | Transient]:
+) -> Iterator[list[TableReport] | TransientError]:
     """Yield the reports of each pass, with `poll` seconds between passes, until `stop` returns True.
 
     If a pass raises a transient error, yields the error instead of the reports, and continues with the next pass.
@@ -259,7 +266,7 @@ def run_passes(
     while not stop():
         try:
             yield replica.run_pass()
-        except Transient as error:
+        except TransientError as error:
             yield error
         if not stop():
             wait(poll)

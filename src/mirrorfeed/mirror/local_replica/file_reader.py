@@ -24,7 +24,7 @@ from mirrorfeed.lint.column_rules import (
 from mirrorfeed.lint.file_rules import FORM
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT, FileColumn, LintFinding, Settings
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
-from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
+from mirrorfeed.mirror.errors import TypeChangedError, file_breaks_rule, file_not_readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,20 @@ class FileRows:
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
     """Return the rows and row markers in `data`, the content of a file. The extension of `name` selects its format.
 
-    Errors show the file's `address`. Raises `BrokenFile` if the content cannot be read, and `FileRefused` if the file
-    breaks a rule of `mirrorfeed lint`.
+    Errors show the file's `address`. Raises `file_not_readable` if the content cannot be read, and `file_breaks_rule`
+    if the file breaks a rule of `mirrorfeed lint`.
     """
     is_text = not name.endswith(".parquet")
     try:
         rows = _parse(data, name, address, settings)
         names = rows.column_names
         if repeated := sorted({each for each in names if names.count(each) > 1}):
-            raise FileRefused(finding=NAME_TWICE.finding(address, column=repeated[0], how="twice"))
+            raise file_breaks_rule(finding=NAME_TWICE.finding(address, column=repeated[0], how="twice"))
         rows, markers = _split_markers(rows, address, is_text)
         if settings.declared is not None and is_text:
             rows = _as_declared(rows, settings.declared, address)
     except (ValueError, OSError, pa.ArrowException) as error:  # Arrow's errors for invalid content
-        raise BrokenFile(address=address, reason=" ".join(str(error).replace("\r", "\\r").split())) from error
+        raise file_not_readable(address=address, reason=" ".join(str(error).replace("\r", "\\r").split())) from error
     rows = _with_delta_types(rows, address)
     if markers is None and settings.upserts:
         markers = pa.chunked_array([pa.repeat(pa.scalar(UPSERT, pa.int32()), rows.num_rows)])
@@ -69,10 +69,10 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
         return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us").read()
     if not name.lower().endswith(f".{settings.extension}"):
         problem = f"The extension is neither parquet nor {settings.extension}"
-        raise FileRefused(finding=FORM.finding(address, problem=problem))
+        raise file_breaks_rule(finding=FORM.finding(address, problem=problem))
 
     def refuse(finding: LintFinding) -> None:
-        raise FileRefused(finding=finding)
+        raise file_breaks_rule(finding=finding)
 
     batches = list(TextReader(BytesIO(data), address, settings, refuse, allow_line_breaks=True).batches())
     if not batches:
@@ -81,14 +81,15 @@ def _parse(data: bytes, name: str, address: str, settings: Settings) -> pa.Table
 
 
 def _as_declared(rows: pa.Table, declared: tuple[FileColumn, ...], address: str) -> pa.Table:
-    """Return `rows` with all `declared` columns. A nullable column that is missing becomes NULL. Raises `FileRefused`
-    if a column is missing that is not nullable, or if `rows` has a column that is not declared."""
+    """Return `rows` with all `declared` columns. A nullable column that is missing becomes NULL. Raises
+    `file_breaks_rule` if a column is missing that is not nullable, or if `rows` has a column that is not declared.
+    """
     columns = [column for column in declared if column.name != MARKER]
     if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
-        raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
+        raise file_breaks_rule(finding=UNDECLARED.finding(address, columns=unknown))
     for column in columns:
         if not column.nullable and column.name not in rows.column_names:
-            raise FileRefused(finding=REQUIRED_GONE.finding(address, column=column.name))
+            raise file_breaks_rule(finding=REQUIRED_GONE.finding(address, column=column.name))
     schema = pa.schema([pa.field(column.name, ARROW_TYPES[column.type], column.nullable) for column in columns])
     return pa.table(align_columns(schema, rows).columns, schema=schema)
 
@@ -96,29 +97,33 @@ def _as_declared(rows: pa.Table, declared: tuple[FileColumn, ...], address: str)
 def _split_markers(rows: pa.Table, address: str, is_text: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
     """Return the rows without the row marker column, and the markers. The markers are None if the column is missing.
 
-    Raises `FileRefused` if the row marker is neither the first nor the last column, or has an invalid type or value.
+    Raises `file_breaks_rule` if the row marker is neither the first nor the last column, or has an invalid type or
+    value.
     """
     if MARKER not in rows.column_names:
         return rows, None
     index = rows.column_names.index(MARKER)
     if index not in (0, rows.num_columns - 1):
         problem = f"is column {index + 1} of {rows.num_columns}, not the last"
-        raise FileRefused(finding=NOT_LAST.finding(address, problem=problem))
+        raise file_breaks_rule(finding=NOT_LAST.finding(address, problem=problem))
     markers = rows.column(index)
     if not is_text and not pa.types.is_integer(markers.type) and not pa.types.is_null(markers.type):
-        raise FileRefused(finding=TYPE.finding(address, type=markers.type))
+        raise file_breaks_rule(finding=TYPE.finding(address, type=markers.type))
     if markers.null_count:
-        raise FileRefused(finding=NULL.finding(address, count=markers.null_count, rows=len(markers)))
+        raise file_breaks_rule(finding=NULL.finding(address, count=markers.null_count, rows=len(markers)))
     texts = markers.cast(pa.string())
     is_unknown = pc.invert(pc.is_in(texts, pa.array(MARKER_TEXTS)))
     if unknown := texts.filter(is_unknown).to_pylist():
         first = is_unknown.index(True).as_py() + 1
-        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(unknown)), count=len(unknown), first=first))
+        raise file_breaks_rule(
+            finding=VALUE.finding(address, values=sorted(set(unknown)), count=len(unknown), first=first)
+        )
     return rows.remove_column(index), markers.cast(pa.int32())
 
 
 def _with_delta_types(rows: pa.Table, address: str) -> pa.Table:
-    """Convert columns to types that Delta supports. Keeps Arrow's null type. Raises `FileRefused` if no type fits."""
+    """Convert columns to types that Delta supports. Keeps Arrow's null type.
+    Raises `file_breaks_rule` if no type fits."""
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
     # Only fractions of a microsecond can be lost, which Delta does not support.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
@@ -157,7 +162,7 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
         return pa.timestamp("us", "UTC" if type_.tz else None)
     if pa.types.is_decimal(type_) and type_.precision <= 38 and 0 <= type_.scale <= type_.precision:
         return pa.decimal128(type_.precision, type_.scale)
-    raise FileRefused(finding=UNSUPPORTED.finding(address, column=field.name, type=type_))
+    raise file_breaks_rule(finding=UNSUPPORTED.finding(address, column=field.name, type=type_))
 
 
 def without_untyped(schema: pa.Schema) -> pa.Schema:
@@ -168,8 +173,9 @@ def without_untyped(schema: pa.Schema) -> pa.Schema:
 def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
     """Return the columns of the schema `file` that the schema `table` does not have, as nullable columns.
 
-    Raises `TypeChanged` if the types of a column differ. Raises `FileRefused` if the file lacks a non-nullable column,
-    or if two column names differ only in case. Errors show the table's `name` and the file's `address`.
+    Raises `TypeChangedError` if the types of a column differ. Raises `file_breaks_rule` if the file lacks a
+    non-nullable column, or if two column names differ only in case. Errors show the table's `name` and the file's
+    `address`.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))
@@ -177,16 +183,16 @@ def new_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> l
         if field.name in table.names and not pa.types.is_null(field.type) and table.field(field.name).type != field.type
     }
     if changed:
-        raise TypeChanged(table=name, address=address, changed=changed)
+        raise TypeChangedError(table=name, address=address, changed=changed)
     for field in table:
         if field.name not in file.names and not field.nullable:
-            raise FileRefused(finding=REQUIRED_GONE.finding(address, column=field.name))
+            raise file_breaks_rule(finding=REQUIRED_GONE.finding(address, column=field.name))
     known = {column.lower(): column for column in table.names}
     new = [field for field in without_untyped(file) if field.name not in table.names]
     for field in new:
         other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
-            raise FileRefused(finding=OTHER_CASE.finding(address, column=field.name, before=other))
+            raise file_breaks_rule(finding=OTHER_CASE.finding(address, column=field.name, before=other))
     return [field.with_nullable(True) for field in new]  # earlier rows have no value in this column
 
 

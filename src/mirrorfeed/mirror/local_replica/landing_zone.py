@@ -14,9 +14,9 @@ from pathlib import Path
 from mirrorfeed.lint.file_rules import NUMBER_TWICE
 from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.specification import METADATA, PROCESSED, SCHEMA_SUFFIX, Settings, is_ignored
-from mirrorfeed.mirror.errors import FileRefused
+from mirrorfeed.mirror.errors import file_breaks_rule
 from mirrorfeed.storage import Entry, Store
-from mirrorfeed.storage.errors import AlreadyThere, NotThere
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError
 from mirrorfeed.storage.local_folder import FolderStore
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
@@ -80,23 +80,23 @@ class Queue:
 def read_settings(zone: Store, folder: str) -> Settings:
     """Return the settings in `_metadata.json` of a table folder, or the defaults if the file is missing.
 
-    Accepts a mistake in the file if the intended value is clear. Raises `FileRefused` for any other mistake.
+    Accepts a mistake in the file if the intended value is clear. Raises `file_breaks_rule` for any other mistake.
     """
     path = f"{folder}/{METADATA}"
     try:
         return parse_settings(zone.read(path), zone.address(path))
-    except NotThere:
+    except PathMissingError:
         return Settings()  # the file may be added at any time
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
     """Return the settings in `content`, the content of `_metadata.json`. Errors show the file's `address`.
 
-    Accepts a mistake in the file if the intended value is clear. Raises `FileRefused` for any other mistake.
+    Accepts a mistake in the file if the intended value is clear. Raises `file_breaks_rule` for any other mistake.
     """
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
-        raise FileRefused(finding=unclear.finding)
+        raise file_breaks_rule(finding=unclear.finding)
     return settings
 
 
@@ -114,13 +114,14 @@ def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
     """Divide the data files of a table into applied files and files to apply now, in the order of their numbers.
 
     Files after a missing number must wait: `Queue.waiting` describes them. Ignores files without a number. `applied` is
-    the last applied number, or 0. Raises `FileRefused` with the address `folder` if two files have the same number.
+    the last applied number, or 0. Raises `file_breaks_rule` with the address `folder` if two files have the same
+    number.
     """
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for file, next_file in pairwise(numbered):
         if (number := number_of(file.name)) == number_of(next_file.name):
             path = f"{folder}/{next_file.name}"
-            raise FileRefused(finding=NUMBER_TWICE.finding(path, number=number, other=file.name))
+            raise file_breaks_rule(finding=NUMBER_TWICE.finding(path, number=number, other=file.name))
     done = [file for file in numbered if number_of(file.name) <= applied]
     later = numbered[len(done) :]
     ready = [file for number, file in enumerate(later, applied + 1) if number_of(file.name) == number]
@@ -151,9 +152,9 @@ def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str
     for file in done[:-1]:
         try:
             store.rename(f"{folder}/{file.name}", f"{folder}/{PROCESSED[0]}/{file.name}")
-        except NotThere:
+        except PathMissingError:
             continue  # its publisher deleted the file
-        except AlreadyThere:
+        except PathExistsError:
             repeated.append(file.name)
     return repeated
 
@@ -165,7 +166,7 @@ def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> 
     """
     table = FolderStore(str(mirror))
     before = dict[str, str]()
-    with suppress(NotThere, ValueError):  # without the stored times, files are deleted up to a week later
+    with suppress(PathMissingError, ValueError):  # without the stored times, files are deleted up to a week later
         before = dict(json.loads(table.read(_PROCESSED_TIMES)))
     times = dict[str, str]()
     for subfolder in PROCESSED:

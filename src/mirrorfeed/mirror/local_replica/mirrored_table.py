@@ -30,7 +30,13 @@ from deltalake.exceptions import DeltaError
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
-from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
+from mirrorfeed.mirror.errors import (
+    ForeignDeltaTableError,
+    file_breaks_rule,
+    mirror_unavailable,
+    path_not_supported,
+    year_out_of_range,
+)
 from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, is_visible_folder, number_of
 from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 
@@ -124,21 +130,22 @@ def _folders(target: str, path: str = "") -> list[str]:
 def open_mirror(place: Path) -> Mirror | None:
     """Return the mirrored table at a path, or None if there is no Delta table.
 
-    Raises `NotOurs` if the replica did not create the table, and `MirrorUnavailable` if the table cannot be read.
+    Raises `ForeignDeltaTableError` if the replica did not create the table, and `mirror_unavailable` if the table
+    cannot be read.
     """
     with _delta_errors(place):
         if not place.is_dir() or not DeltaTable.is_deltatable(_address(place)):
             return None
         delta = DeltaTable(_address(place))
     if _FOLDER not in delta.metadata().configuration:
-        raise NotOurs(place=str(place))
+        raise ForeignDeltaTableError(place=str(place))
     return Mirror(place, delta)
 
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
     """Create an empty table, and write `folder` and `keys` to its table properties.
 
-    Raises `MirrorUnavailable` if the table cannot be created.
+    Raises `mirror_unavailable` if the table cannot be created.
     """
     with _delta_errors(place):
         delta = DeltaTable.create(
@@ -278,21 +285,22 @@ class Mirror:
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
     """Check that a table with `schema` can store `rows`. `rows` has the rows of the file at `address`, except deletes.
 
-    Raises `FileRefused` for NULL in a non-nullable column, and `YearNotHeld` for a date outside the years 1 to 9999.
+    Raises `file_breaks_rule` for NULL in a non-nullable column, and `year_out_of_range` for a date outside the years 1
+    to 9999.
     """
     for field in schema:
         if not field.nullable and (count := rows[field.name].null_count):
-            raise FileRefused(finding=NULL_VALUE.finding(address, column=field.name, count=count))
+            raise file_breaks_rule(finding=NULL_VALUE.finding(address, column=field.name, count=count))
         if pa.types.is_date32(field.type):
             days = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
             if days["min"] is not None and not _FIRST_DAY <= days["min"] <= days["max"] <= _LAST_DAY:
-                raise YearNotHeld(address=address, column=field.name)
+                raise year_out_of_range(address=address, column=field.name)
 
 
 def _address(place: Path) -> str:
     address = str(place.absolute())
     if _ENCODES_PATHS and (match := _ENCODED.search(address)):
-        raise PathNotSupported(version=deltalake.__version__, place=address, character=match[0])
+        raise path_not_supported(version=deltalake.__version__, place=address, character=match[0])
     return address
 
 
@@ -304,4 +312,4 @@ def _delta_errors(place: Path) -> Iterator[None]:
         is_of_engine = isinstance(error, DeltaError | pa.ArrowException | OSError)
         if not is_of_engine and type(error) is not Exception:  # deltalake 1.1 raises plain exceptions
             raise
-        raise MirrorUnavailable(place=str(place), reason=first_line(str(error) or type(error).__name__)) from error
+        raise mirror_unavailable(place=str(place), reason=first_line(str(error) or type(error).__name__)) from error

@@ -18,7 +18,7 @@ from pyspark.sql.types import NullType
 from mirrorfeed import archive
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
@@ -28,7 +28,7 @@ from mirrorfeed.mirror.verify.expected_rows import column_faults, select_rows
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, RowComparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
-from mirrorfeed.source.errors import SnapshotGone
+from mirrorfeed.source.errors import SnapshotFilesDeletedError
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_full, read_version
 from mirrorfeed.source.snapshot_or_range import Snapshot
@@ -39,21 +39,21 @@ from mirrorfeed.source.table_info import read_table_info
 def version_gone_errors(
     spark: SparkSession, source: Source, version: int, mirror: Source | None = None
 ) -> Iterator[None]:
-    """Context manager that raises `VersionGone` if `version` of the source can no longer be read.
+    """Context manager that raises `mirrored_version_gone` if `version` of the source can no longer be read.
 
-    If the source does not exist, raises the error of `read_table_info`, such as `SourceMissing`. Raises any other error
-    unchanged, for example an error about a file of `mirror`.
+    If the source does not exist, raises the error of `read_table_info`, such as `SourceMissingError`. Raises any other
+    error unchanged, for example an error about a file of `mirror`.
     """
     try:
         yield
-    except SnapshotGone as error:
-        raise errors.VersionGone(table=str(source), version=version) from error
+    except SnapshotFilesDeletedError as error:
+        raise errors.mirrored_version_gone(table=str(source), version=version) from error
     except MirrorfeedError:
         raise
     except Exception as error:
         is_of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
         if not is_of_mirror and find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
-            raise errors.VersionGone(table=str(source), version=version) from error
+            raise errors.mirrored_version_gone(table=str(source), version=version) from error
         read_table_info(spark, source)  # raises an error if the source does not exist
         raise
 
@@ -61,13 +61,13 @@ def version_gone_errors(
 def mirrors_folder(config: Config, mirror: str | None) -> str:
     """Return `mirror` or, if it is not set, the folder of the mirrored tables in OneLake.
 
-    Raises `MirrorNotNamed` if `mirror` is not set and `landing_zone` is not in a mirrored database.
+    Raises `mirror_not_named` if `mirror` is not set and `landing_zone` is not in a mirrored database.
     """
     if mirror:
         return mirror
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
-        raise errors.MirrorNotNamed(landing_zone=config.landing_zone)
+        raise errors.mirror_not_named(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT  # imported late: slow to import
 
     return f"abfss://{workspace}@{urlsplit(config.files_endpoint or ENDPOINT).netloc}/{database}/Tables"
@@ -95,10 +95,10 @@ def verify_at(
     `records` has the publications that the mirror may have reached, newest first. The mirror is compared with the
     source version of each publication until the rows are equal. If they never are, returns the comparison with the
     fewest differences. A source without versions is compared once, in its current state. Reports differences of at
-    most `shown` keys or rows. Raises `MirrorNotReached` if `records` is empty, and the errors of `compare`.
+    most `shown` keys or rows. Raises `mirror_not_reached` if `records` is empty, and the errors of `compare`.
     """
     if not records:
-        raise errors.MirrorNotReached(table=str(source))
+        raise errors.mirror_not_reached(table=str(source))
     if has_no_versions := records[0].read is not None:
         records = records[:1]
 
@@ -122,9 +122,9 @@ def first_equal(compare_at: Callable[[Record], RowComparison], records: Sequence
     """Call `compare_at` for `records` until source and mirror are equal. Return the comparison with fewest differences.
 
     If records have the same version and keys, calls `compare_at` only for the first of these records. Raises
-    `MirrorColumns` if each call of `compare_at` raises this error."""
+    `MirrorColumnsError` if each call of `compare_at` raises this error."""
     comparisons: list[RowComparison] = []
-    column_error: errors.MirrorColumns | None = None
+    column_error: errors.MirrorColumnsError | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()
     for record in records:
         if (at := (record.to_version_inclusive, record.keys)) in compared:
@@ -132,7 +132,7 @@ def first_equal(compare_at: Callable[[Record], RowComparison], records: Sequence
         compared.add(at)
         try:
             comparisons.append(compare_at(record))
-        except errors.MirrorColumns as error:  # the mirror may not have reached this publication
+        except errors.MirrorColumnsError as error:  # the mirror may not have reached this publication
             column_error = column_error or error
             continue
         if comparisons[-1].equal:
@@ -160,10 +160,10 @@ def compare(
     published files are delimited text. With `has_no_versions`, reads the source in its current state. Reports the
     differences of at most `shown` keys or rows.
 
-    Raises `VersionGone` if the version can no longer be read, `ArchivedFilesNeeded` if reading it needs archived
-    files that are not restored, and `BadCondition` if Spark cannot apply the condition in `selection`. Raises
-    `MirrorMissing` if there is no mirror, `MirrorUnreadable` if the mirror cannot be read, and `MirrorColumns` if its
-    columns do not match.
+    Raises `mirrored_version_gone` if the version can no longer be read, `ArchivedFilesNeededError` if reading it needs
+    archived files that are not restored, and `invalid_condition` if Spark cannot apply the condition in `selection`.
+    Raises `mirror_missing` if there is no mirror, `mirror_unreadable` if the mirror cannot be read, and
+    `MirrorColumnsError` if its columns do not match.
     """
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
@@ -188,8 +188,8 @@ def find_differing_keys(
 
     With `where`, returns instead each key that has a row in source or mirror that matches the SQL condition `where`.
     The columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. Set `as_text` if the published files
-    are delimited text. Raises `ConditionUnreadable` if Spark cannot apply `where`, and the errors of `compare`, except
-    `VersionGone`.
+    are delimited text. Raises `condition_unreadable` if Spark cannot apply `where`, and the errors of `compare`, except
+    `mirrored_version_gone`.
     """
     expected, actual = _read_both(spark, source, version, mirror, selection, as_text=as_text)
     try:
@@ -197,7 +197,7 @@ def find_differing_keys(
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
-        raise errors.ConditionUnreadable(table=str(source), condition=where, reason=first_line(str(error))) from error
+        raise errors.condition_unreadable(table=str(source), condition=where, reason=first_line(str(error))) from error
 
 
 def _read_both(
@@ -225,16 +225,16 @@ def _read_both(
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
-        raise BadCondition(table=str(source), condition=where, reason=first_line(str(error))) from error
+        raise invalid_condition(table=str(source), condition=where, reason=first_line(str(error))) from error
     try:
         actual = spark.read.table(mirror.sql)
         _ = actual.schema  # Spark Connect accesses the storage only here
     except AnalysisException as error:
-        raise errors.MirrorMissing(table=str(source), path=str(mirror)) from error
+        raise errors.mirror_missing(table=str(source), path=str(mirror)) from error
     except Exception as error:  # file systems and sessions raise many classes of errors
         reason = first_line(str(error))
-        raise errors.MirrorUnreadable(table=str(source), path=str(mirror), reason=reason) from error
+        raise errors.mirror_unreadable(table=str(source), path=str(mirror), reason=reason) from error
     expected = expected.select(*typed)
     if faults := column_faults(expected.schema, actual.schema, as_text=as_text):
-        raise errors.MirrorColumns(table=str(source), path=str(mirror), faults=faults)
+        raise errors.MirrorColumnsError(table=str(source), path=str(mirror), faults=faults)
     return expected, actual

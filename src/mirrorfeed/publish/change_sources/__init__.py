@@ -54,7 +54,7 @@ class ComparisonSource(ChangeSource, Protocol):
     """`ChangeSource` of a table with `changes: compare`."""
 
     def check_start(self, start: ComparisonStart) -> None:
-        """Raise `PublishedFromFeed` if the published version of the source cannot be read. Reads no rows."""
+        """Raise `first_comparison_impossible` if the published version of the source cannot be read. Reads no rows."""
         ...
 
     def store_hashes(self, start: ComparisonStart, facts: Facts, job: StagingJob) -> Staged:

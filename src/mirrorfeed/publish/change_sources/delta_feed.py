@@ -25,7 +25,14 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
-from mirrorfeed.source.errors import BlockingFinding, FeedUnreadable, FilesArchived, Gap, GapReason, SnapshotGone
+from mirrorfeed.source.errors import (
+    FeedGapError,
+    FeedUnreadableError,
+    FilesArchivedError,
+    GapReason,
+    PublicationBlockedError,
+    SnapshotFilesDeletedError,
+)
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
@@ -74,7 +81,7 @@ class DeltaFeed:
                 try:
                     with reader.read_errors(str(self.source), what):
                         self._feed(what, columns, facts)
-                except BlockingFinding as error:
+                except PublicationBlockedError as error:
                     if not reader.is_only_feed_unreadable(error):
                         raise
 
@@ -90,11 +97,11 @@ class DeltaFeed:
                 existing = partial(self._existing_rows, what, facts, table, job) if looks_up else None
                 rows, others = self._changed_rows(what, facts, table, job)
                 return self._stage_range(what, facts, job, rows, other_rows=others, existing_rows=existing)
-        except BlockingFinding as error:
+        except PublicationBlockedError as error:
             if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
                 raise
             return self._stage_difference(what, facts, table, job, error)
-        except FilesArchived as error:
+        except FilesArchivedError as error:
             archive.check(self.spark, self.source, error.range)
             raise
 
@@ -124,20 +131,22 @@ class DeltaFeed:
         )
 
     def _stage_difference(
-        self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: BlockingFinding
+        self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: PublicationBlockedError
     ) -> Staged:
         """Compare the snapshots at the start and the end of a range, and stage the rows that differ.
         `cause` is the error that made the change data feed unreadable. Raises `cause` if a snapshot is gone too."""
-        from mirrorfeed.publish.change_sources.errors import RangeCompared  # imported late: few ranges are compared
+        from mirrorfeed.publish.change_sources.errors import (
+            RangeComparedWarning,  # imported late: few ranges are compared
+        )
 
         try:
             with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
                     archive.check(self.spark, self.source, Snapshot(version), facts.properties)
                 staged = self._stage_range(range_, facts, job, self._differing_rows(range_, table, job))
-        except (Gap, SnapshotGone) as error:
+        except (FeedGapError, SnapshotFilesDeletedError) as error:
             raise cause from error
-        return staged._replace(note=RangeCompared(cause=cause, range=range_))
+        return staged._replace(note=RangeComparedWarning(cause=cause, range=range_))
 
     def _stage_snapshot(self, version: int, facts: Facts, table: Table, job: StagingJob) -> Staged:
         keys = job.keys if table.validate_keys != "none" else ()
@@ -230,19 +239,19 @@ class DeltaFeed:
         """Search the source at the end of a range for deleted keys. Return the rows to publish for keys that exist.
 
         Returns None if the source has none of the keys. If files at the end of the range are gone, searches the newest
-        version (`at_newest`) or, with `row_markers: exact`, raises `Gap`.
+        version (`at_newest`) or, with `row_markers: exact`, raises `FeedGapError`.
         """
         version = facts.latest if at_newest else range_.to_version_inclusive
         try:
             with reader.read_errors(str(self.source), Snapshot(version)):
                 keys = self._existing_keys(version, facts, job, deleted)
                 few_keys = row_staging.collect_small_batch(keys)
-        except SnapshotGone as error:
+        except SnapshotFilesDeletedError as error:
             if facts.latest == version:
                 raise
             if table.row_markers == "exact":  # the newest version can have rows that a later range inserts again
                 after, reason = range_.from_version_exclusive, GapReason.FILE_MISSING
-                raise Gap(table=str(self.source), published=after, where=version, reason=reason) from error
+                raise FeedGapError(table=str(self.source), published=after, where=version, reason=reason) from error
             # The changes up to the newest version are published later, so the mirror becomes the same.
             return self._existing_rows(range_, facts, table, job, deleted, at_newest=True)
         if few_keys is not None and not few_keys.num_rows:
@@ -252,7 +261,7 @@ class DeltaFeed:
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
         """Return the keys in `deleted` that exist at `version`.
-        Raises `LookUpNeedsArchive` if the search needs archived files."""
+        Raises `lookup_needs_archived_files` if the search needs archived files."""
         keys = rows_and_markers.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         checked = None if isinstance(deleted, pa.Table) else version  # many keys come from the feed, which has no plan
         return archive.readable_keys(self.spark, self.source, keys, checked, facts.properties)
@@ -260,8 +269,8 @@ class DeltaFeed:
     def _readable_rows(self, version: int, facts: Facts) -> DataFrame:
         """Return the selected rows of a version.
 
-        With a condition in `where`, the result reads only files in which rows may match. Raises `ArchivedFilesNeeded`
-        if some of these files are not restored.
+        With a condition in `where`, the result reads only files in which rows may match. Raises
+        `ArchivedFilesNeededError` if some of these files are not restored.
         """
         rows = self._rows_at(version)
         if self._where is None:
@@ -280,14 +289,15 @@ class DeltaFeed:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        """Read the changes of a range. Raises `FeedUnreadable` if one of `columns` is missing or has another type."""
+        """Read the changes of a range.
+        Raises `FeedUnreadableError` if one of `columns` is missing or has another type."""
         table, feed = str(self.source), reader.read_changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
         schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))
         now = [field for field in schema["fields"] if field["name"] in names]
         if missing := lost_columns(columns, columns_of(table, {"fields": now})):
             version = str(range_.to_version_inclusive)
-            raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
+            raise FeedUnreadableError(table=table, range=range_, version=version, read_version=None, lost=missing)
         return feed
 
 

@@ -2,65 +2,88 @@
 
 from __future__ import annotations
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.source.errors import BlockingFinding, Gap, GapReason
+from typing import TYPE_CHECKING
+
+from mirrorfeed.errors import (
+    ConcurrentPublisherError,
+    MirrorfeedError,
+    MirrorfeedWarning,
+    SourceError,
+    TransientError,
+    problem,
+)
+from mirrorfeed.source.errors import FeedGapError, GapReason, PublicationBlockedError
+
+if TYPE_CHECKING:
+    from mirrorfeed.source.snapshot_or_range import Range
 
 
-class ReadFromHistory(Transient):
-    code = "MF3406"
-    what = "{gap.problem} mirrorfeed read these changes from the history {history} instead."
-    fix = "No data is lost. To prevent this, publish more often, or increase the retention of the source."
-    is_warning = True
-    gap: Gap
+@problem(MirrorfeedWarning, "MF3406")
+def read_from_history(*, history: str, gap: FeedGapError) -> None:
+    """{gap.problem} mirrorfeed read these changes from the history {history} instead.
+
+    No data is lost. To prevent this, publish more often, or increase the retention of the source.
+    """
 
 
-class HistoryUnusable(Transient):
-    code = "MF3407"
-    what = "The changes of {gap.table} cannot be read from its history {history} either: {error.problem}"
-    fix = "{error.solution}"
-    meaning = (
+@problem(
+    MirrorfeedWarning,
+    "MF3407",
+    meaning=(
         "The change data feed has a gap, and the permanent history of the table cannot fill the gap. The message"
         " includes the error of the history: correct its cause and publish again, or run `mirrorfeed rebuild`."
-    )
-    is_warning = True
-    gap: Gap
-    error: MirrorfeedError
+    ),
+)
+def history_unusable(*, history: str, gap: FeedGapError, error: MirrorfeedError) -> None:
+    """The changes of {gap.table} cannot be read from its history {history} either: {error.problem}
+
+    {error.solution}
+    """
 
 
-class RowHashesLost(Gap):
-    code = "MF3501"
-    what = "The row hashes of {table} at version {published} are missing in {states}."
-    fix = (
-        "If the table with the row hashes was deleted or replaced, restore it. Otherwise reload {table} with"
-        " `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically."
-    )
-    meaning = (
+@problem(
+    FeedGapError,
+    "MF3501",
+    meaning=(
         "The row hashes of the published version are missing, so the rows that changed since then cannot be found."
         " Nothing was published."
-    )
-    states: str
-    reason: str = "its row hashes are gone"
+    ),
+)
+def row_hashes_lost(
+    *, table: str, published: int, where: int | Range, reason: str = "its row hashes are gone", states: str
+) -> None:
+    """The row hashes of {table} at version {published} are missing in {states}.
+
+    If the table with the row hashes was deleted or replaced, restore it. Otherwise reload {table} with `mirrorfeed
+    rebuild`; with `on_gap: reseed` this happens automatically.
+    """
 
 
-class RowHashesChanged(Transient):
-    code = "MF3502"
-    what = "Another process wrote to {states} while {table} was compared. Nothing was published."
-    fix = "Publish again, and run only one publisher at a time for this table."
+@problem(ConcurrentPublisherError, "MF3502")
+def row_hashes_changed(*, states: str, table: str) -> None:
+    """Another process wrote to {states} while {table} was compared. Nothing was published.
+
+    Publish again, and run only one publisher at a time for this table.
+    """
 
 
-class NotRowHashes(Terminal):
-    code = "MF3503"
-    what = "The row hashes of {table} belong in {states}, but this table exists and was not created by mirrorfeed."
-    fix = "Move or delete that table, or choose a `ledger` in another schema or folder."
+@problem(SourceError, "MF3503")
+def foreign_row_hashes(*, table: str, states: str) -> None:
+    """The row hashes of {table} belong in {states}, but this table exists and was not created by mirrorfeed.
+
+    Move or delete that table, or choose a `ledger` in another schema or folder.
+    """
 
 
-class ColumnsChanged(Transient):
-    code = "MF3504"
-    what = "The columns of {table} changed during the comparison. Nothing was published."
-    fix = "Publish again."
+@problem(TransientError, "MF3504")
+def columns_changed_during_comparison(*, table: str) -> None:
+    """The columns of {table} changed during the comparison. Nothing was published.
+
+    Publish again.
+    """
 
 
-class NotComparable(Gap):
+class VersionNotComparableError(FeedGapError):
     code = "MF3509"
     what = (
         "The change data feed of {table} has a gap, and the published version {published} can no longer be read, so it"
@@ -74,18 +97,16 @@ class NotComparable(Gap):
     reason: str = "its files or its log are gone"
 
 
-class FeedOffAfterReplacement(Transient):
-    code = "MF3511"
-    what = "The change data feed of {table} is off since the table was replaced. The rows that differ were published."
-    fix = (
-        "Add `delta.enableChangeDataFeed = true` to the table properties in the statement that replaces the table."
-        " Without the feed, only further replacements are published. Any other change stops the table, except with"
-        " `on_gap: compare`."
-    )
-    is_warning = True
+@problem(MirrorfeedWarning, "MF3511")
+def feed_off_after_replacement(*, table: str) -> None:
+    """The change data feed of {table} is off since the table was replaced. The rows that differ were published.
+
+    Add `delta.enableChangeDataFeed = true` to the table properties in the statement that replaces the table. Without
+    the feed, only further replacements are published. Any other change stops the table, except with `on_gap: compare`.
+    """
 
 
-class RangeCompared(Transient):
+class RangeComparedWarning(MirrorfeedWarning):
     code = "MF3510"
     what = (
         "{cause.problem} The rows that differ between versions {range.from_version_exclusive} and"
@@ -101,12 +122,12 @@ class RangeCompared(Transient):
             "No data is lost. To prevent this, publish more often, or increase the retention of the source."
         ),
     }
-    is_warning = True
-    cause: BlockingFinding
+    range: Range
+    cause: PublicationBlockedError
 
     @property
     def case(self) -> str:
-        if not isinstance(self.cause, Gap):
+        if not isinstance(self.cause, FeedGapError):
             return "the columns changed"
         large = self.cause.reason == GapReason.LARGE_VECTOR
         return "a deletion vector is large" if large else "the feed has a gap"
@@ -118,18 +139,18 @@ OTHER_TABLE = "the table was replaced, restored, or dropped and created again"
 NOT_DELTA = "the source is not a Delta table now"
 
 
-class PublishedFromFeed(Gap):
-    code = "MF3512"
-    what = (
-        "{table} was published from its change data feed until now. The first comparison with `changes: compare`"
-        " requires the rows of the published version {published}, but {reason}."
-    )
-    fix = (
-        "Reload {table} with `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically. To continue"
-        " without a reload, set `changes` back to its previous value, such as `net`."
-    )
-    meaning = (
-        "The table was published from its change data feed, and then got `changes: compare`. The first comparison reads"
-        " the published version of the source, but this version can no longer be read. Nothing was published."
-    )
-    reason: str = GONE
+@problem(
+    FeedGapError,
+    "MF3512",
+    meaning=(
+        "The table was published from its change data feed, and then got `changes: compare`. The first comparison"
+        " reads the published version of the source, but this version can no longer be read. Nothing was published."
+    ),
+)
+def first_comparison_impossible(*, table: str, published: int, where: int | Range, reason: str = GONE) -> None:
+    """{table} was published from its change data feed until now. The first comparison with `changes: compare` requires
+    the rows of the published version {published}, but {reason}.
+
+    Reload {table} with `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically. To continue without a
+    reload, set `changes` back to its previous value, such as `net`.
+    """

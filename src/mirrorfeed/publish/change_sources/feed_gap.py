@@ -21,16 +21,16 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.change_sources.errors import (
-    FeedOffAfterReplacement,
-    HistoryUnusable,
-    NotComparable,
-    ReadFromHistory,
+    VersionNotComparableError,
+    feed_off_after_replacement,
+    history_unusable,
+    read_from_history,
 )
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.source import versions
 from mirrorfeed.source.change_feed import FeedKind, feed_kind
-from mirrorfeed.source.errors import Gap, Recreation, SnapshotGone, SourceRecreated
+from mirrorfeed.source.errors import FeedGapError, Recreation, SnapshotFilesDeletedError, SourceRecreatedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import (
     COMPARISON,
@@ -51,7 +51,7 @@ class SnapshotDiff(DeltaFeed):
     """Implementation of `ChangeSource` that finds changes with a comparison of two snapshots.
     Compares the published version with the newest version. All unpublished versions become one range."""
 
-    cause: Gap | SourceRecreated = field(kw_only=True)
+    cause: FeedGapError | SourceRecreatedError = field(kw_only=True)
     """Error because of which the change data feed cannot be used."""
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
@@ -100,10 +100,10 @@ class SnapshotDiff(DeltaFeed):
             return super().stage(what, facts, table, job)
         with self.comparable(what):
             staged = self._stage_difference(what, facts, table, job, self.cause)
-        if isinstance(self.cause, Gap):
+        if isinstance(self.cause, FeedGapError):
             return staged
         off = table.on_gap != "compare" and self._is_feed_off()
-        return staged._replace(note=FeedOffAfterReplacement(table=str(self.source)) if off else None)
+        return staged._replace(note=feed_off_after_replacement(table=str(self.source)) if off else None)
 
     def _is_feed_off(self) -> bool:
         return feed_kind(self.spark, self.source, read_table_info(self.spark, self.source)) is FeedKind.OFF
@@ -111,17 +111,17 @@ class SnapshotDiff(DeltaFeed):
     @contextmanager
     def comparable(self, what: Range) -> Iterator[None]:
         """Context manager that converts errors about deleted source files or versions.
-        Raises `NotComparable` after a gap, and `SourceRecreated` after a replacement."""
+        Raises `VersionNotComparableError` after a gap, and `SourceRecreatedError` after a replacement."""
         try:
             yield
         except Exception as error:
-            is_gone = isinstance(error, Gap | SnapshotGone) or error is self.cause
+            is_gone = isinstance(error, FeedGapError | SnapshotFilesDeletedError) or error is self.cause
             if not (is_gone or find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED))):
                 raise
             version = what.from_version_exclusive
-            if isinstance(self.cause, Gap):
-                raise NotComparable(table=str(self.source), published=version, where=version) from error
-            raise SourceRecreated(
+            if isinstance(self.cause, FeedGapError):
+                raise VersionNotComparableError(table=str(self.source), published=version, where=version) from error
+            raise SourceRecreatedError(
                 table=self.cause.table,
                 published_id=self.cause.published_id,
                 found_id=self.cause.found_id,
@@ -152,7 +152,7 @@ class HistorySource(DeltaFeed):
     """Implementation of `ChangeSource` that reads ranges of versions from the permanent history.
     Snapshots, and ranges that the history does not contain, are read from the source."""
 
-    gap: Gap = field(kw_only=True)
+    gap: FeedGapError = field(kw_only=True)
     history: Source = field(kw_only=True)
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
@@ -188,7 +188,7 @@ class HistorySource(DeltaFeed):
     def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.contains(what):
-            return staged._replace(note=staged.note or ReadFromHistory(gap=self.gap, history=str(self.history)))
+            return staged._replace(note=staged.note or read_from_history(gap=self.gap, history=str(self.history)))
         return staged
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
@@ -227,7 +227,7 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 def bridge_gap(
     source: ChangeSource,
     table: Table,
-    finding: Gap | SourceRecreated,
+    finding: FeedGapError | SourceRecreatedError,
     on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
 ) -> DeltaFeed | None:
     """Return a `ChangeSource` that finds the changes that the change data feed lacks, or None if none can.
@@ -236,17 +236,17 @@ def bridge_gap(
     Otherwise returns a `SnapshotDiff` if the table has keys and the option for `finding` is `compare`. The option is
     `on_gap` or, if the table was replaced, `on_replace`. `source` is the `ChangeSource` that found the problem. `table`
     is a result of `with_keys`, which reads the keys from Unity Catalog. If the history cannot be read, calls
-    `on_problem` with `HistoryUnusable`.
+    `on_problem` with `history_unusable`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None
     common = (source.spark, source.source, source.staging_path, source.upload_from, source.selection)
-    if isinstance(finding, SourceRecreated):
+    if isinstance(finding, SourceRecreatedError):
         never = finding.case in (Recreation.RESTORED, Recreation.COMPARED)
         compares = table.on_replace == "compare" and not never
     else:
         compares = table.on_gap == "compare"
-    if table.history and isinstance(finding, Gap):
+    if table.history and isinstance(finding, FeedGapError):
         history = table.history.table
         try:
             table_id = read_table_info(source.spark, source.source).table_id
@@ -254,5 +254,5 @@ def bridge_gap(
                 return HistorySource(*common, gap=finding, history=history)
         except Exception as error:
             cause = wrap_error(f"Reading the history {history}", error)
-            on_problem(HistoryUnusable(gap=finding, history=str(history), error=cause))
+            on_problem(history_unusable(gap=finding, history=str(history), error=cause))
     return SnapshotDiff(*common, cause=finding) if compares and table.target_keys else None

@@ -26,11 +26,17 @@ from pyspark.sql import functions as F
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import Terminal, wrap_error
+from mirrorfeed.errors import TerminalError, wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
-from mirrorfeed.publish.change_sources.errors import GONE, NOT_DELTA, OTHER_TABLE, NotComparable, PublishedFromFeed
-from mirrorfeed.publish.errors import FeedRequired
+from mirrorfeed.publish.change_sources.errors import (
+    GONE,
+    NOT_DELTA,
+    OTHER_TABLE,
+    VersionNotComparableError,
+    first_comparison_impossible,
+)
+from mirrorfeed.publish.errors import feed_required
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
@@ -48,7 +54,7 @@ from mirrorfeed.publish.row_diff import (
 from mirrorfeed.publish.rows_and_markers import key_positions
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
-from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
+from mirrorfeed.source.errors import FeedGapError, NoTableAtPathError, NotDeltaError, SourceMissingError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.snapshot_or_range import (
@@ -124,13 +130,13 @@ class RowHashTable:
 
     def info(self) -> TableInfo | None:
         """Return id, location and properties of the table, or None if it does not exist.
-        Raises `NotRowHashes` if mirrorfeed did not create the table."""
+        Raises `foreign_row_hashes` if mirrorfeed did not create the table."""
         try:
             info = read_table_info(self.spark, self.location)
-        except (SourceMissing, NoTableAtPath):
+        except (SourceMissingError, NoTableAtPathError):
             return None
         if _ID not in info.properties:
-            raise errors.NotRowHashes(states=str(self.location), table=self.table)
+            raise errors.foreign_row_hashes(states=str(self.location), table=self.table)
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
@@ -156,7 +162,7 @@ class RowHashTable:
         `rows` has the current rows, compared with the stored hashes by `row_diff.differences`. With `all_hashes`,
         replaces the whole table, and also writes the hashes of unchanged rows. Returns the number of rows and bytes of
         the commit. Returns None, without a commit, if no row changed and `all_hashes` is False. Raises
-        `RowHashesChanged` if another process made a commit after `facts` were read.
+        `row_hashes_changed` if another process made a commit after `facts` were read.
         """
         batch, stored = uuid.uuid4().hex, _to_stored_rows(rows, facts, key, all_hashes=all_hashes)
         if all_hashes:  # write one empty row, because Delta commits nothing without rows
@@ -174,7 +180,7 @@ class RowHashTable:
         except Exception as error:
             self._remove_empty_folders()
             if find_condition(error, _CONFLICTS):
-                raise errors.RowHashesChanged(states=str(self.location), table=self.table) from error
+                raise errors.row_hashes_changed(states=str(self.location), table=self.table) from error
             raise
         history = read_history(self.spark, self.location, 16)
         is_first = facts.before is None
@@ -182,7 +188,7 @@ class RowHashTable:
         if not own_commits and history[-1]["version"] == facts.before:
             return None
         if [row["version"] for row in own_commits] != [facts.latest]:
-            raise errors.RowHashesChanged(states=str(self.location), table=self.table)
+            raise errors.row_hashes_changed(states=str(self.location), table=self.table)
         metrics = own_commits[0]["operationMetrics"]
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
@@ -241,7 +247,7 @@ class RowHashTable:
 
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
-        """Context manager that converts errors about deleted files and versions of this table to `RowHashesLost`.
+        """Context manager that converts errors about deleted files and versions of this table to `row_hashes_lost`.
 
         Converts an error only if its text contains `folder`. `version` is the published version. If `version` is None,
         no error is converted.
@@ -250,7 +256,7 @@ class RowHashTable:
             yield
         except Exception as error:
             if version is not None and find_condition(error, _GONE) and folder in str(error):
-                raise errors.RowHashesLost(
+                raise errors.row_hashes_lost(
                     table=self.table, states=str(self.location), published=version, where=version
                 ) from error
             raise
@@ -292,7 +298,7 @@ class FullCompare:
         is_other = info is not None and published is not None and info.properties[_ID] != published.table_id
         if after is not None and (before is None or before < after or is_other):
             states = str(self.hashes.location)
-            raise errors.RowHashesLost(table=str(self.source), states=states, published=after, where=after)
+            raise errors.row_hashes_lost(table=str(self.source), states=states, published=after, where=after)
         table_id, latest, folder = uuid.uuid4().hex, 0, ""
         if info is not None and before is not None:
             table_id, latest, folder = info.properties[_ID], before + 1, info.location.rstrip("/").rpartition("/")[2]
@@ -322,12 +328,12 @@ class FullCompare:
         """Return whether the source is a Delta table with an archive interval, or a view."""
         try:
             return archive.has_interval(read_table_info(self.spark, self.source).properties)
-        except Terminal:  # not a Delta table
+        except TerminalError:  # not a Delta table
             return self.source.path is None
 
     def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, KeyRepair):
-            raise FeedRequired(table=str(self.source), operation="Repairing a mirror")
+            raise feed_required(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
         published = what.from_version_exclusive
         is_newest = published is not None and facts.published_at == facts.before
@@ -378,15 +384,15 @@ class FullCompare:
     def _published_source(self, published: PublishedVersion) -> Iterator[SnapshotDiff]:
         """Context manager for code that reads `published`, a version of the source that its change data feed published.
 
-        Raises `PublishedFromFeed` if the version cannot be read, or if nothing proves that it is a version of the same
-        table.
+        Raises `first_comparison_impossible` if the version cannot be read, or if nothing proves that it is a version of
+        the same table.
         """
         from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff  # imported late: a table needs it once
 
         version = published.version
 
-        def problem(reason: str) -> PublishedFromFeed:
-            return PublishedFromFeed(table=str(self.source), published=version, where=version, reason=reason)
+        def problem(reason: str) -> FeedGapError:
+            return first_comparison_impossible(table=str(self.source), published=version, where=version, reason=reason)
 
         diff = SnapshotDiff(self.spark, self.source, cause=problem(GONE))
         try:
@@ -396,9 +402,9 @@ class FullCompare:
             diff.check(Range(version, facts.latest), facts)
             with diff.comparable(Range(version, facts.latest)):
                 yield diff
-        except NotComparable as error:
+        except VersionNotComparableError as error:
             raise problem(GONE) from error
-        except (NotDelta, NoTableAtPath) as error:
+        except (NotDeltaError, NoTableAtPathError) as error:
             raise problem(NOT_DELTA) from error
 
     def _compare(
@@ -412,7 +418,7 @@ class FullCompare:
         now = read_full(self.spark, self.source)
         columns = columns_of(str(self.source), json.loads(now.schema.json()))
         if lost_columns(job.columns, columns):  # `job.columns` are from an earlier read
-            raise errors.ColumnsChanged(table=str(self.source))
+            raise errors.columns_changed_during_comparison(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
         if published is None:

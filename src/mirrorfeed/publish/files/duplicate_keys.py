@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.errors import StagingFilesLost
+from mirrorfeed.publish.errors import StagingFilesLostError
 from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_job import StagingJob
 
@@ -37,7 +37,7 @@ class KeyRange(NamedTuple):
 
 def may_have_duplicates(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> bool:
     """Return False if all keys in the files are unique. If the result is True, Spark must check the keys.
-    Raises `StagingFilesLost` if a file is damaged."""
+    Raises `StagingFilesLostError` if a file is damaged."""
     if not files.paths:
         return False
     types = [column.type for column in job.columns if column.name in keys]
@@ -96,7 +96,7 @@ def _key_ranges(files: SparkFiles, key: str) -> list[KeyRange] | None:
                         return None
                     ranges.append(KeyRange(int(found.min), int(found.max), group.num_rows, path, number))
             except (pa.ArrowException, OSError, ValueError) as error:
-                raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
+                raise StagingFilesLostError(place=path, reason=first_line(str(error))) from error
     return ranges or None
 
 
@@ -107,7 +107,7 @@ def _group_may_have_duplicates(files: SparkFiles, key: str, group: Sequence[KeyR
             try:
                 column = pq.ParquetFile(file).read_row_group(each.row_group, [key]).column(0).cast(pa.int64())
             except (pa.ArrowException, OSError, KeyError) as error:
-                raise StagingFilesLost(place=each.path, reason=first_line(str(error))) from error
+                raise StagingFilesLostError(place=each.path, reason=first_line(str(error))) from error
         if column.null_count or len(column) != each.rows:
             return True
         for chunk in column.chunks:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.errors import StagingPathRequired
+from mirrorfeed.publish.errors import staging_path_required
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import (
@@ -78,7 +78,7 @@ def stage(
     """Check rows, and write them to staged files in the landing zone. Without rows, no file is staged.
 
     The driver writes small batches, Spark writes all others. Raises `BadRows` if rows cannot be published, and
-    `StagingPathRequired` if Spark must write the files but `area` is None.
+    `staging_path_required` if Spark must write the files but `area` is None.
 
     - `upload_from`: whether the driver or the executors upload Spark's files.
     - `expect_small`: try to collect the rows first. If there are too many, Spark computes the rows a second time.
@@ -125,7 +125,7 @@ class _PartBuilder:
                 self.folders.callback(area.clear, job, may_request=False)
             return small_part(batch, job, self.unique_keys, find_text)
         if area is None:
-            raise StagingPathRequired(table=job.table)
+            raise staging_path_required(table=job.table)
         from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
 
         written = write_with_spark(rows, area, job, self.rows_per_file(), part=next(self._names))

@@ -26,10 +26,10 @@ from pyspark.sql import functions as F
 
 import mirrorfeed
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, Transient, first_line, innermost_cause
+from mirrorfeed.errors import MirrorfeedError, TransientError, first_line, innermost_cause
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
-from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible, StagingFilesLost
+from mirrorfeed.publish.errors import StagingFilesLostError, executor_upload_failed, executor_upload_impossible
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, write_files
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import (
@@ -47,7 +47,7 @@ from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import per_process
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.local_folder import flush_to_disk
 from mirrorfeed.storage.request_retries import NewFile, retry_counter
 
@@ -95,8 +95,8 @@ def write_with_spark(
 
     Rows with NULL as row marker are counted, but not written. The folder is deleted at the end. `part` is a suffix for
     the name of the folder, so that one job can have several folders. Raises `BadRows` if rows cannot be published.
-    Raises `StagingFilesLost` if the disk is full, if the written files cannot be read, or if the write fails but a test
-    write succeeds. Raises `StagingUnusable` if both writes fail.
+    Raises `StagingFilesLostError` if the disk is full, if the written files cannot be read, or if the write fails but a
+    test write succeeds. Raises `StagingUnusableError` if both writes fail.
     """
     folder, observation = area.folder(job) + part, Observation()
     observed = rows.observe(observation, *_counts(job))
@@ -134,10 +134,10 @@ def _written_files(
     try:
         written = area.read(rows.sparkSession, folder, finished.schema)
         paths = area.file_paths(folder, written)
-    except StagingFilesLost:
+    except StagingFilesLostError:
         raise
     except Exception as error:
-        raise StagingFilesLost(place=folder, reason=innermost_cause(error)) from error
+        raise StagingFilesLostError(place=folder, reason=innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
     return SparkFiles(area, folder, written, paths, job.by_marker(by_marker), replaced, without_marker)
 
@@ -228,8 +228,9 @@ def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
 
 
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload the files from the driver. Returns the staged files.
-    Raises `BadRows` if delimited text cannot store a value, and `StagingFilesLost` if files are missing or damaged."""
+    """Upload the files from the driver. Returns the staged files. Raises `BadRows` if delimited text cannot store a
+    value, and `StagingFilesLostError` if files are missing or damaged.
+    """
     # The process has one pool, because a thread reuses its memory for its next file.
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
@@ -246,14 +247,14 @@ def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
 
     A file without rows is not uploaded, so its result has no staged file. A file that must be rewritten can become
     several staged files of about the target size. Raises `BadRows` if delimited text cannot store a value, and
-    `StagingFilesLost` if the file is missing or damaged.
+    `StagingFilesLostError` if the file is missing or damaged.
     """
     retries_before = retry_counter().of_thread
     with area.open(path) as file:
         try:
             check = check_file(file, job)
         except Exception as error:  # errors of pyarrow or the file system
-            raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
+            raise StagingFilesLostError(place=path, reason=first_line(str(error))) from error
         if not check.rows:
             return Staged(())
         if check.needs_rewrite:
@@ -272,14 +273,14 @@ def _copy(job: StagingJob, check: SchemaCheck, file: BinaryIO) -> File:
 
     try:
         return copy()
-    except StoreUnavailable:
+    except StorageUnavailableError:
         return copy()  # once more, with a new staged name
 
 
 def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> File:
     """Move a file from the staging area to the folder of the table's log, under a new staged name. The move is only a
-    rename, so the staging area must be in the landing zone. Raises `StagingFilesLost` if the file is missing, and
-    `StoreUnavailable` if the rename failed but may have taken effect."""
+    rename, so the staging area must be in the landing zone. Raises `StagingFilesLostError` if the file is missing, and
+    `StorageUnavailableError` if the rename failed but may have taken effect."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
@@ -287,37 +288,37 @@ def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> Fil
     try:
         # Do not retry the rename: a failed request may have renamed the file.
         job.store.rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
-    except NotThere as error:
+    except PathMissingError as error:
         reason = "it was deleted, possibly by another publisher of the table"
-        raise StagingFilesLost(place=path, reason=reason) from error
-    except AlreadyThere as error:  # renamed by this same request, if the storage client sent the request twice
+        raise StagingFilesLostError(place=path, reason=reason) from error
+    except PathExistsError as error:  # renamed by this same request, if the storage client sent the request twice
         reason = "the name was already taken"
-        raise StoreUnavailable(action="rename", address=error.address, reason=reason) from error
+        raise StorageUnavailableError(action="rename", address=error.address, reason=reason) from error
     return File(staged.rpartition("/")[2], 0, job.by_marker(check.rows), file.tell(), digest)
 
 
 def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in small batches. Raises `StagingFilesLost` with `path` if a read fails."""
+    """Yield the rows of a file in small batches. Raises `StagingFilesLostError` with `path` if a read fails."""
     try:
         yield from file.iter_batches(batch_size=_BATCH_ROWS)
     except (pa.ArrowException, OSError) as error:
-        raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
+        raise StagingFilesLostError(place=path, reason=first_line(str(error))) from error
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
     """Check that all rows that Spark wrote were uploaded. The rows of each row marker are counted separately.
-    Raises `StagingFilesLost` if a count differs."""
+    Raises `StagingFilesLostError` if a count differs."""
     uploaded = sum((Counter(file.rows) for file in staged.files), Counter[str]())
     if uploaded != files.rows:
         left, written = counted(uploaded.total(), "row"), counted(sum(files.rows.values()), "row")
-        raise StagingFilesLost(place=files.folder, reason=f"{left} of {written} are left")
+        raise StagingFilesLostError(place=files.folder, reason=f"{left} of {written} are left")
 
 
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from executors, with one Spark task per file. Returns the staged files.
 
-    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLost` if not all rows were uploaded,
-    `ExecutorUploadFailed` for a transient error of a task, and `ExecutorUploadImpossible` for any other error of a
+    Raises `BadRows` if delimited text cannot store a value, `StagingFilesLostError` if not all rows were uploaded,
+    `executor_upload_failed` for a transient error of a task, and `executor_upload_impossible` for any other error of a
     task.
     """
     if not files.paths:
@@ -329,8 +330,10 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     parts: dict[int, Staged] = {}
     for each in map(json.loads, results.column("result").to_pylist()):
         if "error" in each:
-            kind = ExecutorUploadFailed if each["transient"] else ExecutorUploadImpossible
-            raise kind(address=job.store.address(job.folder), reason=each["error"])
+            address = job.store.address(job.folder)
+            if each["transient"]:
+                raise executor_upload_failed(address=address, reason=each["error"])
+            raise executor_upload_impossible(address=address, reason=each["error"])
         if "bad" in each:
             raise BadRows(*(BadRow(Problem(problem), key) for problem, key in each["bad"]))
         uploaded = [File(**file) for file in each["files"]]
@@ -356,7 +359,7 @@ def upload_task(job: StagingJob, area: StagingArea, paths: Sequence[str]) -> Cal
         except BadRows as error:
             return {"bad": [(int(row.problem), row.key) for row in error.rows]}
         except MirrorfeedError as error:
-            return {"error": str(error), "transient": isinstance(error, Transient)}
+            return {"error": str(error), "transient": isinstance(error, TransientError)}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {first_line(str(error))}.", "transient": False}
 

@@ -26,7 +26,7 @@ from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
 from mirrorfeed.storage import VOLUMES, Store
-from mirrorfeed.storage.errors import NotThere, StoreUnavailable, VolumeUnusable
+from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError, VolumeUnusableError
 from mirrorfeed.storage.local_folder import FolderStore, open_regular, resolve
 
 if TYPE_CHECKING:
@@ -57,18 +57,22 @@ class StagingArea:
         return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
     def check(self, folder: str) -> None:
-        """Check that neither `folder` nor a parent in the staging area is a symbolic link. Raises `SymbolicLink`."""
+        """Check that neither `folder` nor a parent in the staging area is a symbolic link.
+        Raises `SymbolicLinkError`."""
         resolve("write", *self._below(folder))
 
     def file_paths(self, folder: str, written: DataFrame) -> list[str]:
         """Return the paths of the files that Spark wrote to `folder`, in the order of the partitions that wrote them.
-        `written` is a DataFrame that reads `folder`. Raises `StagingFilesLost` if a file has no Spark file name."""
+        `written` is a DataFrame that reads `folder`. Raises `StagingFilesLostError` if a file has no Spark file name.
+        """
         # A listing of the folder would also show files of failed and repeated tasks.
         parts: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
             name = unquote(uri).rpartition("/")[2]
             if not (part := _PART.fullmatch(name)):
-                raise errors.StagingFilesLost(place=folder, reason=f"{name} in it does not belong to this publication")
+                raise errors.StagingFilesLostError(
+                    place=folder, reason=f"{name} in it does not belong to this publication"
+                )
             parts.append((int(part[1]), int(part[2] or 0), name))
         return [f"{folder}/{name}" for *_, name in sorted(parts)]
 
@@ -78,8 +82,8 @@ class StagingArea:
     def open(self, path: str) -> BinaryIO:
         """Return a seekable reader of a file that Spark wrote.
 
-        Raises `StagingUnusable` without read permission, `StagingFilesLost` if the file cannot be opened, and
-        `StagingNotVisible` if this process cannot access the staging area.
+        Raises `StagingUnusableError` without read permission, `StagingFilesLostError` if the file cannot be opened, and
+        `staging_not_visible` if this process cannot access the staging area.
         """
         root, below = self._below(path)
         try:
@@ -87,17 +91,17 @@ class StagingArea:
                 return open_regular(resolve("read", root, below))
             if self._is_volume:  # Spark runs on another machine
                 return self._volume(root).open_read(below)
-        except VolumeUnusable as error:
+        except VolumeUnusableError as error:
             reason = f"this process cannot read its files: {error.reason}"
-            raise errors.StagingUnusable(root=self.root, reason=reason) from error
-        except (NotThere, StoreUnavailable) as error:
-            raise errors.StagingFilesLost(place=path, reason=first_line(error.problem).rstrip(".")) from error
+            raise errors.StagingUnusableError(root=self.root, reason=reason) from error
+        except (PathMissingError, StorageUnavailableError) as error:
+            raise errors.StagingFilesLostError(place=path, reason=first_line(error.problem).rstrip(".")) from error
         except PermissionError as error:
             reason = f"this process cannot read its files: {error.strerror or 'permission denied'}"
-            raise errors.StagingUnusable(root=self.root, reason=reason) from error
+            raise errors.StagingUnusableError(root=self.root, reason=reason) from error
         except OSError as error:
-            raise errors.StagingFilesLost(place=path, reason=error.strerror or str(error)) from error
-        raise errors.StagingNotVisible(root=self.root)
+            raise errors.StagingFilesLostError(place=path, reason=error.strerror or str(error)) from error
+        raise errors.staging_not_visible(root=self.root)
 
     def remove(self, folder: str) -> None:
         """Delete the folder of a publication. Ignores storage errors: later publications of this table try again."""
@@ -157,8 +161,8 @@ class StagingArea:
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
         """Return the error to raise after a Spark write to `folder` failed with `error`.
 
-        Deletes the folder, and lets Spark write a test file. Returns `StagingFilesLost` if the test write succeeds or
-        the disk is full, and otherwise `StagingUnusable`.
+        Deletes the folder, and lets Spark write a test file. Returns `StagingFilesLostError` if the test write succeeds
+        or the disk is full, and otherwise `StagingUnusableError`.
         """
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
@@ -167,10 +171,10 @@ class StagingArea:
         except Exception as second_error:
             if "No space left on device" not in str(second_error):
                 reason = f"Spark cannot write files: {innermost_cause(second_error)}"
-                return errors.StagingUnusable(root=self.root, reason=reason)
+                return errors.StagingUnusableError(root=self.root, reason=reason)
         finally:
             self.remove(probe)
-        return errors.StagingFilesLost(place=folder, reason=innermost_cause(error))
+        return errors.StagingFilesLostError(place=folder, reason=innermost_cause(error))
 
 
 def staging_area_for(
@@ -179,7 +183,8 @@ def staging_area_for(
     """Return the staging area for publications to the landing zone `store`.
 
     Returns None if Spark and this process share no folder, for example with Spark Connect without `staging_path`. Then
-    only small batches can be published. Raises `StagingNotVisible` on Databricks if `staging_path` is not in a volume.
+    only small batches can be published. Raises `staging_not_visible` on Databricks if `staging_path` is not in a
+    volume.
     """
     zone, databricks = store.address(""), is_on_databricks(environment)
     is_local = is_on_this_machine(spark, environment)
@@ -188,7 +193,7 @@ def staging_area_for(
         return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
     if staging_path is not None and not (is_local and staging_path.startswith(VOLUMES)):
         if databricks and not staging_path.startswith(VOLUMES):
-            raise errors.StagingNotVisible(root=staging_path)
+            raise errors.staging_not_visible(root=staging_path)
         return StagingArea(staging_path)
     return StagingArea(_temporary_folder()) if is_local else None
 
@@ -200,7 +205,7 @@ def clear_staging(staging_path: str | None, store: Store, table: str) -> None:
     areas = [StagingArea(staging_path)] if staging_path else []
     if Path(zone).is_absolute():
         areas.append(StagingArea(f"{zone}/{IN_ZONE}", in_zone=True))
-    with suppress(errors.StagingUnusable):
+    with suppress(errors.StagingUnusableError):
         areas.append(StagingArea(_temporary_folder()))
     for area in areas:
         area.clear_table(table)
@@ -212,13 +217,13 @@ def _hash(address: str) -> str:
 
 def _temporary_folder() -> str:
     """Create and return this user's temporary folder. Its path is the same in every run, so runs can delete old files.
-    Raises `StagingUnusable` if other users can write to it."""
+    Raises `StagingUnusableError` if other users can write to it."""
     folder = Path(tempfile.gettempdir(), f"mirrorfeed-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise errors.StagingUnusable(root=str(folder), reason="it belongs to another user")
+        raise errors.StagingUnusableError(root=str(folder), reason="it belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise errors.StagingUnusable(root=str(folder), reason="other users can write to it")
+        raise errors.StagingUnusableError(root=str(folder), reason="other users can write to it")
     return str(folder)

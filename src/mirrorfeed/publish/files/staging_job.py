@@ -97,7 +97,8 @@ class BadRow:
 
 
 class BadRows(Exception):
-    """Internal error: rows cannot be published. Contains the first of these rows. Users see `RowsRefused` instead."""
+    """Internal error: rows cannot be published. Contains the first of these rows.
+    Users see `RowsRefusedError` instead."""
 
     def __init__(self, *rows: BadRow) -> None:
         super().__init__(*rows)

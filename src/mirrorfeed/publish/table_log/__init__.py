@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.landing import names
-from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.landing.errors import DamagedFileError
 from mirrorfeed.landing.log_record import Record, missing_files, parse
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish import errors
@@ -22,11 +22,12 @@ from mirrorfeed.publish.table_log import metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import discard
 from mirrorfeed.publish.table_log.view import View, check
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
-from mirrorfeed.storage.errors import NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.request_retries import NewFile, retry_new, try_write
 
 _ATTEMPTS = 20
-"""Maximum attempts to read or create the log while other publishers change it, before `ConcurrentChanges` is raised."""
+"""Maximum attempts to read or create the log while other publishers change it, before `concurrent_changes` is raised.
+"""
 _CLOCK_DIFFERENCE = timedelta(minutes=1)
 """Longest time by which the clock of the storage may go back, so that publishing again is worth a try."""
 
@@ -49,7 +50,7 @@ class TableLog:
             view = self._view(log_id) if log_id else None
             if view or log_id is None:
                 return view
-        raise errors.ConcurrentChanges(address=self._address())
+        raise errors.concurrent_changes(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """Check a view with a second listing of the log. Returns a copy of `view` that has `confirmed` set to True.
@@ -68,12 +69,12 @@ class TableLog:
 
     def read_view(self) -> View | None:
         """Read the log and the names of published files. Repeats the read until a second listing of the log shows the
-        same log records. Returns None if there is no log. Raises `ConcurrentChanges` if too many attempts fail."""
+        same log records. Returns None if there is no log. Raises `concurrent_changes` if too many attempts fail."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
                 return view
-        raise errors.ConcurrentChanges(address=self._address())
+        raise errors.concurrent_changes(address=self._address())
 
     def create_log(self) -> View:
         """Create the log and return it. If another publisher creates a log first, returns that log.
@@ -83,7 +84,7 @@ class TableLog:
         for _ in range(_ATTEMPTS):
             if view := retry_new(self.store, self._create_log):
                 return view
-        raise errors.ConcurrentChanges(address=self._address())
+        raise errors.concurrent_changes(address=self._address())
 
     def _create_log(self) -> View | None:
         """Create `log.json` with one request, and return the log. The file may exist already: then return the log with
@@ -95,7 +96,7 @@ class TableLog:
         if failure is None:
             return View(log_id)  # if the file was not created, `confirm` returns None
         view = self.read_latest()
-        if view is None and isinstance(failure, StoreUnavailable):
+        if view is None and isinstance(failure, StorageUnavailableError):
             raise failure
         return view
 
@@ -107,27 +108,30 @@ class TableLog:
         if not files or self.current_id() is not None or self._files(processed=True) != files:
             return
         if lost := self._find_lost_log():
-            raise errors.LogIdMissing(folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time)
+            raise errors.log_id_missing(
+                folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time
+            )
         check(View("", data=tuple(path for path, _ in files)), self._address())
 
-    def check(self, view: View) -> errors.LastFileMissing | None:
+    def check(self, view: View) -> errors.LastFileMissingWarning | None:
         """Check that the log records and the files in `view` match. Returns None if they match.
 
         `view` must come from `confirm` or `read_view`: they list the log twice, because one listing can be wrong.
-        Returns the warning `LastFileMissing` if published files are missing and Fabric may have consumed them. Raises
-        `FilesLost` if Fabric cannot have consumed the missing files. Raises another error for any other mismatch.
+        Returns the warning `LastFileMissingWarning` if published files are missing and Fabric may have consumed them.
+        Raises `PublishedFilesLostError` if Fabric cannot have consumed the missing files. Raises another error for any
+        other mismatch.
         """
         check(view, self._address())
         lost = self.find_lost_files(view)
-        if isinstance(lost, errors.FilesLost):
+        if isinstance(lost, errors.PublishedFilesLostError):
             raise lost
         return lost
 
-    def find_lost_files(self, view: View) -> errors.FilesLost | errors.LastFileMissing | None:
+    def find_lost_files(self, view: View) -> errors.PublishedFilesLostError | errors.LastFileMissingWarning | None:
         """Return an error if published files are missing in `view`, or None if no file is missing.
 
-        Returns `FilesLost` if Fabric cannot have consumed the missing files, and `LastFileMissing` if Fabric may have
-        consumed them. `view` must come from `confirm` or `read_view`: they list the log twice.
+        Returns `PublishedFilesLostError` if Fabric cannot have consumed the missing files, and `LastFileMissingWarning`
+        if Fabric may have consumed them. `view` must come from `confirm` or `read_view`: they list the log twice.
         """
         if not missing_files(view.last_renamed, view.numbers):
             return None
@@ -147,8 +151,9 @@ class TableLog:
         )
         if not missing or self.current_id() != view.log_id:  # the folder may have been deleted after the second read
             return None
-        error = errors.FilesLost if second.numbers else errors.LastFileMissing
-        return error(address=self._address(), numbers=missing)
+        if second.numbers:
+            return errors.PublishedFilesLostError(address=self._address(), numbers=missing)
+        return errors.LastFileMissingWarning(address=self._address(), numbers=missing)
 
     def add_record(self, view: View, new: Record) -> View | None:
         """Commit a publication: add the log record `new` to the table's log. Returns the log after the write.
@@ -160,7 +165,7 @@ class TableLog:
         content = new.to_json()
         if len(content) > READ_LIMIT:
             discard(self, view, new.batch)
-            raise errors.TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
+            raise errors.too_many_files(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{names.log_folder(view.log_id)}/{names.record_name(new.number)}"
 
         def create() -> None:
@@ -174,7 +179,7 @@ class TableLog:
         if (after := after or self.read_view()) is None:
             return None
         if after.log_id == view.log_id and after.number < new.number:
-            raise failure or errors.ConcurrentChanges(address=self._address())
+            raise failure or errors.concurrent_changes(address=self._address())
         self.check(after)
         return after
 
@@ -204,12 +209,12 @@ class TableLog:
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
-            except NotThere:  # deleted as an old record in the meantime
+            except PathMissingError:  # deleted as an old record in the meantime
                 return
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Check that the files in `staged` are newer than all published files. Raises `EqualFileTimes` if they are not,
-        and `ClockWentBack` if a new attempt would fail again for more than a minute.
+        """Check that the files in `staged` are newer than all published files. Raises `equal_file_times` if they are
+        not, and `storage_clock_behind` if a new attempt would fail again for more than a minute.
 
         The files in `corrections` are also in `staged`. They must be newer than the other files in `staged`, because
         their rows must be applied last. Use this check only if Fabric reads files in the order of modification time.
@@ -223,10 +228,10 @@ class TableLog:
             from mirrorfeed.display.grid import utc_minute
 
             newest, first = utc_minute(max(published)), utc_minute(min(new.values()))
-            raise errors.ClockWentBack(address=self._address(), published=newest, new=first)
+            raise errors.storage_clock_behind(address=self._address(), published=newest, new=first)
         for before, after in ((published, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
-                raise errors.EqualFileTimes(address=self._address())
+                raise errors.equal_file_times(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
         """Read a log with one listing. Returns None if one of its two newest records was deleted during the read."""
@@ -238,7 +243,7 @@ class TableLog:
             try:
                 newest = self._record(log_id, number, etag)
                 is_linked = self._is_linked(log_id, newest, etags, start_markers)
-            except NotThere:
+            except PathMissingError:
                 return None
         return View(log_id, newest, etags, is_linked, _staged(entries), start_markers)
 
@@ -256,7 +261,7 @@ class TableLog:
             path = f"{self.folder}/{names.log_folder(log_id)}/{names.record_name(number)}"
             record = parse(self.store.read(path), self.store.address(path))
             if record.number != number:
-                raise DamagedFile(address=self.store.address(path), reason=f"it is record {record.number}")
+                raise DamagedFileError(address=self.store.address(path), reason=f"it is record {record.number}")
             self._known[log_id, number, etag] = record
         return self._known[log_id, number, etag]
 
@@ -266,7 +271,7 @@ class TableLog:
         logs: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{names.LOG}"):
             if entry.is_folder and names.is_log_id(entry.name):
-                with suppress(Terminal):  # skip logs that cannot be read
+                with suppress(TerminalError):  # skip logs that cannot be read
                     if (view := self._view(entry.name)) and view.newest:
                         logs.append((entry.name, view.newest))
         return max(logs, key=lambda log: log[1].at, default=None)
@@ -288,13 +293,13 @@ class TableLog:
         path = f"{self.folder}/{names.LOG_ID}"
         try:
             value = parse_json(self.store.read(path))
-        except NotThere:
+        except PathMissingError:
             return None
         except ValueError as error:
-            raise DamagedFile(address=self.store.address(path), reason=str(error)) from error
+            raise DamagedFileError(address=self.store.address(path), reason=str(error)) from error
         log_id = value.get("log_id") if isinstance(value, dict) else None
         if not (isinstance(log_id, str) and names.is_log_id(log_id)):
-            raise DamagedFile(address=self.store.address(path), reason="it does not contain a log id")
+            raise DamagedFileError(address=self.store.address(path), reason="it does not contain a log id")
         return log_id
 
     def entries(self, log_id: str) -> list[Entry]:

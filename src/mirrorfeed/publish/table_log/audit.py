@@ -15,7 +15,7 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.storage.errors import PathMissingError
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, View | None, tuple[Record, ...]]]:
@@ -145,7 +145,7 @@ def _file_state(store: Store, path: str, file: File) -> FileState:
             while block := source.read(2**20):
                 size += len(block)
                 digest.update(block)
-    except NotThere:
+    except PathMissingError:
         return FileState(address, None)
     if size != file.bytes:
         return FileState(address, f"not the file: it has {counted(size, 'byte')}, but the record has {file.bytes:,}")

@@ -8,12 +8,12 @@ from typing import Any
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing import output_format
-from mirrorfeed.landing.errors import ForeignPartnerEvents
+from mirrorfeed.landing.errors import foreign_partner_events
 from mirrorfeed.landing.names import METADATA
 from mirrorfeed.landing.output_format import BY_TIME, PARTNER_EVENTS, has_content, partner_events
-from mirrorfeed.publish.errors import ConcurrentChanges
+from mirrorfeed.publish.errors import concurrent_changes
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import PathExistsError, PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.request_retries import try_write
 
 _ATTEMPTS = 20
@@ -21,7 +21,7 @@ _ATTEMPTS = 20
 
 def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
     """Create `_metadata.json` with the content `wanted`. If the file exists without key columns, adds the key columns.
-    Raises `KeysChanged` or `SettingChanged` if the file has other keys or settings."""
+    Raises `keys_changed` or `setting_changed` if the file has other keys or settings."""
     path = f"{folder}/{METADATA}"
     current: dict[str, Any] | None = None
     for _ in range(_ATTEMPTS):
@@ -33,16 +33,16 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
         current = _read(store, folder)
         if current is not None and output_format.is_up_to_date(current, wanted, store.address(path)):
             return
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StorageUnavailableError):
             raise error
-    raise ConcurrentChanges(address=store.address(path))
+    raise concurrent_changes(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
     """Return whether `_metadata.json` has the content `wanted`.
 
-    Returns False if the file does not exist, or if `wanted` has key columns and the file has none. Raises `KeysChanged`
-    or `SettingChanged` if the file has other key columns or settings.
+    Returns False if the file does not exist, or if `wanted` has key columns and the file has none. Raises
+    `keys_changed` or `setting_changed` if the file has other key columns or settings.
     """
     current = _read(store, folder)
     return current is not None and output_format.is_up_to_date(current, wanted, store.address(f"{folder}/{METADATA}"))
@@ -57,13 +57,13 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
     path = f"{folder}/{METADATA}"
     try:
         return output_format.parse_metadata(store.read(path), store.address(path))
-    except NotThere:
+    except PathMissingError:
         return None
 
 
 def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
     """Write `_partnerEvents.json` from the setting `partner`, if any. Returns whether the file was written.
-    Raises `ForeignPartnerEvents` if an existing file differs from the setting. With `force`, replaces this file."""
+    Raises `foreign_partner_events` if an existing file differs from the setting. With `force`, replaces this file."""
     partner = config.partner
     if partner is None:
         return False
@@ -72,15 +72,15 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
     try:
         store.create(PARTNER_EVENTS, data)
         return True
-    except AlreadyThere:
+    except PathExistsError:
         try:
             current = store.read(PARTNER_EVENTS)
-        except NotThere:  # deleted in the meantime
+        except PathMissingError:  # deleted in the meantime
             return write_partner_events(store, config, force=force)
     if has_content(current, wanted):
         return False
     if not force:
         content = " ".join(current.decode(errors="replace").split())[:200]
-        raise ForeignPartnerEvents(address=store.address(PARTNER_EVENTS), content=content)
+        raise foreign_partner_events(address=store.address(PARTNER_EVENTS), content=content)
     store.replace(PARTNER_EVENTS, data)
     return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing import names
-from mirrorfeed.publish.errors import ConcurrentChanges
+from mirrorfeed.publish.errors import concurrent_changes
 from mirrorfeed.storage.request_retries import WRITE_ERRORS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def finish_publication(
         assert view.newest is not None
         staged = tuple(file.staged for file in view.unfinished)
         if staged == before:
-            raise failure or ConcurrentChanges(address=log.store.address(log.folder))
+            raise failure or concurrent_changes(address=log.store.address(log.folder))
         on_rename(view.newest)
         before, failure, log_path = staged, None, f"{log.folder}/{names.log_folder(view.log_id)}"
         for file in view.unfinished:

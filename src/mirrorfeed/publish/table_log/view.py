@@ -102,20 +102,20 @@ class View:
 def check(view: View, address: str) -> None:
     """Raise an error if files in `view` do not match its records. `address` is the table's folder, for messages."""
     if view.newest and not view.is_linked:
-        raise errors.RecordsMissing(
+        raise errors.RecordsMissingError(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
         )
     for name in view.data:
         # Fabric would skip new files with the numbers of processed files.
         number = names.data_number(name.rpartition("/")[2], view.extension)
         if number is None:
-            raise errors.ForeignFile(address=f"{address}/{name}")
+            raise errors.foreign_file(address=f"{address}/{name}")
         if number >= view.next_file_number:
-            raise errors.FileNumberConflict(address=f"{address}/{name}", expected=view.next_file_number)
+            raise errors.FileNumberConflictError(address=f"{address}/{name}", expected=view.next_file_number)
     for file in view.unfinished:
         staged = f"{address}/{names.log_folder(view.log_id)}/{file.staged}"
         final = names.published_name(file.number, file.staged)
         if final in view.data:
-            raise errors.FinalNameTaken(address=f"{address}/{final}", staged=staged)
+            raise errors.final_name_taken(address=f"{address}/{final}", staged=staged)
         if view.staged[file.staged] != file.bytes:
-            raise errors.StagedFileDamaged(address=staged, found=view.staged[file.staged], expected=file.bytes)
+            raise errors.staged_file_damaged(address=staged, found=view.staged[file.staged], expected=file.bytes)
