@@ -347,6 +347,8 @@ def with_known_code(name: str) -> str:
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Return `error` unchanged if it is a `MirrorfeedError`. Convert any other error to a `MirrorfeedError`.
 
+    Called where one table, alert or check ends: there any `Exception` is caught, so that the others continue.
+
     Another error becomes `SparkSessionLostError` if Spark has ended. Otherwise, it becomes `UnexpectedError`, and the
     traceback is logged. The message of `UnexpectedError` starts with `doing` and ends with `helps`. `doing` is the
     failed operation, such as "Publishing sales.orders". `helps` is a sentence that advises what to do if a second

@@ -97,7 +97,8 @@ class LastFailures:
 
     def update(self, target: Target, result: TableResult) -> None:
         """Write the file of a table that failed, or delete the file of a table that succeeded."""
-        # While the storage does not respond, an attempt to write would only take time.
+        # While the storage does not respond, an attempt to write would only take time. The file is for display only, so
+        # no error in its content may end the run.
         with suppress(Exception):
             if result.error and not isinstance(result.error, StorageUnavailableError):
                 self._write(target, result, result.error)
@@ -105,7 +106,7 @@ class LastFailures:
                 self.remove(target)
 
     def remove(self, target: Target) -> None:
-        with suppress(Exception):
+        with suppress(MirrorfeedError):
             if (name := _name(target)) in self._listed():
                 self.store.remove(f"{FOLDER}/{name}")
                 self._listed().discard(name)
@@ -129,7 +130,7 @@ class LastFailures:
             self._listed().add(_name(target))
 
     def _read(self, target: Target) -> Failure | None:
-        with suppress(Exception):  # a damaged file, or one of a later version, is ignored
+        with suppress(MirrorfeedError, ValueError):  # a damaged file, or one of a later version, is ignored
             if (name := _name(target)) in self._listed():
                 return validate(_FILE, parse_json(self.store.read(f"{FOLDER}/{name}")))
         return None

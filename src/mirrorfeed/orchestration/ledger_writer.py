@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, first_line, wrap_error
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
@@ -19,6 +20,8 @@ from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from mirrorfeed.orchestration.run_context import RunContext
+
+_log = logging.getLogger(__name__)
 
 _INTERVAL = 60.0
 """Seconds between two commits to the ledger. One commit for each publication would create too many files."""
@@ -118,8 +121,8 @@ class LedgerWriter:
             # Records have a precision of milliseconds.
             start = self.run_started.replace(microsecond=self.run_started.microsecond // 1_000 * 1_000)
             records = [each for each in log.records(view) if each.at < start] if view else []
-        except Exception as error:  # the next publication reports the error
-            wrap_error(f"Reading publications of {result.table} that the ledger lacks", error)
+        except Exception:  # the next publication reports the error
+            _log.warning("Reading publications of %s that the ledger lacks failed", result.table, exc_info=True)
             return []
         before = TableResult(
             result.table, records=records[::-1], freshness_target_minutes=table.finite_freshness_target

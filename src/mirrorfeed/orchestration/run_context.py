@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.orchestration.scheduler import Clock
 from mirrorfeed.publish.table_result import TableResult
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
     from mirrorfeed.orchestration.last_failure import LastFailures
+
+_log = logging.getLogger(__name__)
 
 Stop = Callable[[], bool]
 OnStep = Callable[[str, str], None]
@@ -135,6 +138,6 @@ class RunContext:
         """Return the number and size of the commits after `published`, or None if the commits cannot be read."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
-        except Exception as error:
-            wrap_error(f"Checking {table.source} for changes", error)
+        except Exception:  # the next attempt reports the error
+            _log.warning("Checking %s for changes failed", table.source, exc_info=True)
             return None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -349,7 +350,7 @@ def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: st
     try:
         matching = rows if where is None else rows.where(where)
         return matching.groupBy(*names).agg(F.count(F.lit(1)).alias(IN_SOURCE)).withColumn(IN_MIRROR, F.lit(0))
-    except Exception as error:
+    except (AnalysisException, ParseException) as error:
         raise condition_unreadable(
             table=str(table.source), condition=where or "", reason=first_line(str(error))
         ) from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mirrorfeed.config.model import Table
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import ColumnsDroppedError, keys_changed
 from mirrorfeed.landing.log_record import Record, unselected_columns
 from mirrorfeed.landing.names import METADATA
@@ -214,7 +215,7 @@ def unpublished_since(store: Store, table: Table) -> datetime | None:
     """
     try:
         view = TableLog(store, table.target.folder).read_latest()
-    except Exception:  # the run reports the error
+    except MirrorfeedError:  # the run reports the error
         return None
     if view is None or view.newest is None:
         return None

@@ -1,4 +1,8 @@
-"""Error conditions (names such as PATH_NOT_FOUND) of Spark and Delta, and functions that find them in an error."""
+"""Error conditions (names such as PATH_NOT_FOUND) of Spark and Delta, and functions that find them in an error.
+
+A call of Spark can raise exceptions of many classes: those of PySpark, Py4J and gRPC, `ConnectionError`, and plain
+exceptions of Databricks. So the code that calls Spark catches `Exception`, and asks for the condition.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ the hashes of this version, and a record without files replaces the version of t
 from __future__ import annotations
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import TerminalError, wrap_error
+from mirrorfeed.errors import TerminalError
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
 from mirrorfeed.publish.change_sources.errors import (
@@ -74,6 +75,7 @@ from mirrorfeed.source.versions import newest_version, read_commits, read_histor
 if TYPE_CHECKING:
     from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff
 
+_log = logging.getLogger(__name__)
 _ID = "mirrorfeed.states"
 """Table property with a random id. Only tables of row hashes have it, so it shows that mirrorfeed created the table."""
 _COMPARED_AT = "mirrorfeed.compared_at"
@@ -229,8 +231,8 @@ class RowHashTable:
             now = datetime.now(UTC)
             if now - read_newest_commit(self.spark, self.location).timestamp > _MAX_AGE:
                 self.spark.sql(f"ALTER TABLE {self.location.sql} SET TBLPROPERTIES ('{_COMPARED_AT}' = '{now}')")
-        except Exception as error:
-            wrap_error(f"Adding a commit to {self.location}", error)
+        except Exception:
+            _log.warning("Adding a commit to %s failed", self.location, exc_info=True)
 
     def vacuum(self) -> None:
         """Delete old files of the table of row hashes with VACUUM. Errors are logged, not raised.
@@ -242,8 +244,8 @@ class RowHashTable:
             if info is None or (retention_seconds(info.properties, FILES) or 0) < _MIN_RETENTION:
                 return
             self.spark.sql(f"VACUUM {self.location.sql}").collect()
-        except Exception as error:
-            wrap_error(f"Running VACUUM on {self.location}", error)
+        except Exception:
+            _log.warning("Running VACUUM on %s failed", self.location, exc_info=True)
 
     @contextmanager
     def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
