@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
-from mirrorfeed.errors import MirrorfeedError, TransientError, first_line
+from mirrorfeed.errors import MirrorfeedError, MirrorfeedWarning, first_line, problem
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table
@@ -25,18 +25,20 @@ _MAX_WAITING = 10_000
 """Maximum number of results that wait until they are sent. Further results are not sent."""
 
 
-class ResultsNotSent(TransientError):
-    code = "MF8004"
-    what = "Results of the run were not all sent as `lineage` sets: {reason}."
-    fix = (
-        "Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the"
-        " receiver. Publications do not depend on it."
-    )
-    meaning = (
+@problem(
+    MirrorfeedWarning,
+    "MF8004",
+    meaning=(
         "Lineage events of some publications were not sent, for example because the receiver could not be reached. They"
         " are not sent later. The tables were published."
-    )
-    is_warning = True
+    ),
+)
+def results_not_sent(*, reason: str) -> None:
+    """Results of the run were not all sent as `lineage` sets: {reason}.
+
+    Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the receiver.
+    Publications do not depend on it.
+    """
 
 
 @dataclass(frozen=True)
@@ -127,4 +129,4 @@ class Exporter:
         _log.warning("Results were not sent: %s", reason)
         if not self._has_problem:
             self._has_problem = True
-            self.on_problem(ResultsNotSent(reason=reason))
+            self.on_problem(results_not_sent(reason=reason))
