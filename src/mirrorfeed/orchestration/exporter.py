@@ -36,8 +36,8 @@ _MAX_WAITING = 10_000
 def results_not_sent(*, reason: str) -> None:
     """Results of the run were not all sent as `lineage` sets: {reason}.
 
-    Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the receiver.
-    Publications do not depend on it.
+    Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the
+    receiver. Publications do not depend on it.
     """
 
 
