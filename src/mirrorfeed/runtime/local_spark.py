@@ -27,6 +27,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSIONS = (17, 21)
+_BOUNDED_MEMORY = {
+    # Spark keeps the plans of finished queries for its user interface, even if that is off.
+    **dict.fromkeys(("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions"), "5"),
+    # Delta keeps the log of each table, about 1 MiB. More tables than this are not published at the same time.
+    "spark.databricks.delta.delta.log.cacheSize": "64",
+    # Spark starts a thread for each query until the pool is full, and ends it after a minute.
+    **dict.fromkeys(
+        ("spark.sql.shuffleExchange.maxThreadThreshold", "spark.sql.resultQueryStage.maxThreadThreshold"), "32"
+    ),
+}
+"""Settings that bound the memory and threads of a process that publishes many tables."""
 
 _SPARK_INCLUDES = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
@@ -50,6 +61,7 @@ def local_options(environment: Mapping[str, str]) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **_BOUNDED_MEMORY,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
