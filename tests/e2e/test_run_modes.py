@@ -17,7 +17,8 @@ from fixtures.faults import Crash
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.orchestration.publish_run import publish_tables, publisher
+from mirrorfeed.orchestration.follow import publisher
+from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.clock import FakeClock

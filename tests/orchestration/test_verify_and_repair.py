@@ -25,6 +25,7 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.orchestration import run_context, verify_and_repair
 from mirrorfeed.orchestration.errors import TableTimeoutError, too_many_to_repair
+from mirrorfeed.orchestration.exporter import Exporter
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.verify_and_repair import count_repairable
@@ -100,13 +101,14 @@ class Repairs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         self.store, self.source, self.clock = MemoryStore(), two_orders(), Time()
-        self.steps, self.written = list[str](), list[TableResult]()
+        self.steps, self.written, self.sent = list[str](), list[TableResult](), list[TableResult]()
         publish(TableFeed(self.source), self.store, plan())
         self.source.update(2, status="not published")
         self.failures = iter([seconds])
         monkeypatch.setattr(run_context, "zone_of", lambda _: self.store)
         monkeypatch.setattr(verify_and_repair, "source_for", lambda *_: Failing(self.source, fail=self.fail))
         monkeypatch.setattr(LedgerWriter, "write", lambda _, results: self.written.extend(results))
+        monkeypatch.setattr(Exporter, "add", lambda _, results: self.sent.extend(results))
 
     def fail(self) -> None:
         if seconds := next(self.failures, None):
@@ -114,20 +116,23 @@ class Repairs:
             raise StorageUnavailableError(action="create", address="a", reason="timeout")
 
     def repair(self, table: Table, *ids: int) -> TableResult:
-        config = Config(landing_zone="/nowhere", tables=(table,), ledger=Source(path="/nowhere/ledger"))
+        location = Source(path="/nowhere/ledger")
+        config = Config(landing_zone="/nowhere", tables=(table,), ledger=location, lineage="openlineage")
         callbacks = Callbacks(on_step=lambda _, step: self.steps.append(step), on_problem=lambda _: None)
         clock = FakeClock(self.clock.sleep, self.clock.monotonic)
         return verify_and_repair.publish_again(RunContext(NO_SPARK, config, callbacks, clock), table, [(ids, False)])
 
 
-def test_repair_is_tried_again_after_a_transient_error_and_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_of_a_repair_is_written_after_a_second_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     repairs = Repairs(monkeypatch, 10.0)
     paused = Pause(reason="moved", until=datetime.now(UTC) + timedelta(hours=1))
     result = repairs.repair(plan(paused=paused), 1)
     (record,) = result.records
     assert (result.error, result.tries, result.upserts, repairs.clock.pauses) == (None, 2, 1, [2.0])
     assert (record.is_repair, record.to_version_inclusive, result.latest) == (True, 1, 2)
-    assert repairs.written == [result]
+    assert repairs.written == repairs.sent == [result]
     repairing = "publishing a repair at version 1"
     assert repairs.steps == [repairing, repairing, "published up to version 1: 1 upsert, 1 file"]
 

@@ -17,6 +17,7 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.orchestration.errors import files_rewritten, leftovers_not_deleted
+from mirrorfeed.orchestration.result_writer import ResultWriter
 from mirrorfeed.orchestration.run_context import Callbacks, OnDone, OnStep, RunContext, Stop
 from mirrorfeed.orchestration.scheduler import (
     QueuedTable,
@@ -33,8 +34,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
-    from mirrorfeed.orchestration.exporter import Exporter
-    from mirrorfeed.orchestration.ledger_writer import LedgerWriter
+    pass
 
 EXPAND_INTERVAL = 300.0
 """Seconds between two expansions of the configured patterns in continuous publishing."""
@@ -113,8 +113,7 @@ def publish_tables(
     tasks = [task for name, task in run.tasks.items() if name not in run.newest]
     if tasks and not context.callbacks.stop():
         _ = context.session  # starts in this thread, and fails for all tables
-        if run.ledger:
-            run.ledger.begin()
+        run.writer.begin()
     # If all tables start at the same time, their order does not matter.
     ordered = not follows and len(tasks) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), tasks)
@@ -131,23 +130,14 @@ def publish_tables(
 
 
 class _Run:
-    """State of a run: the tasks and newest results of its tables, the queue, and the ledger writer."""
+    """State of a run: the tasks and newest results of its tables, the queue, and the writer of results."""
 
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
         self.current: Sequence[str] = ()
         """Names of the tables to publish. In continuous publishing, they change when patterns are expanded again."""
-        self.ledger: LedgerWriter | None = None
-        if location := context.config.ledger:
-            from mirrorfeed.orchestration.ledger_writer import LedgerWriter
-
-            self.ledger = LedgerWriter(context, location, lambda name: self.tasks[name].table)
-        self.exporter: Exporter | None = None
-        if context.config.lineage:
-            from mirrorfeed.orchestration.exporter import Exporter
-
-            self.exporter = Exporter(context.config, lambda name: self.tasks[name].table, context.callbacks.on_problem)
+        self.writer = ResultWriter(context, lambda name: self.tasks[name].table)
         self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
         self.expanded_at = context.clock.now()
 
@@ -166,8 +156,7 @@ class _Run:
 
     def on_pass(self) -> None:
         context = self.context
-        if self.ledger:
-            self.ledger.add([])
+        self.writer.add([])
         if context.follows and context.clock.now() - self.expanded_at >= EXPAND_INTERVAL:
             from mirrorfeed.orchestration.pattern_changes import expand_again  # only continuous publishing needs it
 
@@ -199,10 +188,7 @@ class _Run:
             if before is None or result.records or str(result.error) != str(before.error):
                 new_results.append(result)
         self.record_failures(new_results)
-        if self.ledger:
-            self.ledger.add(new_results)
-        if self.exporter:
-            self.exporter.add(new_results)
+        self.writer.add(new_results)
         if self.context.follows:
             report_problems(self.context, new_results)
 
@@ -211,15 +197,11 @@ class _Run:
         if not self.context.follows:
             waiting = [self.tasks[each.name] for each in self.scheduler.waiting]
             self.add([task.finished() for task in waiting if task.state.tries or task.result.records])
-        if self.ledger and (lost := self.ledger.flush()):
-            self.context.callbacks.on_problem(lost)
-        if self.exporter:
-            self.exporter.finish()
+        self.writer.finish()
         results = [self.newest[name] for name in self.current if name in self.newest]
         if not self.context.follows:
             report_problems(self.context, results)
-        reloaded_tables = self.ledger.reloaded_tables if self.ledger else ()
-        return [replace(each, published_before=each.table in reloaded_tables) for each in results]
+        return [replace(each, published_before=each.table in self.writer.reloaded_tables) for each in results]
 
     def record_failures(self, results: Sequence[TableResult]) -> None:
         """Write the last failure of tables that failed, and delete that of tables that succeeded. Raises no error."""

@@ -26,8 +26,8 @@ from mirrorfeed.mirror.verify import find_differing_keys, mirror_of, row_compari
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import rebuild_required, too_many_to_repair
-from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import report_problems, update_partner_events
+from mirrorfeed.orchestration.result_writer import ResultWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import source_for
@@ -305,15 +305,14 @@ class _RepairTask(TableTask):
 
 
 def publish_again(context: RunContext, table: Table, keys: DataFrame) -> TableResult:
-    """Publish the rows of `keys` again, with the attempts and the time limit of a run, and write the ledger."""
+    """Publish the rows of `keys` again, with the attempts and the time limit of a run, and write the result."""
     update_partner_events(context)
-    location = context.config.ledger
-    writer = LedgerWriter(context, location, lambda _: table) if location else None
-    task = _RepairTask(context, table, keys)
+    task, writer = _RepairTask(context, table, keys), ResultWriter(context, lambda _: table)
+    writer.begin()
     while (result := task.attempt()) is None:
         context.clock.sleep(task.state.pause, context.callbacks.stop)
-    if writer and (lost := writer.write([result])):
-        context.callbacks.on_problem(lost)
+    writer.add([result])
+    writer.finish()
     report_problems(context, [result])
     return result
 
