@@ -130,7 +130,9 @@ class World:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
         context = RunContext(NO_SPARK, Config(landing_zone="/nowhere", tables=()))
-        return LedgerWriter(context, Source.parse("ledger"), lambda _: table, run_started=self.now())
+        writer = LedgerWriter(context, Source.parse("ledger"), lambda _: table)
+        writer.run_started = self.now()
+        return writer
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:
         """Insert a row and publish it, or publish the rows of a stopped run."""

@@ -123,9 +123,7 @@ class Repairs:
         return verify_and_repair.publish_again(RunContext(NO_SPARK, config, callbacks, clock), table, [(ids, False)])
 
 
-def test_result_of_a_repair_is_written_after_a_second_attempt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_result_of_a_repair_is_written_after_a_second_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     repairs = Repairs(monkeypatch, 10.0)
     paused = Pause(reason="moved", until=datetime.now(UTC) + timedelta(hours=1))
     result = repairs.repair(plan(paused=paused), 1)

@@ -38,7 +38,7 @@ class LedgerWriter:
     location: Source
     table: Callable[[str], Table]
     """Function that returns a configured table by its name."""
-    run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    run_started: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
     reloaded_tables: set[str] = field(default_factory=set, init=False)
     """Names of tables whose first load this run published, although the ledger has earlier publications of them."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
