@@ -23,6 +23,7 @@ from mirrorfeed.source.errors import FeedGapError
 from mirrorfeed.source.identifier import Source
 from tests.history.test_history_record import BOTH, at
 from tests.raised import raises
+from tests.support.clock import FakeClock
 
 NO_SPARK: Any = None
 GAP = FeedGapError(table="main.sales.orders", published=4, where=5, reason="the log has no commit")
@@ -100,7 +101,7 @@ def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkey
         progress.newest_version = 7
 
     monkeypatch.setattr(histories, "append_versions", append)
-    monkeypatch.setattr("time.monotonic", lambda: 0.0)  # so that every pause is over
+    monkeypatch.setattr(histories, "Clock", FakeClock)
     file = tmp_path / "mirrorfeed.yml"
     tables = "".join(f"  - {{source: main.{name}, target: {name}, priority: {at}}}\n" for at, name in enumerate("abc"))
     file.write_text(f"landing_zone: /lz\nhistory: main.h\nmax_parallel_tables: 1\ntables:\n{tables}", encoding="utf-8")
