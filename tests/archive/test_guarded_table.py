@@ -149,7 +149,7 @@ def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable,
         guarded.limit(20)
     archived = sum(file.bytes or 0 for file in caught.value.files)
     assert (caught.value.limit, caught.value.found) == (20, 19)
-    assert caught.value.missing == f"2 archived files ({archived / 1024:.1f} KiB)"
+    assert caught.value.computed["missing"] == f"2 archived files ({archived / 1024:.1f} KiB)"
     with pytest.raises(InvalidPredicateError, match="names `id`, which is not a column"):
         guarded.limit(1, "id = 15")
 
