@@ -38,6 +38,7 @@ from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import HistoryLocation, Options
 from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
+from mirrorfeed.runtime.local_spark import local_options
 from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
 from tests.config.test_schema import schema_errors
@@ -213,9 +214,13 @@ def test_every_json_snippet_is_valid(snippet: Snippet) -> None:
 
 
 @pytest.mark.parametrize("snippet", snippets("properties"), ids=str)
-def test_spark_settings_name_the_host_of_the_endpoint(snippet: Snippet) -> None:
+def test_spark_settings_are_those_of_a_local_spark_or_name_the_host_of_the_endpoint(snippet: Snippet) -> None:
+    ours = local_options({})
     for line in snippet.text.splitlines():
-        name, _value = line.split(" ")
+        name, value = line.split(" ")
+        if name in ours:
+            assert value == ours[name]
+            continue
         assert name.startswith("spark.hadoop.fs.azure.account.")
         assert name.endswith(ENDPOINT.removeprefix("https://"))
 

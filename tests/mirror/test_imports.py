@@ -22,11 +22,11 @@ SHARED = {"source.reader", "landing.selection", "landing.log_record"}
 """Modules of `verify` that decide about rows and that the publisher uses as well."""
 SENTENCE = "`verify` shares the reader of source versions, the selection of columns and rows, and the log records"
 IDENTITY = {
-    *(f"source.{module}" for module in ("identifier", "table_info", "errors")),
+    *(f"source.{module}" for module in ("identifier", "table_info", "errors", "snapshot_or_range")),
     *(f"landing.{module}" for module in ("names", "errors", "output_format")),
     *("config.model", "archive", "runtime.spark_session", "runtime.spark_errors", "storage.onelake"),
 }
-"""Modules that name things, open them, or refuse archived files."""
+"""Modules that name things, such as a snapshot, open them, or refuse archived files."""
 PREFIX = f"{local_replica.__name__}."
 BELOW = {"storage", "errors", "display"}
 
