@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.errors import ErrorFunction, MirrorfeedError
+from mirrorfeed.errors import ErrorFunction
 
-Expected = type[Exception] | ErrorFunction[..., MirrorfeedError]
+Expected = type[Exception] | ErrorFunction
 
 
 def raises(expected: Expected, match: str | None = None) -> Any:

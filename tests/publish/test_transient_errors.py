@@ -39,7 +39,7 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
     assert (type(busy.error), busy.tries, pauses) == (StorageUnavailableError, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
     assert ": the service is busy. Check that the storage can be reached" in str(busy.error)
-    assert (type(deleted.error).__name__, deleted.tries) == ("NoTableAtPath", 1)
+    assert (type(deleted.error).__name__, deleted.tries) == ("NoTableAtPathError", 1)
 
     monkeypatch.undo()
     (done,) = publish_run.publish_tables(

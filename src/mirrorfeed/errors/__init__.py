@@ -54,7 +54,7 @@ from functools import cache
 from string import Formatter
 from traceback import walk_tb
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar, cast, dataclass_transform
 
 from mirrorfeed.display.redact import printable, redact, shell_argument
 from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names, row
@@ -190,20 +190,31 @@ class MirrorfeedError(Exception):
 _DEFINITION = frozenset({"code", "what", "fix", "computed", "__notes__"})
 """Attributes of an error that are no values of keywords."""
 Computed = Mapping[str, object]
-P = ParamSpec("P")
-E = TypeVar("E", bound=MirrorfeedError)
+
+if TYPE_CHECKING:
+    P = ParamSpec("P")
+    E = TypeVar("E", bound="MirrorfeedError", covariant=True)
+
+    class TypedErrorFunction(Protocol[P, E]):
+        """An `ErrorFunction` with the keywords and the class of its errors."""
+
+        code: str
+
+        def __call__(self, *args: P.args, **facts: P.kwargs) -> E: ...
+        def matches(self, error: object) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorFunction(Generic[P, E]):
+class ErrorFunction:
     """Function that returns an error of the class `kind`. Made by `problem`."""
 
-    kind: type[E]
+    # Not generic, because the parameters of a generic class cannot be sent to executors that lack the package.
+    kind: type[MirrorfeedError]
     code: str
-    function: Callable[P, Computed | None]
+    function: Callable[..., Computed | None]
     meaning: str
 
-    def __call__(self, *args: P.args, **facts: P.kwargs) -> E:
+    def __call__(self, *args: Any, **facts: Any) -> MirrorfeedError:
         computed = self.function(*args, **facts)  # refuses missing and unknown keywords
         error = self.kind.__new__(self.kind)
         vars(error).update(self.kind.optional | (self.function.__kwdefaults__ or {}) | facts)
@@ -230,12 +241,12 @@ class ErrorFunction(Generic[P, E]):
 
 def problem(
     kind: type[E], code: str, *, meaning: str = ""
-) -> Callable[[Callable[P, Computed | None]], ErrorFunction[P, E]]:
+) -> Callable[[Callable[P, Computed | None]], TypedErrorFunction[P, E]]:
     """Return a decorator: calls of the decorated function return an error of the class `kind` with this code.
 
     `meaning` is the text for the list of error codes, if the first template alone does not explain the error.
     """
-    return lambda function: ErrorFunction(kind, code, function, meaning)
+    return lambda function: cast(Any, ErrorFunction(kind, code, function, meaning))
 
 
 class TerminalError(MirrorfeedError):
