@@ -83,7 +83,8 @@ def run(
         for variable, value in (settings | offered(spark)).items():
             patched.setenv(variable, value)
         ran = NotebookRun(notebook, default_timeout=300).execute()
-    assert (ran.error and ran.error.summary) == error, ran.error
+    assert (error or "") in (ran.error.trace if ran.error else ""), ran.error
+    assert bool(error) == bool(ran.error), ran.error
     outputs = [output for cell in ran.nb.cells for output in cell.get("outputs", ())]
     return [output for output in outputs if output["output_type"] != "error"]
 
