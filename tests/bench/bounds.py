@@ -66,9 +66,14 @@ def shares(found: Mapping[str, Any]) -> Iterator[Share]:
 
 def disturbances(found: Mapping[str, Any]) -> list[str]:
     """Return the reasons why a run cannot be judged, as sentences. Empty if the machine was quiet."""
+    return loads(found) + unsteady(found)
+
+
+def loads(found: Mapping[str, Any]) -> list[str]:
+    """Return a sentence about the load at the start of a run, or nothing if the load was low."""
     load, cpus = found["machine"]["load"][0], found["machine"]["cpus"]
     loaded = f"The load average was {load:.2f} on {cpus} processors when the run started."
-    return ([loaded] if load > MAX_LOAD * cpus else []) + unsteady(found)
+    return [loaded] if load > MAX_LOAD * cpus else []
 
 
 def unsteady(found: Mapping[str, Any], case: str | None = None) -> list[str]:

@@ -1,6 +1,7 @@
 """`make bench-report`: draw the results of `make bench` as an HTML page, and write the figures of the documentation.
 
-The figures are written only if the run had all cases of the documentation, at their sizes, and can be judged."""
+The figures are written only if the run had all cases of the documentation, at their sizes, and started without other
+load. They show which ratios exceed their bound, and which could not be judged."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.__main__ import FOUND
-from tests.bench.bounds import Share, disturbances, shares
+from tests.bench.bounds import Share, loads, shares
 from tests.bench.race import Spread
 from tools import performance_page
 
@@ -36,7 +37,7 @@ def main() -> None:
     PAGE.write_text(page(found), encoding="utf-8")
     print(PAGE)
     missing = [name for name in performance_page.CASES if not found["cases"].get(name, {}).get("is_full_size")]
-    if reasons := [*disturbances(found), *(f"{name} was not measured at its size." for name in missing)]:
+    if reasons := [*loads(found), *(f"{name} was not measured at its size." for name in missing)]:
         raise SystemExit("\n".join(["The figures of the documentation stay as they are.", *reasons]))
     performance_page.FIGURES.write_text(json.dumps(figures(found), indent=1) + "\n", encoding="utf-8")
     performance_page.PAGE.write_text(performance_page.page(), encoding="utf-8")
@@ -53,6 +54,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
             "product_seconds": sorted(_product_seconds(found, share.case)),
             "ratio": share.seconds,
             "bound": share.bound,
+            "verdict": share.verdict,
         }
         for share in shares(found)
         if share.case in performance_page.CASES and share.peer in performance_page.PEERS

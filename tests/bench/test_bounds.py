@@ -64,7 +64,7 @@ def test_documentation_shows_size_spread_bound_and_date() -> None:
     assert text.startswith("Measured on 2026-11-30: 2 processors, 8.0 GiB of memory, pyspark 4.2.0.")
     assert text.splitlines()[-1] == (
         "| Range of five merges | 10 table rows | 0.95 (0.90 to 1.00)"
-        " | A usual notebook: window function, one file, copy | 0.95 (0.90 to 1.00) | 0.90 |"
+        " | A usual notebook: window function, one file, copy | 0.95 (0.90 to 1.00) | 0.90, exceeded |"
     )
 
 
