@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,9 +15,6 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.publish_run import Published, publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, OnDone, RunContext, Stop
-
-if TYPE_CHECKING:
-    pass
 
 
 def follow_tables(

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -32,9 +31,6 @@ from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
-
-if TYPE_CHECKING:
-    pass
 
 EXPAND_INTERVAL = 300.0
 """Seconds between two expansions of the configured patterns in continuous publishing."""

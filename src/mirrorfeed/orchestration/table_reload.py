@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import TerminalError
@@ -19,9 +18,6 @@ from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StorageUnavailableError
-
-if TYPE_CHECKING:
-    pass
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
 

@@ -6,7 +6,7 @@ import logging
 import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
@@ -19,9 +19,6 @@ from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedGapError, SourceRecreatedError
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 
