@@ -16,10 +16,13 @@ from mirrorfeed.monitor.findings import Severity, TableFacts, error_finding
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.last_failure import FOLDER, LastFailures, LastRunError
 from mirrorfeed.publish.errors import nothing_published
+from mirrorfeed.publish.next_publication import unpublished_since
 from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Entry
 from mirrorfeed.storage.errors import StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
+from tests.support.entries import entry
 
 ORDERS, LINES = Target("sales", "orders"), Target("sales", "lines")
 ERROR = nothing_published(table="sales.orders")
@@ -157,3 +160,20 @@ def test_text_of_an_alert_comes_from_the_catalogue(tmp_path: Path) -> None:
     shown = str(failure.with_catalogued_text())
     assert ERROR.problem not in shown
     assert catalogue()[ERROR.code].means in shown
+
+
+@dataclass(frozen=True)
+class BrokenStore(FolderStore):
+    """A folder whose calls fail in a way that nobody expects."""
+
+    def list(self, folder: str) -> list[Entry]:
+        raise RuntimeError(folder)
+
+
+def test_unexpected_error_of_one_table_ends_no_run(tmp_path: Path) -> None:
+    store = BrokenStore(str(tmp_path))
+    failures = LastFailures(store)
+    assert failures.read(ORDERS, 1) is None
+    failures.update(ORDERS, failed(ERROR))
+    failures.remove(ORDERS)
+    assert unpublished_since(store, entry(Source(path=str(tmp_path / "orders")), "sales.orders")) is None

@@ -106,7 +106,7 @@ class LastFailures:
                 self.remove(target)
 
     def remove(self, target: Target) -> None:
-        with suppress(MirrorfeedError):
+        with suppress(Exception):
             if (name := _name(target)) in self._listed():
                 self.store.remove(f"{FOLDER}/{name}")
                 self._listed().discard(name)
@@ -130,7 +130,7 @@ class LastFailures:
             self._listed().add(_name(target))
 
     def _read(self, target: Target) -> Failure | None:
-        with suppress(MirrorfeedError, ValueError):  # a damaged file, or one of a later version, is ignored
+        with suppress(Exception):  # a damaged file, or one of a later version, is ignored
             if (name := _name(target)) in self._listed():
                 return validate(_FILE, parse_json(self.store.read(f"{FOLDER}/{name}")))
         return None
