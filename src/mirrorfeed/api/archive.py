@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorfeed.api.errors import no_archive_named
 from mirrorfeed.api.results import Result
+from mirrorfeed.api.subject import Subject
 from mirrorfeed.config.model import Config
-from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.errors.callbacks import guard_callback
 from mirrorfeed.storage.prices import Prices, load_prices
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
 
 
-class Archive:
+class Archive(Subject):
     """Operations on tables whose old files are in an archive tier, and plans that restore archived files."""
 
     def __init__(self, config: Config, spark: Callable[..., SparkSession], table: str | None = None) -> None:
-        self._config, self._spark = config, spark
+        super().__init__(config, spark)
         self._default_table = table
 
     def table(self, table: str | None = None) -> ArchiveAwareTable:
@@ -131,7 +131,3 @@ class Archive:
 
     def _prices(self, prices: str | Prices | None) -> Prices | None:
         return load_prices(prices, self._config.archive.prices if self._config.archive else None)
-
-    @property
-    def _current_config(self) -> Config:
-        return expand_patterns(self._config, self._spark).config

@@ -7,25 +7,20 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.api.errors import nothing_to_mirror
 from mirrorfeed.api.results import Result
-from mirrorfeed.config.model import Config, without_files
-from mirrorfeed.config.pattern_expansion import expand_patterns
+from mirrorfeed.api.subject import Subject
+from mirrorfeed.config.model import without_files
 from mirrorfeed.display.progress import progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from mirrorfeed.api import results
     from mirrorfeed.mirror.fabric import MirroredDatabase
 
 
-class Fabric:
+class Fabric(Subject):
     """Operations on the mirrored database in Fabric, with the same names as the commands `mirrorfeed fabric`.
 
     Require a landing zone in OneLake and a credential.
     """
-
-    def __init__(self, config: Config, spark: Callable[..., SparkSession]) -> None:
-        self._config, self._spark = config, spark
 
     def create(self, name: str) -> Result[results.CreatedDatabase]:
         """Create the open mirrored database `name` in the workspace of the configured landing zone, unless it exists.
@@ -44,7 +39,7 @@ class Fabric:
         landing zone yet.
         """
         database = self._database  # report an error in the address first
-        if not force and (tables := without_files(expand_patterns(self._config, self._spark).config)):
+        if not force and (tables := without_files(self._current_config)):
             raise nothing_to_mirror(tables=tables)
         return Result((database.start(minutes * 60),))
 

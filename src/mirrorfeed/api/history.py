@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mirrorfeed.api.results import Result
-from mirrorfeed.config.model import Config
-from mirrorfeed.config.pattern_expansion import expand_patterns
+from mirrorfeed.api.subject import Subject
 from mirrorfeed.display.progress import progress
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from mirrorfeed.api import results
 
 
-class Histories:
+class Histories(Subject):
     """Permanent histories of the configured tables: Delta tables that store all versions of a source."""
-
-    def __init__(self, config: Config, spark: Callable[..., SparkSession]) -> None:
-        self._config, self._spark = config, spark
 
     def append(self, *tables: str, reseed: bool = False) -> Result[results.Append]:
         """Append new versions to the permanent histories of the tables. Return the appended versions of each table.
@@ -61,7 +54,3 @@ class Histories:
         spark = self._spark()
         progress.info("Rebuilding %s from %s", configured.target, configured.history.table)
         return Result((replay(spark, configured.history.table, copy, at),))
-
-    @property
-    def _current_config(self) -> Config:
-        return expand_patterns(self._config, self._spark).config

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from mirrorfeed.api.results import PartnerFile, Result
+from mirrorfeed.api.subject import Subject
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.config.pattern_expansion import expand_patterns
 from mirrorfeed.landing.output_format import PARTNER_EVENTS
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from mirrorfeed.api.go_live import Answer
 
 
-class Setup:
+class Setup(Subject):
     """Operations before the first publication: checks of the setup, and the description of the publisher.
 
     The checks write small files into the landing zone and delete them.
     """
 
     def __init__(self, feed: Feed, config: Config, spark: Callable[..., SparkSession]) -> None:
-        self._feed, self._config, self._spark = feed, config, spark
+        super().__init__(config, spark)
+        self._feed = feed
 
     def check(self) -> Result[results.Finding]:
         """Check the requirements of publishing, and create the ledger if it does not exist.
@@ -69,7 +70,3 @@ class Setup:
         zone = zone_of(self._config)
         written = write_partner_events(zone, self._config, force=force)
         return Result((PartnerFile(zone.address(PARTNER_EVENTS), written),))
-
-    @property
-    def _current_config(self) -> Config:
-        return expand_patterns(self._config, self._spark).config
