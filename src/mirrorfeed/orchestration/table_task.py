@@ -14,7 +14,7 @@ from mirrorfeed.orchestration.errors import TableTimeoutError
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.run_context import RunContext, Stop
 from mirrorfeed.orchestration.scheduler import QueuedTable
-from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark, source_for
+from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
@@ -89,7 +89,9 @@ class TableTask:
             return None
         started, limit, error = context.clock.now(), self.limit, None
         try:
-            self._publish(lambda: context.callbacks.stop() or context.clock.now() - started >= limit)
+            source = source_for(context.session, context.config, self.table)
+            table = with_keys(self.table, lambda: context.client)
+            self._publish(source, table, lambda: context.callbacks.stop() or context.clock.now() - started >= limit)
         except Exception as caught:
             error = wrap_error(f"Publishing {self.name}", caught)
         self.result.seconds += context.clock.now() - started
@@ -101,12 +103,10 @@ class TableTask:
             self._begin_again(started)
         return finished
 
-    def _publish(self, ends: Stop) -> None:
-        """Publish the table, after its folder is deleted if it is to be reloaded. `ends` returns True at the end of the
-        time limit, and if the run is stopped."""
+    def _publish(self, source: ChangeSource, table: Table, ends: Stop) -> None:
+        """Publish a table with its keys, after its folder is deleted if it is to be reloaded. `ends` returns True at
+        the end of the time limit, and if the run is stopped."""
         context = self.context
-        source = source_for(context.session, context.config, self.table)
-        table = with_keys(self.table, lambda: context.client)
         if self.state.clears:
             from mirrorfeed.orchestration.table_reload import clear_table  # imported late: few runs reload a table
 

@@ -30,10 +30,9 @@ from mirrorfeed.orchestration.publish_run import report_problems, update_partner
 from mirrorfeed.orchestration.result_writer import ResultWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.table_task import TableTask
-from mirrorfeed.publish.change_sources import source_for
+from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.errors import feed_required, nothing_published
 from mirrorfeed.publish.key_repair import repair
-from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log.audit import mirror_positions
 from mirrorfeed.publish.table_result import TableResult
@@ -294,11 +293,8 @@ class _RepairTask(TableTask):
 
     keys: DataFrame
 
-    def _publish(self, ends: Stop) -> None:
-        context = self.context
-        source = source_for(context.session, context.config, self.table)
-        table = with_keys(self.table, lambda: context.client)
-        repair(source, context.zone, table, self.keys, self.result, self._on_step, ends)
+    def _publish(self, source: ChangeSource, table: Table, ends: Stop) -> None:
+        repair(source, self.context.zone, table, self.keys, self.result, self._on_step, ends)
 
     def _needs_reload(self, error: MirrorfeedError) -> bool:
         return False
