@@ -23,7 +23,7 @@ from fixtures.mirror import canonical
 from mirrorfeed.cli import main
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
-from mirrorfeed.orchestration import run_context, verify_and_repair
+from mirrorfeed.orchestration import run_context, table_task, verify_and_repair
 from mirrorfeed.orchestration.errors import TableTimeoutError, too_many_to_repair
 from mirrorfeed.orchestration.exporter import Exporter
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
@@ -106,7 +106,7 @@ class Repairs:
         self.source.update(2, status="not published")
         self.failures = iter([seconds])
         monkeypatch.setattr(run_context, "zone_of", lambda _: self.store)
-        monkeypatch.setattr(verify_and_repair, "source_for", lambda *_: Failing(self.source, fail=self.fail))
+        monkeypatch.setattr(table_task, "source_for", lambda *_: Failing(self.source, fail=self.fail))
         monkeypatch.setattr(LedgerWriter, "write", lambda _, results: self.written.extend(results))
         monkeypatch.setattr(Exporter, "add", lambda _, results: self.sent.extend(results))
 
