@@ -32,8 +32,7 @@ from mirrorfeed.monitor.alert_channels import Alert, Send, channels_of, text
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
-from mirrorfeed.monitor.measurements import FILE as MEASURED
-from mirrorfeed.monitor.measurements import Measurements
+from mirrorfeed.monitor.measurements import open_measurements
 from mirrorfeed.monitor.state_folder import open_state
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import (
@@ -105,7 +104,7 @@ def check_alerts(
 
     progress.info("Checking all tables")
     store, path = open_state(config, FILE)
-    measurements = Measurements(*open_state(config, MEASURED))
+    measurements = open_measurements(config)
     check, facts = check_all(spark, config, mirror, measurements)
     measurements.save()
     ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None

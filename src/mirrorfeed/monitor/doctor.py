@@ -14,10 +14,8 @@ from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding, with_config
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
-from mirrorfeed.monitor.measurements import FILE as MEASURED
-from mirrorfeed.monitor.measurements import Measurements
+from mirrorfeed.monitor.measurements import Measurements, open_measurements
 from mirrorfeed.monitor.problem_rules import ALERT_RULES, NOTHING, SAFE, TABLE_RULES, database_findings, table_findings
-from mirrorfeed.monitor.state_folder import open_state
 from mirrorfeed.orchestration.errors import ledger_unreadable, orphaned_tables
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
 from mirrorfeed.publish.table_log import TableLog
@@ -42,7 +40,7 @@ def diagnose(
     progress.info("Checking tables, landing zone and Fabric")
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
-    measurements = Measurements(*open_state(config, MEASURED))
+    measurements = open_measurements(config)
     collector = Collector(config, spark, deep=True, states=database.states, measurements=measurements)
     findings = [*database_findings(database), *_ledger_findings(spark, config)]
     if not names:

@@ -14,11 +14,13 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import TypeAdapter
 
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.strict_json import CONFIG, Count, parse_json, validate
+from mirrorfeed.monitor.state_folder import open_state
 from mirrorfeed.storage import Store
 
-FILE = "measured.json"
+_FILE_NAME = "measured.json"
 LongestText = tuple[str, int] | None
 """Name of the column with the longest text, and the length of the text in bytes. None if there is no text."""
 
@@ -94,3 +96,8 @@ class Measurements:
                 entries = validate(_FILE, parse_json(self._store.read(self._path))).measured
                 return {(each.table, each.kind): each for each in entries}
         return {}
+
+
+def open_measurements(config: Config) -> Measurements:
+    """Return the results of earlier runs of `check-alerts`."""
+    return Measurements(*open_state(config, _FILE_NAME))
