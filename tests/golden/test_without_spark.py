@@ -57,6 +57,11 @@ def _configurations(recorder: Recorder) -> None:
     recorder.json("The file is written", "init", "other.yml")
     recorder.case("The file exists", "init")
     recorder.case("The folder is missing", "init", "no/such/folder.yml")
+    deltalake.write_deltalake("lake/orders", pa.table({"id": [1], "v": ["a"]}))
+    deltalake.write_deltalake("lake/notes", pa.table({"text": ["a"]}))
+    recorder.text("A folder with a table without keys", "init", "from.yml", "--from", "lake", "--keys", "id")
+    recorder.json("A folder with a table without keys", "init", "again.yml", "--from", "lake", "--keys", "id")
+    recorder.case("A folder without tables", "init", "none.yml", "--from", "./lake/orders")
 
     recorder.case("An unknown option", "schema", "--sorted")
 

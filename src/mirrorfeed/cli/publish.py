@@ -11,9 +11,10 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -42,6 +43,9 @@ from mirrorfeed.config import FILE, SCHEMA
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.display.terminal import console
 
+if TYPE_CHECKING:
+    from mirrorfeed.orchestration.table_survey import SurveyedTable
+
 _LARGEST_TASK_VALUE = 48 * 2**10
 """Maximum size of a task value, in bytes."""
 _TABLES_PER_SHARD = 10
@@ -51,16 +55,21 @@ _LONGEST_INPUTS = 10_000
 
 
 @row
-class Example(Row):
-    """Result of `init`: the example configuration and its JSON Schema, which were written."""
+class NewConfig(Row):
+    """Result of `init`: the configuration and its JSON Schema, which were written."""
 
     file: str
     schema: str
+    tables: tuple[SurveyedTable, ...] = ()
+    """Tables that --from found, as they were before questions were answered. Empty without --from."""
+    is_complete: bool = field(default=False, repr=False)
+    """True if the configuration can be used without an edit."""
 
     def remarks(self) -> Sequence[str]:
         from mirrorfeed.config.printed_commands import name_config
 
-        steps = "Edit this file, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`."
+        steps = "run `mirrorfeed enable-cdf` and `mirrorfeed publish`."
+        steps = f"{steps.capitalize()}" if self.is_complete else f"Edit this file, then {steps}"
         return (
             f"{self.file} was written. {name_config(steps, self.file)}",
             f"Editors complete and check the file with {self.schema}, which was also written.",
@@ -76,20 +85,48 @@ class TaskInput(Row):
 
 @main.command(reads_config=False)
 @click.argument("file", default=FILE)
-def init(file: str) -> Example:
-    """Write an example mirrorfeed.yml with comments, and the JSON Schema with which editors complete and check it."""
+@click.option(
+    "--from",
+    "place",
+    metavar="PLACE",
+    help="Write an entry for each table of PLACE: a schema (main.sales), a catalog (main), a folder, or a pattern.",
+)
+@click.option(
+    "--keys",
+    metavar="COLUMNS",
+    help="Key columns of the tables that have all of them, separated by commas. Requires --from. Default: the primary"
+    " keys in Unity Catalog.",
+)
+@click.option("--yes", is_flag=True, help="Ask no questions. Tables that need a decision become comments.")
+def init(file: str, place: str | None, keys: str | None, yes: bool) -> NewConfig:
+    """Write an example mirrorfeed.yml with comments, and the JSON Schema with which editors complete and check it.
+
+    With --from, list the tables of a schema, a catalog or a folder with feed, size and keys. Write an entry for each
+    table that can be published. On a terminal, ask for missing keys. Tables that need another decision, such as those
+    with a row filter, become comments that name the reason.
+    """
     from mirrorfeed.config.loader import EXAMPLE
 
-    schema = Path(file).with_name(SCHEMA)
+    if keys and place is None:
+        raise click.UsageError("--keys requires --from.")
+    if Path(file).exists():  # before a long search
+        raise config_file_exists(path=file)
+    schema, text = Path(file).with_name(SCHEMA), EXAMPLE
+    tables: tuple[SurveyedTable, ...] = ()
+    is_complete = False
+    if place is not None:
+        from mirrorfeed.cli.new_config import draft_config
+
+        text, tables, is_complete = draft_config(file, place, tuple(keys.split(",")) if keys else None, ask=not yes)
     try:
         with Path(file).open("x", encoding="utf-8") as target:
-            target.write(EXAMPLE)
+            target.write(text)
         schema.write_text(_read_schema(), encoding="utf-8")
     except FileExistsError as error:
         raise config_file_exists(path=file) from error
     except OSError as error:
         raise file_not_written(path=file, reason=error.strerror or str(error)) from error
-    return Example(file, str(schema))
+    return NewConfig(file, str(schema), tables, is_complete)
 
 
 @main.command(reads_config=False)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.change_sources import ChangeSource
 
 
-_NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
+NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
 
 
 @row
@@ -82,12 +82,13 @@ def list_configured_tables(
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
     client = open_workspace(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
-    rows = tuple(map_parallel(partial(_row, client, spark), expansion.candidates))
+    rows = tuple(map_parallel(partial(list_table, client, spark), expansion.candidates))
     orphans, warning = orphans_problem(expansion.config), table_limit_warning(len(expansion.config.tables))
     return rows, (*([with_code(orphans)] if orphans else []), *([warning] if warning else []))
 
 
-def _row(client: WorkspaceClient | None, spark: SparkSession | None, candidate: Candidate) -> Listed:
+def list_table(client: WorkspaceClient | None, spark: SparkSession | None, candidate: Candidate) -> Listed:
+    """Return the row of one candidate. `client` is None if no workspace is configured."""
     table, source = candidate.table, str(candidate.source)
     if table is None:
         return Listed(None, source, False, why=candidate.why)
@@ -95,7 +96,7 @@ def _row(client: WorkspaceClient | None, spark: SparkSession | None, candidate: 
     row = Listed(str(table.target), source, True, why=candidate.why, part=part)
     if client is None and table.source.is_in_unity_catalog:
         if table.keys is None:
-            return replace(row, why=f"{candidate.why}; {_NO_WORKSPACE}")
+            return replace(row, why=f"{candidate.why}; {NO_WORKSPACE}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))
 
     try:
