@@ -30,6 +30,7 @@ from mirrorfeed.orchestration.ledger import (
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
+    Known,
     LedgerRow,
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
@@ -196,7 +197,7 @@ def fleet(spark: SparkSession, after_a_run: Path, tmp_path: Path) -> RunContext:
 
 
 def test_recovered_table_without_new_changes_is_not_stopped(
-    spark: SparkSession, fleet: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, fleet: RunContext, tmp_path: Path
 ) -> None:
     config, table = fleet.config, tmp_path / "fleet/a"
     moved = table.rename(tmp_path / "away")
@@ -211,9 +212,11 @@ def test_recovered_table_without_new_changes_is_not_stopped(
     assert config.ledger
     states = read_report(spark, config.ledger, datetime.now(UTC)).figures["tables"]
     assert [row["state"] for row in states if row["table"] == "a"] == [RECOVERED]
-    known = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
-    monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect, local folders are on another machine
-    assert ledger.known_without_spark(config.ledger, 10) == known  # the result without Spark is the same
+    known = ledger.read_states(spark, config.ledger, ["a", "silent", "never"], NOON)
+    assert known == {"a": Known(False, [row.key for row in found[:1]]), "silent": Known(True, [])}
+    assert ledger.read_states(spark, config.ledger, ["a"], datetime.now(UTC)) == {}
+    wanted = [found[0], replace(found[0], table="silent"), replace(found[0], to_version=9)]
+    assert ledger.find_publications(spark, config.ledger, wanted) == {("a", found[0].key)}
 
 
 def test_error_about_an_unwritten_ledger_has_a_reason() -> None:

@@ -19,6 +19,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger, run_context
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
+from mirrorfeed.orchestration.ledger_state import LedgerState
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import RunContext
@@ -91,13 +92,14 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
 
 @dataclass
 class World:
-    """A published table and a ledger."""
+    """A published table and a ledger. `reads` counts the reads of the table's log, `queries` those of the ledger."""
 
     monkeypatch: pytest.MonkeyPatch
     table: Table = field(default_factory=lambda: Table({"id": "long"}, ("id",)))
     zone: MemoryStore = field(default_factory=MemoryStore)
     rows: list[LedgerRow] = field(default_factory=list)
     reads: int = 0
+    queries: int = 0
     moment: datetime = NOON
 
     def now(self) -> datetime:
@@ -106,10 +108,17 @@ class World:
         return self.moment
 
     def __post_init__(self) -> None:
-        def known(_spark: object, _place: Source, tables: set[str], most: int, _since: datetime) -> dict[str, Known]:
+        def read_states(_spark: object, _place: Source, tables: set[str], _since: datetime) -> dict[str, Known]:
+            self.queries += 1
             final = [row for row in self.rows if row.outcome in ledger.STATE_OUTCOMES]
             published = sorted(row.key for row in final if row.outcome == PUBLISHED)
-            return {name: Known(final[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if final}
+            return {name: Known(final[-1].outcome in ledger.STOPPED, published[-1:]) for name in tables if final}
+
+        def find_publications(
+            _spark: object, _place: Source, wanted: Sequence[LedgerRow]
+        ) -> set[tuple[str, PublicationKey]]:
+            self.queries += 1
+            return {(row.table, row.key) for row in wanted} & {(row.table, row.key) for row in self.rows}
 
         def append_rows(_spark: object, _place: Source, new: Sequence[LedgerRow]) -> None:
             self.rows += new
@@ -122,7 +131,9 @@ class World:
 
         self.monkeypatch.setattr(run_context, "zone_of", lambda _: self.zone)
         self.monkeypatch.setattr(table_publisher, "utc_now", self.now)
-        self.monkeypatch.setattr(ledger, "known", known)
+        self.monkeypatch.setattr(ledger, "prepare", lambda *_: None)
+        self.monkeypatch.setattr(ledger, "read_states", read_states)
+        self.monkeypatch.setattr(ledger, "find_publications", find_publications)
         self.monkeypatch.setattr(ledger, "append", append_rows)
         self.monkeypatch.setattr(TableLog, "read_view", counted)
 
@@ -141,6 +152,10 @@ class World:
         result = TableResult("sales.orders", stopped=stop())
         return publish(TableFeed(self.table), self.zone, changed(plan(), log_retention_records=3), result, stop=stop)
 
+    def lose_state(self) -> None:
+        """Delete what the landing zone knows about the ledger, as a run does that is killed before it writes it."""
+        LedgerState(lambda: self.zone, Source.parse("ledger")).remove()
+
     @property
     def published_ranges(self) -> list[tuple[int | None, int | None]]:
         return [(row.from_version, row.to_version) for row in self.rows if row.outcome == PUBLISHED]
@@ -149,6 +164,18 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def test_ordinary_and_idle_runs_do_not_read_the_ledger(world: World) -> None:
+    world.writer().write([world.publish()])
+    world.queries = 0
+    for _ in range(2):
+        writer = world.writer()
+        writer.write([world.publish()])
+    newest = world.published_ranges[-1][1]
+    world.writer().write([TableResult("sales.orders", published_version=newest)])
+    assert (world.queries, world.reads) == (0, 0)
+    assert world.published_ranges == [(None, 1), (1, 2), (2, 3)]
 
 
 def test_gap_in_the_ledger_is_filled_from_the_log_once(world: World) -> None:
@@ -170,19 +197,47 @@ def test_publications_of_another_run_are_left_to_that_run(world: World) -> None:
     assert world.published_ranges == [(None, 1), (2, 3)]
     world.writer().write([others])
     assert world.published_ranges == [(None, 1), (2, 3), (1, 2)]
+    world.writer().write([TableResult("sales.orders", published_version=3)])
+    assert len(world.rows) == 3
 
 
-def test_results_written_twice_are_in_the_ledger_once(world: World) -> None:
+def test_publication_of_a_killed_run_that_another_run_added_is_written_once(world: World) -> None:
+    slow = world.writer()
+    others = world.publish()
+    world.writer().write([TableResult("sales.orders", published_version=1)])
+    slow.write([others])
+    assert world.published_ranges == [(None, 1)]
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_results_written_twice_are_in_the_ledger_once(world: World, has_state: bool) -> None:
     outcomes = [world.publish(), world.publish()]
     world.writer().write(outcomes)
     assert world.reads == 0
+    if not has_state:
+        world.lose_state()
     world.writer().write(outcomes)  # because the response to the first write was lost
     assert world.published_ranges == [(None, 1), (1, 2)]
 
 
+def test_lost_state_of_the_ledger_adds_and_repeats_no_rows(world: World) -> None:
+    for _ in range(2):
+        world.writer().write([world.publish()])
+        world.lose_state()
+    world.publish()  # by a run that is killed before it writes to the ledger
+    world.lose_state()
+    idle = TableResult("sales.orders", published_version=3)
+    for _ in range(2):
+        world.writer().write([idle])
+    assert world.published_ranges == [(None, 1), (1, 2), (2, 3)]
+    world.queries = 0
+    world.writer().write([idle])
+    assert world.queries == 0
+
+
 def test_table_reloaded_after_folder_deletion_is_recognized(world: World) -> None:
     world.writer().write([world.publish()])
-    world.zone = MemoryStore()
+    assert world.zone.remove_folder("sales.schema/orders") is None
     writer = world.writer()
     writer.write([world.publish()])
     assert writer.reloaded_tables == {"sales.orders"}
@@ -192,6 +247,7 @@ def test_table_reloaded_after_folder_deletion_is_recognized(world: World) -> Non
 def test_table_stopped_before_its_check_is_not_recorded_as_recovered(world: World) -> None:
     world.writer().write([world.publish()])
     world.rows.append(LedgerRow(NOON, "sales.orders", FAILED))
+    world.lose_state()
     stopped = world.publish(stop=lambda: True)
     world.writer().write([stopped])
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]

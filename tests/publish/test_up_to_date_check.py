@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import deltalake
-import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -25,7 +21,7 @@ from mirrorfeed.landing.names import data_name, log_folder, staged_name
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, LedgerRow
+from mirrorfeed.orchestration.ledger_state import LedgerState, TableState
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.orchestration.table_task import TableTask
@@ -37,13 +33,6 @@ from tests.support.commits import commit
 from tests.support.fleets import fleet
 
 NOW = datetime.now(UTC)
-_TYPES = {
-    "timestamp": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "map<string, bigint>": pa.map_(pa.string(), pa.int64()),
-}
 
 
 class NoSpark(TerminalError):
@@ -80,66 +69,49 @@ def of_all(folder: Path, **options: Any) -> Config:
     return loader.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
 
 
-def write_rows(folder: Path, *rows: LedgerRow, without: Sequence[str] = ()) -> None:
-    schema = pa.schema([(name, _TYPES[type_]) for name, type_, _ in COLUMNS if name not in without])
-    deltalake.write_deltalake(
-        folder / "ledger", pa.Table.from_pylist([asdict(row) for row in rows], schema), mode="append"
-    )
+def in_ledger(config: Config, *states: TableState) -> Config:
+    """Store which publications the ledger has."""
+    assert config.ledger is not None
+    LedgerState(lambda: zone_of(config), config.ledger).update({each.table: each for each in states})
+    return config
 
 
-def published(table: str, *ends: int | None, at: timedelta = timedelta()) -> list[LedgerRow]:
-    return [
-        LedgerRow(NOW + at + timedelta(seconds=n), table, PUBLISHED, begin, end)
-        for n, (begin, end) in enumerate(pairwise(ends))
-    ]
+LEDGER_STATES = [TableState(f"sales.t{number}", False, NOW, None, 1) for number in range(3)]
+TABLES = [each.table for each in LEDGER_STATES]
 
 
-TABLES = ["sales.t0", "sales.t1", "sales.t2"]
-LEDGER_ROWS = [row for table in TABLES for row in published(table, None, 1)]
-
-
-def test_up_to_date_tables_are_reported_without_spark(tmp_path: Path) -> None:
-    write_rows(tmp_path, *LEDGER_ROWS)
-    outcomes = all_up_to_date(of_all(tmp_path))
+def test_up_to_date_tables_are_reported_without_spark_and_without_the_ledger(tmp_path: Path) -> None:
+    outcomes = all_up_to_date(in_ledger(of_all(tmp_path), *LEDGER_STATES))
     assert outcomes is not None
     assert [(each.table, each.lag_versions, each.error) for each in outcomes] == [(table, 0, None) for table in TABLES]
+    assert not (tmp_path / "ledger").exists()
 
 
 @pytest.mark.parametrize(
-    ("rows", "up_to_date"),
+    ("changed", "up_to_date"),
     [
-        ([], False),  # a run that was killed before it wrote to the ledger
-        (LEDGER_ROWS[:2], False),
-        ([*LEDGER_ROWS, LedgerRow(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it works again
-        ([*LEDGER_ROWS, LedgerRow(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
-        (
-            [
-                *LEDGER_ROWS,
-                LedgerRow(NOW + timedelta(minutes=1), "sales.t1", FAILED),
-                LedgerRow(NOW + timedelta(minutes=2), "sales.t1", RECOVERED),
-            ],
-            True,
-        ),
-        ([*LEDGER_ROWS, *published("sales.gone", None, 4)], True),
+        ({}, True),
+        ({"stopped": True}, False),  # it works again
+        ({"to_version": 0}, False),  # a run that was killed before it wrote to the ledger
+        ({"table": "sales.gone"}, False),  # the first run with this ledger
     ],
 )
-def test_spark_is_needed_if_the_ledger_needs_a_row(
-    tmp_path: Path, rows: Sequence[LedgerRow], *, up_to_date: bool
+def test_spark_is_needed_if_the_ledger_may_need_a_row(
+    tmp_path: Path, changed: dict[str, Any], *, up_to_date: bool
 ) -> None:
-    write_rows(tmp_path, *rows)
-    assert (all_up_to_date(of_all(tmp_path)) is not None) is up_to_date
+    config = in_ledger(of_all(tmp_path), *LEDGER_STATES[:2], replace(LEDGER_STATES[2], **changed))
+    assert (all_up_to_date(config) is not None) is up_to_date
 
 
-def test_spark_creates_a_missing_or_outdated_ledger(tmp_path: Path) -> None:
-    config = of_all(tmp_path)
-    assert all_up_to_date(config) is None
-    write_rows(tmp_path, *LEDGER_ROWS, without=["build"])
+def test_damaged_state_of_the_ledger_counts_as_missing(tmp_path: Path) -> None:
+    config = in_ledger(of_all(tmp_path), *LEDGER_STATES)
+    (file,) = (tmp_path / "zone/_mirrorfeed").glob("ledger_*.json")
+    file.write_bytes(file.read_bytes()[:-9])
     assert all_up_to_date(config) is None
 
 
 def test_one_table_with_new_commits_needs_spark(tmp_path: Path) -> None:
-    write_rows(tmp_path, *LEDGER_ROWS)
-    assert all_up_to_date(of_all(tmp_path, behind=1)) is None
+    assert all_up_to_date(in_ledger(of_all(tmp_path, behind=1), *LEDGER_STATES)) is None
 
 
 def test_tables_that_need_spark_are_left_to_spark_without_an_error_in_the_log(
@@ -210,8 +182,7 @@ def test_too_long_text_is_found_without_spark(tmp_path: Path) -> None:
 
 
 def test_staged_files_of_a_killed_run_are_deleted_without_spark(tmp_path: Path) -> None:
-    config = of_all(tmp_path)
-    write_rows(tmp_path, *LEDGER_ROWS)
+    config = in_ledger(of_all(tmp_path), *LEDGER_STATES)
     zone, folder = zone_of(config), config.tables[0].target.folder
     view = TableLog(zone, folder).read_view()
     assert view is not None

@@ -38,6 +38,7 @@ from mirrorfeed.monitor.platform_checks import (
     required_rights,
 )
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.ledger_state import LedgerState
 from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
@@ -85,7 +86,8 @@ def check_setup(
     location = config.ledger
     yield from check_rights(workspace, required_rights(config))
     if location:  # create the ledger, so that queries find it before the first publication
-        yield attempt(f"ledger {location}", lambda: ledger.prepare(spark, location))
+        state = LedgerState(lambda: zone_of(config), location)
+        yield attempt(f"ledger {location}", lambda: ledger.prepare(spark, location, state.remove))
     for address, purpose in required_hosts(config).items():
         yield check_host(address, purpose, config.ca_bundle)
     yield check_credential(config)

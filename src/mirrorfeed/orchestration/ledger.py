@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +22,6 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import PublicationBlockedError
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.table_info import open_local_table
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archive_report import Share
@@ -131,12 +130,12 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """Newest publications of a table in the ledger, and whether an error stopped publishing."""
+    """Publications of a table that the ledger has, and whether an error stopped publishing."""
 
     stopped: bool = False
     """True if the newest outcome of publishing is `blocked` or `failed`."""
     publications: list[PublicationKey] = field(default_factory=list)
-    """Newest publications, oldest first."""
+    """Publications, oldest first. Publications before the first one are not known."""
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[LedgerRow]:
@@ -211,13 +210,18 @@ def _publication_row(result: TableResult, record: Record) -> LedgerRow:
     )
 
 
-def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the ledger or add missing columns. Raises `LedgerNotWrittenError` on failure, or if the table is no
-    ledger.
+def prepare(spark: SparkSession, ledger: Source, on_create: Callable[[], None] = lambda: None) -> None:
+    """Create the ledger or add missing columns. Calls `on_create` first if the ledger cannot be read.
+
+    Raises `LedgerNotWrittenError` on failure, or if the table is no ledger.
     """
     try:
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
-        columns = spark.read.table(ledger.sql).columns
+        try:
+            columns = spark.read.table(ledger.sql).columns
+        except Exception:  # usually because it does not exist. Otherwise the next statements raise the error.
+            on_create()
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
+            columns = spark.read.table(ledger.sql).columns
         if missing_names := [name for name in _ALWAYS if name not in columns]:  # another table, configured by mistake
             raise ValueError(f"it is not a ledger, because it has no column {missing_names[0]!r}")
         if missing := [column for column in COLUMNS if column[0] not in columns]:
@@ -255,58 +259,39 @@ def all_rows_query(spark: SparkSession, ledger: Source, *, in_one_task: bool) ->
     return f"SELECT {hint}{', '.join(columns)} FROM {ledger.sql}"
 
 
-def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
-    """Return the newest publications of each of `tables` in the ledger, and whether an error stopped publishing.
+def read_states(spark: SparkSession, ledger: Source, tables: Collection[str], since: datetime) -> dict[str, Known]:
+    """Return for each of `tables` its newest publication since `since`, and whether an error stopped publishing.
 
-    Returns the newest `limit` publications of each table, and all publications at or after the time `since`. A table
-    has no entry if the ledger has no row of the table with an outcome in `STATE_OUTCOMES`.
+    A table has no entry if the ledger has no row of publishing of the table since then.
     """
-    query = _state_query(ledger.sql, f"nth <= {limit} OR `time` >= TIMESTAMP '{since.isoformat()}'")
-    return _group_known(spark.sql(query).where(col("table").isin(*tables)).toArrow().to_pylist())
+    is_published = f"outcome = '{PUBLISHED}'"
+    key = ", ".join(map(quote, PublicationKey._fields))
+    rows = spark.read.table(ledger.sql).where(
+        (col("time") >= since) & col("outcome").isin(*STATE_OUTCOMES) & col("table").isin(*tables)
+    )
+    newest = rows.groupBy("table").agg(
+        expr("max_by(outcome, `time`) AS outcome"),
+        expr(f"max_by(struct({key}), `time`) FILTER (WHERE {is_published}) AS publication"),
+    )
+    return {
+        row["table"]: Known(
+            row["outcome"] in STOPPED, [PublicationKey(**row["publication"])] if row["publication"] else []
+        )
+        for row in newest.toArrow().to_pylist()
+    }
 
 
-def _state_query(ledger: str, condition: str) -> str:
-    """Return a SQL query for ledger rows with an outcome in `STATE_OUTCOMES` that match `condition`, oldest first.
-
-    `condition` can use the column `nth`, the position of a row in its group: 1 for the newest row, 2 for the row before
-    it. Each table has two groups: the rows with the outcome `published`, and all other rows.
-    """
-    outcomes = ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
-    return f"""
-        SELECT `table`, outcome, {", ".join(map(quote, PublicationKey._fields))} FROM (
-            SELECT *, row_number() OVER (PARTITION BY `table`, outcome = '{PUBLISHED}' ORDER BY `time` DESC) AS nth
-            FROM {ledger} WHERE outcome IN ({outcomes}))
-        WHERE {condition} ORDER BY `time`"""
-
-
-def _group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    tables: dict[str, Known] = {}
-    for row in rows:
-        known = tables.setdefault(row.pop("table"), Known())
-        known.stopped = (outcome := row.pop("outcome")) in STOPPED
-        if outcome == PUBLISHED:
-            known.publications.append(PublicationKey(**row))
-    return tables
-
-
-def known_without_spark(ledger: Source, limit: int) -> dict[str, Known] | None:
-    """Return the newest `limit` publications of each table in the ledger, and whether an error stopped publishing.
-
-    Returns None if only Spark can read the ledger, or if the ledger does not have all columns in `COLUMNS`.
-    """
-    try:
-        if (table := open_local_table(ledger)) is None:
-            return None
-        if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
-            return None
-        import pyarrow as pa
-        from deltalake import QueryBuilder
-
-        query = _state_query("ledger", f"nth <= {limit}")
-        rows = QueryBuilder().register("ledger", table).execute(query).read_all()
-        return _group_known(pa.table(rows).to_pylist())
-    except Exception:  # Spark reports the error
-        return None
+def find_publications(
+    spark: SparkSession, ledger: Source, wanted: Iterable[LedgerRow]
+) -> set[tuple[str, PublicationKey]]:
+    """Return table and key of those of the `wanted` publications that the ledger has."""
+    times = {row.time for row in wanted}
+    key = list(PublicationKey._fields)
+    rows = spark.read.table(ledger.sql).where(
+        (col("time") >= min(times)) & (col("outcome") == PUBLISHED) & col("time").isin(*times)
+    )
+    found = rows.select("table", *key).toArrow().to_pylist()
+    return {(row.pop("table"), PublicationKey(**row)) for row in found}
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
@@ -14,17 +15,22 @@ from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
+from mirrorfeed.orchestration.ledger_state import LedgerState, TableState
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from mirrorfeed.orchestration.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 
 _INTERVAL = 60.0
 """Seconds between two commits to the ledger. One commit for each publication would create too many files."""
+_LOOK_BACK = timedelta(days=30)
+"""Age of the rows in which a run looks for a table that the state of the ledger does not have."""
 
 
 @dataclass
@@ -43,15 +49,21 @@ class LedgerWriter:
     """Names of tables whose first load this run published, although the ledger has earlier publications of them."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
     _is_prepared: bool = field(default=False, init=False)
+    _repeats: bool = field(default=False, init=False)
+    """True if the last write failed. It may have taken effect."""
 
     def __post_init__(self) -> None:
         self._written_at = self.context.clock.now()
+        self._state = LedgerState(lambda: self.context.zone, self.location)
+        # Records have a precision of milliseconds.
+        start = self.run_started
+        self.run_started = start.replace(microsecond=start.microsecond // 1_000 * 1_000)
 
     def begin(self) -> None:
         """Create the ledger, or add missing columns. Ignores errors: `write` tries again and returns the error."""
         self._is_prepared = True
         with suppress(MirrorfeedError):
-            ledger.prepare(self.context.session, self.location)
+            ledger.prepare(self.context.session, self.location, self._state.remove)
 
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
@@ -62,72 +74,120 @@ class LedgerWriter:
         """Write the results not written yet. Returns an error instead of raising it. The next call retries."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.context.clock.now()
+        self._repeats = error is not None
         if error is None:
             self._pending = []
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write `results`, and add missing publications of earlier runs. Returns an error instead of raising it."""
+        """Write `results`, and add missing publications of earlier runs. Returns an error instead of raising it.
+
+        Reads the ledger only for tables without an entry in its state, and to look up publications of earlier runs.
+        """
         now = datetime.now(UTC)
-        names, new = {result.table for result in results}, ledger.rows(results, now)
-        limit = max(self.table(name).log_retention_records for name in names)
-        known = None if new else ledger.known_without_spark(self.location, limit)
-        if known is not None and not self.rows(results, known, now):
-            return None
         try:
-            spark = self.context.session
-        except Exception as error:
-            return LedgerNotWrittenError(ledger=str(self.location), reason=first_line(str(error)))
+            try:
+                rows, states = self._plan(results, now)
+            except Exception as error:
+                unreadable = self._not_written(error)
+                new = ledger.rows(results, now)
+                return ledger.append(self._prepared_session(), self.location, new) or unreadable
+            if rows and (lost := ledger.append(self._prepared_session(), self.location, rows)):
+                return lost
+        except Exception as error:  # for example because the session did not start
+            return self._not_written(error)
+        self._state.update(states)
+        return None
+
+    def _not_written(self, error: Exception) -> LedgerNotWrittenError:
+        return LedgerNotWrittenError(ledger=str(self.location), reason=first_line(str(error)))
+
+    def _prepared_session(self) -> SparkSession:
+        session = self.context.session
         if not self._is_prepared:
             self.begin()
-        try:
-            known = ledger.known(spark, self.location, names, limit, min((row.time for row in new), default=now))
-        except Exception as error:
-            unreadable = LedgerNotWrittenError(ledger=str(self.location), reason=first_line(str(error)))
-            return ledger.append(spark, self.location, new) or unreadable
-        return ledger.append(spark, self.location, self.rows(results, known, now))
+        return session
 
-    def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[LedgerRow]:
-        """Return ledger rows for `results`, and for earlier publications that are missing in the ledger.
+    def _plan(self, results: Sequence[TableResult], now: datetime) -> tuple[list[LedgerRow], dict[str, TableState]]:
+        """Return ledger rows for `results`, and for earlier publications that are missing in the ledger. Also return
+        the state of each table after these rows were written.
 
         Also returns a row for each table that is up to date again after an error, although nothing was published.
-        `known` maps each table to its publications in the ledger. Adds the publications in the new rows to `known`.
         """
-        rows: list[LedgerRow] = []
+        known = self._known({result.table for result in results}, now)
+        chains = {name: each.publications[-1:] for name, each in known.items()}
+        stopped = {name: each.stopped for name, each in known.items()}
+        rows, doubtful = list[LedgerRow](), list[LedgerRow]()
         for result in results:  # a table that is published continuously may have several results
-            earlier = known.setdefault(result.table, Known())
+            name, earlier = result.table, known[result.table]
             own = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
             new = [row.key for row in own if row.outcome == PUBLISHED]
             if new and result.first_load and earlier.publications:
-                self.reloaded_tables.add(result.table)
-            missing = self._missing(result, earlier.publications, new)
+                self.reloaded_tables.add(name)
+            missing: list[LedgerRow] = []
+            if not is_complete(chains[name], new, result.published_version):
+                logged = self._logged(result)
+                missing = [row for row in logged if row.key not in (*earlier.publications, *new)]
+                chains[name] = [row.key for row in logged if row.key not in new] or chains[name]
             rows += [*missing, *own]
+            doubtful += [*missing, *(row for row in own if self._may_be_written(row, earlier))]
             earlier.publications += [*(row.key for row in missing), *new]
+            chains[name] += new
+            if any(row.outcome in ledger.STOPPED for row in own):
+                stopped[name] = True
+            elif new:
+                stopped[name] = False
             if earlier.stopped and result.is_idle:
                 rows.append(ledger.state_row(result, RECOVERED, now, "The problem is solved, and nothing is new."))
-                earlier.stopped = False
-        return rows
+                earlier.stopped = stopped[name] = False
+        if doubtful:
+            written = ledger.find_publications(self._prepared_session(), self.location, doubtful)
+            rows = [row for row in rows if row not in doubtful or (row.table, row.key) not in written]
+        return rows, {name: _state(name, chains[name], is_stopped=stopped[name]) for name in known}
 
-    def _missing(
-        self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
-    ) -> list[LedgerRow]:
-        """Return ledger rows for earlier publications that are in the table's log, but not in `known` or `new`."""
+    def _known(self, names: Collection[str], now: datetime) -> dict[str, Known]:
+        """Return what is known about each table: from the state of the ledger, otherwise from the ledger."""
+        states = self._state.tables
+        known = {name: states[name].known for name in names if name in states}
+        if others := names - known.keys():
+            known |= {name: Known() for name in others}
+            known |= ledger.read_states(self._prepared_session(), self.location, others, now - _LOOK_BACK)
+        return known
+
+    def _may_be_written(self, row: LedgerRow, known: Known) -> bool:
+        """Return whether another run, or this run before an error, may have written a publication."""
+        if row.outcome != PUBLISHED:
+            return False
+        is_old = row.time < self.run_started or any(row.time <= key.time for key in known.publications)
+        return is_old or self._repeats
+
+    def _logged(self, result: TableResult) -> list[LedgerRow]:
+        """Return ledger rows for all publications in the table's log from before this run, oldest first.
+
+        Publications of other runs since then are left to those runs.
+        """
         table = self.table(result.table)
-        if is_complete(known[-table.log_retention_records :], new, result.published_version):
-            return []
         try:
             log = TableLog(self.context.zone, table.target.folder)
             view = log.read_view()
-            # Records have a precision of milliseconds.
-            start = self.run_started.replace(microsecond=self.run_started.microsecond // 1_000 * 1_000)
-            records = [each for each in log.records(view) if each.at < start] if view else []
+            records = [each for each in log.records(view) if each.at < self.run_started] if view else []
         except Exception:  # the next publication reports the error
             _log.warning("Reading publications of %s that the ledger lacks failed", result.table, exc_info=True)
             return []
         before = TableResult(
             result.table, records=records[::-1], freshness_target_minutes=table.finite_freshness_target
         )
-        return [row for row in ledger.rows([before], self.run_started) if row.key not in (*known, *new)]
+        return ledger.rows([before], self.run_started)
+
+
+def _state(table: str, chain: Sequence[PublicationKey], *, is_stopped: bool) -> TableState:
+    """Return the state of a table with the last publication in `chain` before a gap."""
+    newest = chain[0] if chain else None
+    for before, key in pairwise(chain):
+        if key.from_version not in (None, before.to_version):
+            break
+        newest = key
+    return TableState(table, is_stopped, *(newest or ()))
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
