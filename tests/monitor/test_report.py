@@ -39,6 +39,7 @@ from mirrorfeed.orchestration.ledger import (
     PUBLISHED,
     RECOVERED,
     RESEEDED,
+    UNCHANGED,
     UNVERIFIED,
     VERIFIED,
     WATCHED,
@@ -61,6 +62,9 @@ def ago(**since: float) -> datetime:
 
 ROWS = [
     LedgerRow(ago(days=40), "sales.old", PUBLISHED, None, 3, inserts=9, files=1, bytes=10, lag_seconds=1.0),
+    LedgerRow(ago(days=91), "sales.dropped", PUBLISHED, None, 2),
+    LedgerRow(ago(days=91), "sales.quiet", PUBLISHED, None, 7),
+    LedgerRow(ago(days=29), "sales.quiet", UNCHANGED, 7, published_at=ago(days=91), lag_versions=0),
     LedgerRow(ago(days=8), "sales.orders", PUBLISHED, 2, 3, inserts=1, lag_seconds=60.0, freshness_target_minutes=15.0),
     LedgerRow(ago(days=2), "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,
         stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5, lag_seconds=960.0, freshness_target_minutes=15.0),
@@ -118,25 +122,27 @@ def section(report: Report, name: str, *fields: str) -> list[tuple[Any, ...]]:
 def test_totals_cover_24_hours_and_all_stopped_or_different_tables(report: Report) -> None:
     (totals,) = report.sections["totals"]
     assert totals.to_dict() == {
-        "tables": 5, "stopped": 2, "different": 1, "publications": 2, "rows": 10, "mib": 1.0, "retries": 2,
+        "tables": 6, "stopped": 2, "different": 1, "publications": 2, "rows": 10, "mib": 1.0, "retries": 2,
     }  # fmt: skip
 
 
-def test_table_state_is_its_newest_row_at_any_age(report: Report) -> None:
+def test_table_state_is_its_newest_row_of_90_days(report: Report) -> None:
     assert section(report, "tables", "table", "state", "error", "published_version", "lag_versions", "ok") == [
         (EVIL, BLOCKED, "FeedGap", None, 3, False),
         ("sales.again", RECOVERED, None, None, 0, True),
         ("sales.compared", None, None, None, None, True),
         ("sales.old", FAILED, "StorageUnavailable", 3, None, False),
         ("sales.orders", PUBLISHED, None, 6, 0, False),
+        ("sales.quiet", UNCHANGED, None, 7, 0, True),
     ]
     published = dict(section(report, "tables", "table", "last_published"))
     assert (published["sales.old"], published["sales.again"]) == (ago(days=40), None)
+    assert published["sales.quiet"] == ago(days=91)
 
 
 def test_mirror_is_different_until_a_comparison_finds_it_equal(report: Report) -> None:
     fields = ("table", "mirror", "mirror_version", "last_compared", "last_equal", "comparison")
-    assert section(report, "tables", *fields)[2:] == [
+    assert section(report, "tables", *fields)[2:5] == [
         ("sales.compared", VERIFIED, 2, ago(hours=1), ago(hours=1), "equal."),
         ("sales.old", VERIFIED, 1003, ago(hours=2), ago(hours=2), "equal."),  # a failed comparison changes nothing
         ("sales.orders", DIFFERENT, 4, ago(days=1, hours=2), ago(days=3), "DIFFERENT: 3 rows."),

@@ -18,7 +18,8 @@ from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.mirror.errors import mirror_not_reached
 from mirrorfeed.mirror.verify.row_comparison import Difference, RowComparison
 from mirrorfeed.monitor.report import read_report
-from mirrorfeed.orchestration import ledger
+from mirrorfeed.monitor.report_sections import QUERIES
+from mirrorfeed.orchestration import ledger, ledger_maintenance
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
@@ -30,8 +31,8 @@ from mirrorfeed.orchestration.ledger import (
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
-    Known,
     LedgerRow,
+    all_rows_query,
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import RunContext
@@ -213,7 +214,11 @@ def test_recovered_table_without_new_changes_is_not_stopped(
     states = read_report(spark, config.ledger, datetime.now(UTC)).figures["tables"]
     assert [row["state"] for row in states if row["table"] == "a"] == [RECOVERED]
     known = ledger.read_states(spark, config.ledger, ["a", "silent", "never"], NOON)
-    assert known == {"a": Known(False, [row.key for row in found[:1]]), "silent": Known(True, [])}
+    assert {name: (each.stopped, each.publications) for name, each in known.items()} == {
+        "a": (False, [found[0].key]),
+        "silent": (True, []),
+    }
+    assert known["a"].reported_at == found[-1].time
     assert ledger.read_states(spark, config.ledger, ["a"], datetime.now(UTC)) == {}
     wanted = [found[0], replace(found[0], table="silent"), replace(found[0], to_version=9)]
     assert ledger.find_publications(spark, config.ledger, wanted) == {("a", found[0].key)}
@@ -284,3 +289,29 @@ def test_changed_bytes_are_summed_per_table_also_in_a_ledger_of_a_newer_release(
     spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
     ledger.append(spark, place, [snapshot])
     assert read_ledger(spark, place)[-2:] == [replace(snapshot, build=this_build())] * 2
+
+
+def files_of(spark: SparkSession, place: Source) -> list[str]:
+    return sorted(Path(file).parent.name for file in spark.read.table(place.sql).inputFiles())
+
+
+def test_queries_read_only_files_of_their_time_and_maintenance_merges_past_days(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, now = Source(path=str(tmp_path / "ledger")), datetime.now(UTC)
+    rows = [LedgerRow(now - timedelta(days=days), "a", PUBLISHED, 1, 2) for days in (0, 1, 100, 200)]
+    for _ in range(2):
+        assert ledger.append(spark, place, rows) is None
+    today, yesterday, older, oldest = (f"utc_day={row.time:%Y-%m-%d}" for row in rows)
+    assert files_of(spark, place) == [*[oldest] * 2, *[older] * 2, *[yesterday] * 2, *[today] * 2]
+    view = all_rows_query(spark, place, in_one_task=False)
+    for name, query in QUERIES.items():
+        files = spark.sql(f"WITH ledger AS ({view}) {query}").inputFiles()
+        assert not any(day in file for file in files for day in (older, oldest)), name
+    ledger_maintenance.maintain(spark, place, 150, now)
+    assert files_of(spark, place) == [older, yesterday, *[today] * 2]
+    assert read_ledger(spark, place) == [replace(row, build=this_build()) for row in rows[2::-1] for _ in range(2)]
+    latest = len(versions.read_commits(spark, place))
+    ledger_maintenance.maintain(spark, place, None, now)
+    commits = versions.read_commits(spark, place)[latest:]
+    assert {commit.operation for commit in commits} <= {"VACUUM START", "VACUUM END"}  # no file is merged again

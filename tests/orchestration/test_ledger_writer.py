@@ -16,10 +16,10 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.orchestration import ledger, run_context
+from mirrorfeed.orchestration import ledger, ledger_maintenance, run_context
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
-from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
-from mirrorfeed.orchestration.ledger_state import LedgerState
+from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, UNCHANGED, Known, LedgerRow, PublicationKey
+from mirrorfeed.orchestration.ledger_state import LedgerState, TableState
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import RunContext
@@ -100,7 +100,7 @@ class World:
     rows: list[LedgerRow] = field(default_factory=list)
     reads: int = 0
     queries: int = 0
-    moment: datetime = NOON
+    moment: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
 
     def now(self) -> datetime:
         """Return a time one second after the previous one."""
@@ -152,9 +152,13 @@ class World:
         result = TableResult("sales.orders", stopped=stop())
         return publish(TableFeed(self.table), self.zone, changed(plan(), log_retention_records=3), result, stop=stop)
 
+    @property
+    def state(self) -> LedgerState:
+        return LedgerState(lambda: self.zone, Source.parse("ledger"))
+
     def lose_state(self) -> None:
-        """Delete what the landing zone knows about the ledger, as a run does that is killed before it writes it."""
-        LedgerState(lambda: self.zone, Source.parse("ledger")).remove()
+        """Delete what the landing zone knows about the ledger, as if the run was killed before it wrote the file."""
+        self.state.remove()
 
     @property
     def published_ranges(self) -> list[tuple[int | None, int | None]]:
@@ -254,6 +258,48 @@ def test_table_stopped_before_its_check_is_not_recorded_as_recovered(world: Worl
     assert ledger.rows([stopped], NOON) == []
     world.writer().write([replace(stopped, stopped=False)] * 2)
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, RECOVERED]
+
+
+def test_table_without_changes_for_a_month_gets_one_row(world: World) -> None:
+    world.writer().write([world.publish()])
+    (state,) = world.state.tables.values()
+    idle = TableResult("sales.orders", published_version=1, latest=1)
+    for age, rows in ((29, 1), (31, 2), (0, 2)):
+        if age:
+            world.state.update({state.table: replace(state, reported_at=datetime.now(UTC) - timedelta(days=age))})
+        world.writer().write([idle])
+        assert len(world.rows) == rows
+    row = world.rows[-1]
+    assert (row.outcome, row.from_version, row.published_at) == (UNCHANGED, 1, world.rows[0].time)
+
+
+def test_first_run_of_a_day_that_writes_rows_maintains_the_ledger(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maintained = list[datetime]()
+    monkeypatch.setattr(ledger_maintenance, "maintain", lambda *arguments: maintained.append(arguments[-1]))
+    idle = TableResult("sales.orders", published_version=1)
+    world.writer().write([world.publish()])
+    assert maintained == []  # the ledger is new
+    world.state.update({}, maintained_at=datetime.now(UTC) - timedelta(hours=25))
+    world.writer().write([idle])
+    assert maintained == []
+    for _ in range(2):
+        world.writer().write([world.publish()])
+        assert len(maintained) == 1
+
+
+def test_runs_at_the_same_time_keep_the_entries_of_each_other() -> None:
+    zone, ledger_source = MemoryStore(), Source.parse("ledger")
+    first, second = (LedgerState(lambda: zone, ledger_source) for _ in range(2))
+    assert (first.tables, second.tables) == ({}, {})
+    first.update({"a": TableState("a", stopped=True)})
+    assert second.update({"b": TableState("b")}, maintained_at=NOON)
+    assert not first.update({}, maintained_at=NOON + timedelta(hours=1))
+    found = LedgerState(lambda: zone, ledger_source)
+    assert found.tables == {"a": TableState("a", stopped=True), "b": TableState("b")}
+    assert found.maintained_at == NOON
+    assert LedgerState(lambda: zone, Source.parse("other")).tables == {}
 
 
 def test_unreadable_landing_zone_does_not_block_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def in_ledger(config: Config, *states: TableState) -> Config:
     return config
 
 
-LEDGER_STATES = [TableState(f"sales.t{number}", False, NOW, None, 1) for number in range(3)]
+LEDGER_STATES = [TableState(f"sales.t{number}", False, NOW, None, 1, NOW) for number in range(3)]
 TABLES = [each.table for each in LEDGER_STATES]
 
 

@@ -12,8 +12,10 @@ from mirrorfeed.source.identifier import Source
 
 
 def read_ledger(spark: SparkSession, ledger: Source) -> list[LedgerRow]:
-    """All rows, ordered by time. NULL becomes the default of a column."""
-    found = spark.sql(all_rows_query(spark, ledger, in_one_task=True)).orderBy("time").toArrow().to_pylist()
+    """All rows, ordered by time, without their day. NULL becomes the default of a column."""
+    found = (
+        spark.sql(all_rows_query(spark, ledger, in_one_task=True)).orderBy("time").drop("utc_day").toArrow().to_pylist()
+    )
     return [LedgerRow(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
 
 

@@ -92,6 +92,8 @@ class Config(Options):
     """Folder where Spark writes files if it cannot write into the landing zone. None means a local temporary folder."""
     ledger: Annotated[Source | None, validators.TextValidator(validators.parse_source)] = None
     """Delta table that records every publication. None means that nothing is recorded."""
+    ledger_retention_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
+    """Number of days after which rows of the ledger are deleted. None means never."""
     shared_landing_zone: bool = False
     """True if other configurations publish to the same landing zone. Then a table without an entry is reported as
     orphaned only if its source has an entry with another target."""

@@ -22,6 +22,7 @@ from mirrorfeed.orchestration.ledger import (
     PUBLISHED,
     STATE_OUTCOMES,
     STOPPED,
+    UNCHANGED,
     VERIFIED,
     WATCHED,
 )
@@ -39,6 +40,11 @@ def _published(days: int) -> str:
     return f"FROM ledger WHERE outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL {days} DAYS"
 
 
+_OF_TABLES = (
+    f"FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))} AND time >= {NOW} - INTERVAL 90 DAYS"
+)
+"""Rows with the state of tables and mirrors. A table in use has a row of the last 30 days."""
+_LAST_PUBLISHED = f"FILTER (WHERE outcome {_any_of((PUBLISHED, UNCHANGED))})"
 _LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
 _LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
 _MINUTES_SINCE_STEPS = ",\n".join(
@@ -57,21 +63,21 @@ FROM (SELECT max_by(outcome, time) {_LAST_STATE} AS state,
              sum(inserts + updates + upserts + deletes) FILTER (WHERE recent) AS rows,
              sum(bytes) FILTER (WHERE recent) AS bytes
       FROM (SELECT *, outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL 1 DAY AS recent
-            FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))})
+            {_OF_TABLES})
       GROUP BY `table`)
 """,
     "tables": f"""\
 SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time) {_LAST_STATE} AS error,
-       max_by(to_version, time) FILTER (WHERE outcome = '{PUBLISHED}') AS published_version,
+       max_by(coalesce(to_version, from_version), time) {_LAST_PUBLISHED} AS published_version,
        max_by(lag_versions, time) {_LAST_STATE} AS lag_versions,
-       max(time) FILTER (WHERE outcome = '{PUBLISHED}') AS last_published,
+       max(if(outcome = '{UNCHANGED}', published_at, time)) {_LAST_PUBLISHED} AS last_published,
        max(time) {_LAST_STATE} AS last_reported,
        max_by(outcome, time) {_LAST_COMPARISON} AS mirror,
        max_by(to_version, time) {_LAST_COMPARISON} AS mirror_version,
        max(time) {_LAST_COMPARISON} AS last_compared,
        max(time) FILTER (WHERE outcome = '{VERIFIED}') AS last_equal,
        max_by(message, time) {_LAST_COMPARISON} AS comparison
-FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))}
+{_OF_TABLES}
 GROUP BY `table` ORDER BY `table`
 """,
     "freshness": f"""\
@@ -86,7 +92,7 @@ SELECT `table`, date(time) AS day, count_if(lag_seconds <= freshness_target_minu
        count(*) AS publications, max(lag_seconds) / 60 AS longest_minutes,
        max(freshness_target_minutes) AS target_minutes
 FROM ledger WHERE outcome = '{PUBLISHED}' AND freshness_target_minutes IS NOT NULL AND lag_seconds IS NOT NULL
-  AND date(time) > date({NOW}) - INTERVAL 7 DAYS
+  AND time >= {NOW} - INTERVAL 7 DAYS AND date(time) > date({NOW}) - INTERVAL 7 DAYS
 GROUP BY `table`, date(time) ORDER BY `table`, day DESC
 """,
     "lag": f"""\
@@ -178,13 +184,13 @@ class Totals(Row):
 
 @row
 class LedgerTableState(Row):
-    """Last publication or failure of a table, and last comparison with its mirror."""
+    """Last publication or failure of a table, and last comparison with its mirror, in the last 90 days."""
 
     QUIET = "{tables}: published, and no comparison found a difference."
 
     table: str = shown("Table")
     state: str | None = shown("State")
-    """`published`, `recovered`, `blocked` or `failed`. None if there is no publication or failure."""
+    """`published`, `recovered`, `unchanged`, `blocked` or `failed`. None if there is no publication or failure."""
     error: str | None = shown("Error", with_known_code)
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, astuple, dataclass, field, fields, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -28,16 +28,19 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.verify.row_comparison import RowComparison
 
 PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"
+UNCHANGED = "unchanged"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
 ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
-STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
+STATE_OUTCOMES = (PUBLISHED, RECOVERED, UNCHANGED, *STOPPED)
 """Outcomes of publishing. The newest row of a table with one of them shows whether an error stopped publishing."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
 """Outcomes of a verification. The newest row of a table with one of them shows whether mirror and source are equal."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
+_PROPERTIES = "'delta.dataSkippingNumIndexedCols' = '3', 'delta.logRetentionDuration' = 'interval 7 days'"
+"""A run adds a commit to the ledger every minute, so the log keeps few commits, and few statistics of each file."""
 _ALWAYS = ("time", "table", "outcome")
 """Columns that every ledger has. A table without them is not a ledger."""
 
@@ -63,9 +66,9 @@ class LedgerRow:
     outcome: str = _column(
         "string",
         "Of publishing: published, failed, recovered (no error any more, and nothing new), blocked (the state of the"
-        " source prevents publishing) or reseeded (reloaded from a snapshot). Of a comparison: verified (source and"
-        " mirror are equal), different or unverified (they cannot be compared). Otherwise: archive (archived files of"
-        " the table) or watched (lag of each step)",
+        " source prevents publishing) or reseeded (reloaded from a snapshot). Nothing new for a month: unchanged."
+        " Of a comparison: verified (source and mirror are equal), different or unverified (they cannot be compared)."
+        " Otherwise: archive (archived files of the table) or watched (lag of each step)",
         MISSING,
     )
     from_version: int | None = _column(
@@ -115,6 +118,7 @@ class LedgerRow:
     error: str | None = _column("string", "Class of the error")
     message: str | None = _column("string", "What happened, and what to do next")
     build: str | None = _column("string", "Version of mirrorfeed that wrote the row")
+    utc_day: date | None = _column("date", "UTC day of the time. New ledgers are partitioned by it; NULL in older rows")
 
     @property
     def key(self) -> PublicationKey:
@@ -136,6 +140,8 @@ class Known:
     """True if the newest outcome of publishing is `blocked` or `failed`."""
     publications: list[PublicationKey] = field(default_factory=list)
     """Publications, oldest first. Publications before the first one are not known."""
+    reported_at: datetime | None = None
+    """Time of the newest row with an outcome of publishing. None if unknown."""
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[LedgerRow]:
@@ -220,7 +226,10 @@ def prepare(spark: SparkSession, ledger: Source, on_create: Callable[[], None] =
             columns = spark.read.table(ledger.sql).columns
         except Exception:  # usually because it does not exist. Otherwise the next statements raise the error.
             on_create()
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
+            spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA PARTITIONED BY (`utc_day`)"
+                f" TBLPROPERTIES ({_PROPERTIES})"
+            )
             columns = spark.read.table(ledger.sql).columns
         if missing_names := [name for name in _ALWAYS if name not in columns]:  # another table, configured by mistake
             raise ValueError(f"it is not a ledger, because it has no column {missing_names[0]!r}")
@@ -237,7 +246,8 @@ def append(spark: SparkSession, ledger: Source | None, new: Sequence[LedgerRow])
     try:
         prepare(spark, ledger)
         # Append by name, because a ledger of a later release may have more columns.
-        frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
+        values = [replace(row, build=this_build(), utc_day=row.time.astimezone(UTC).date()) for row in new]
+        frame = spark.createDataFrame([astuple(row) for row in values], _ddl()).coalesce(1)  # one file for each day
         frame.writeTo(ledger.sql).append()
     except LedgerNotWrittenError as error:
         return error
@@ -271,11 +281,14 @@ def read_states(spark: SparkSession, ledger: Source, tables: Collection[str], si
     )
     newest = rows.groupBy("table").agg(
         expr("max_by(outcome, `time`) AS outcome"),
+        expr("max(`time`) AS reported_at"),
         expr(f"max_by(struct({key}), `time`) FILTER (WHERE {is_published}) AS publication"),
     )
     return {
         row["table"]: Known(
-            row["outcome"] in STOPPED, [PublicationKey(**row["publication"])] if row["publication"] else []
+            row["outcome"] in STOPPED,
+            [PublicationKey(**row["publication"])] if row["publication"] else [],
+            row["reported_at"],
         )
         for row in newest.toArrow().to_pylist()
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Final, Literal
 
@@ -39,11 +39,13 @@ class TableState:
     no publication."""
     from_version: Count | None = None
     to_version: Count | None = None
+    reported_at: UtcTime | None = None
+    """Time of the newest row with an outcome of publishing."""
 
     @property
     def known(self) -> Known:
         key = PublicationKey(self.time, self.from_version, self.to_version) if self.time else None
-        return Known(self.stopped, [key] if key else [])
+        return Known(self.stopped, [key] if key else [], self.reported_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +82,33 @@ class LedgerState:
     def maintained_at(self) -> datetime | None:
         return self._known().maintained_at
 
-    def update(self, changed: Mapping[str, TableState], maintained_at: datetime | None = None) -> None:
-        """Replace the entries of the tables in `changed`, and keep those that other runs wrote."""
-        known = self.tables
-        if maintained_at is None and all(known.get(name) == each for name, each in changed.items()):
-            return
+    def update(self, changed: Mapping[str, TableState], maintained_at: datetime | None = None) -> bool:
+        """Replace the entries of the tables in `changed`, and keep those that other runs wrote. Set `maintained_at`.
+
+        Returns False if `maintained_at` was not set, for example because another run set it since this run read it.
+        """
+        known, tables = self._known(), dict(self.tables)
+        if maintained_at is None and all(tables.get(name) == each for name, each in changed.items()):
+            return False
         with suppress(Exception):  # the next run looks up in the ledger what the file does not say
             store = self.open_store()
             for _ in range(_ATTEMPTS):
                 folder, _, name = self.path.rpartition("/")
                 etag = next((each.etag for each in store.list(folder) if each.name == name), None)
                 before = self._read() if etag else _File()
+                is_first = maintained_at is not None and before.maintained_at == known.maintained_at
                 tables = {each.table: each for each in before.tables} | dict(changed)
-                self._content = replace(
-                    before, tables=tuple(tables.values()), maintained_at=maintained_at or before.maintained_at
-                )
+                self._content = _File(tuple(tables.values()), maintained_at if is_first else before.maintained_at)
                 data = _FILE.dump_json(self._content)
                 try:
                     if etag is None:
                         store.create(self.path, data)
                     else:
                         store.replace(self.path, data, etag)
-                    return
+                    return is_first
                 except (PathExistsError, PathMissingError):  # another run replaced the file
                     continue
+        return False
 
     def remove(self) -> None:
         """Delete the file, because the ledger is new."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration import ledger, ledger_maintenance
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
-from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, Known, LedgerRow, PublicationKey
+from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, UNCHANGED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_state import LedgerState, TableState
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
@@ -31,6 +31,8 @@ _INTERVAL = 60.0
 """Seconds between two commits to the ledger. One commit for each publication would create too many files."""
 _LOOK_BACK = timedelta(days=30)
 """Age of the rows in which a run looks for a table that the state of the ledger does not have."""
+_REPEAT_AFTER = timedelta(days=30)
+"""A table without new changes gets a row when its newest row has this age, so that reports need no older rows."""
 
 
 @dataclass
@@ -96,7 +98,11 @@ class LedgerWriter:
                 return lost
         except Exception as error:  # for example because the session did not start
             return self._not_written(error)
-        self._state.update(states)
+        before = self._state.maintained_at
+        is_due = bool(rows) and (before is None or now - before >= ledger_maintenance.INTERVAL)
+        if self._state.update(states, now if is_due else None) and before:  # then no other run does it now
+            retention_days = self.context.config.ledger_retention_days
+            ledger_maintenance.maintain(self.context.session, self.location, retention_days, now)
         return None
 
     def _not_written(self, error: Exception) -> LedgerNotWrittenError:
@@ -129,8 +135,8 @@ class LedgerWriter:
                 logged = self._logged(result)
                 missing = [row for row in logged if row.key not in (*earlier.publications, *new)]
                 chains[name] = [row.key for row in logged if row.key not in new] or chains[name]
-            rows += [*missing, *own]
-            doubtful += [*missing, *(row for row in own if self._may_be_written(row, earlier))]
+            added = [*missing, *own]
+            doubtful += [row for row in added if row in missing or self._may_be_written(row, earlier)]
             earlier.publications += [*(row.key for row in missing), *new]
             chains[name] += new
             if any(row.outcome in ledger.STOPPED for row in own):
@@ -138,12 +144,19 @@ class LedgerWriter:
             elif new:
                 stopped[name] = False
             if earlier.stopped and result.is_idle:
-                rows.append(ledger.state_row(result, RECOVERED, now, "The problem is solved, and nothing is new."))
+                added.append(ledger.state_row(result, RECOVERED, now, "The problem is solved, and nothing is new."))
                 earlier.stopped = stopped[name] = False
+            times = [row.time for row in added if row.outcome in ledger.STATE_OUTCOMES]
+            earlier.reported_at = max([*times, *filter(None, [earlier.reported_at])], default=None)
+            if result.is_idle and chains[name] and _is_old(earlier.reported_at, now):
+                row = ledger.state_row(result, UNCHANGED, now, "Nothing is new.")
+                added.append(replace(row, published_at=chains[name][-1].time))
+                earlier.reported_at = now
+            rows += added
         if doubtful:
             written = ledger.find_publications(self._prepared_session(), self.location, doubtful)
             rows = [row for row in rows if row not in doubtful or (row.table, row.key) not in written]
-        return rows, {name: _state(name, chains[name], is_stopped=stopped[name]) for name in known}
+        return rows, {name: _state(name, each, chains[name], is_stopped=stopped[name]) for name, each in known.items()}
 
     def _known(self, names: Collection[str], now: datetime) -> dict[str, Known]:
         """Return what is known about each table: from the state of the ledger, otherwise from the ledger."""
@@ -180,14 +193,19 @@ class LedgerWriter:
         return ledger.rows([before], self.run_started)
 
 
-def _state(table: str, chain: Sequence[PublicationKey], *, is_stopped: bool) -> TableState:
+def _is_old(reported_at: datetime | None, now: datetime) -> bool:
+    return reported_at is None or now - reported_at >= _REPEAT_AFTER
+
+
+def _state(table: str, known: Known, chain: Sequence[PublicationKey], *, is_stopped: bool) -> TableState:
     """Return the state of a table with the last publication in `chain` before a gap."""
     newest = chain[0] if chain else None
     for before, key in pairwise(chain):
         if key.from_version not in (None, before.to_version):
             break
         newest = key
-    return TableState(table, is_stopped, *(newest or ()))
+    time, from_version, to_version = newest or (None, None, None)
+    return TableState(table, is_stopped, time, from_version, to_version, known.reported_at)
 
 
 def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
