@@ -53,6 +53,18 @@ def test_sent_alerts_are_recorded_in_the_landing_zone_by_default(tmp_path: Path)
     assert store.address(file) == f"{tmp_path}/zone/_mirrorfeed/alerts.json"
 
 
+def test_configurations_with_the_same_state_folder_have_their_own_alerts(tmp_path: Path) -> None:
+    files = set()
+    for zone in ("zone", "another"):
+        (tmp_path / "mirrorfeed.yml").write_text(
+            f"landing_zone: ./{zone}\nalerts: {{state_path: ./state}}\ntables: [{{source: ./a, target: b}}]\n"
+        )
+        store, file = open_state(load(tmp_path / "mirrorfeed.yml"), "alerts.json")
+        assert store.address(file).startswith(f"{tmp_path}/state/alerts_")
+        files.add(file)
+    assert len(files) == 2
+
+
 def test_lasting_problem_is_reported_again_after_the_configured_hours(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./zone\nalerts: {remind_after_hours: 2, max_lag_minutes: {published: never}}\n"

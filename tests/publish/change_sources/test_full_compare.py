@@ -27,6 +27,7 @@ from mirrorfeed.publish.change_sources.errors import (
     foreign_row_hashes,
     row_hashes_changed,
     row_hashes_lost,
+    row_hashes_of_other_zone,
 )
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefusedError, feed_required
@@ -54,6 +55,8 @@ class Compared:
     """A view in the catalog, the table of row hashes, and a landing zone with a mirror."""
 
     kind: type[RowHashTable] = Unswept
+    zone = "onelake://of/fabric"
+    """Name of the landing zone in the configuration."""
     columns: Sequence[str] = ("id", "v")
     always: Sequence[dict[str, Any]] = ()
     """Rows that are always in the source."""
@@ -86,7 +89,8 @@ class Compared:
         )
 
     def feed(self) -> FullCompare:
-        return FullCompare(self.spark, self.source, self.kind(self.spark, self.states, str(self.source)))
+        hashes = self.kind(self.spark, self.states, str(self.source), self.zone)
+        return FullCompare(self.spark, self.source, hashes)
 
     def publish(self, store: Store | None = None) -> TableResult:
         return publish(self.feed(), store or self.store, self.plan)
@@ -440,6 +444,13 @@ def test_hash_table_of_another_owner_is_not_changed(view: Compared) -> None:
     with raises(foreign_row_hashes) as caught:
         view.publish()
     assert caught.value.states == str(view.states)
+
+
+def test_hash_table_of_another_landing_zone_is_not_used(published: Compared) -> None:
+    published.zone = "onelake://of/others"
+    with raises(row_hashes_of_other_zone) as caught:
+        published.publish()
+    assert (caught.value.states, caught.value.other) == (str(published.states), "onelake://of/fabric")
 
 
 @pytest.mark.soak  # as in `test_schema_changes`

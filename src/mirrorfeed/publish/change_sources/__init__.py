@@ -78,6 +78,7 @@ def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSourc
         from mirrorfeed.publish.change_sources import full_compare  # imported late: few tables need it
 
         assert config.ledger is not None  # the loader requires it with `changes: compare`
-        hashes = full_compare.RowHashTable(spark, hashes_of(config.ledger, table.target), str(table.source))
+        location = hashes_of(config.ledger, table.target)
+        hashes = full_compare.RowHashTable(spark, location, str(table.source), config.landing_zone)
         return full_compare.FullCompare(spark, table.source, hashes, config.staging_path, config.upload_from)
     return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection)

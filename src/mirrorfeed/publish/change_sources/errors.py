@@ -75,6 +75,21 @@ def foreign_row_hashes(*, table: str, states: str) -> None:
     """
 
 
+@problem(
+    SourceError,
+    "MF3513",
+    meaning=(
+        "Two configurations publish a table with the same target to different landing zones, and their ledgers are in"
+        " the same schema or folder. Then both would use the same row hashes. Nothing was published."
+    ),
+)
+def row_hashes_of_other_zone(*, table: str, states: str, other: str) -> None:
+    """The row hashes of {table} belong in {states}, but this table has the hashes of rows in the landing zone {other}.
+
+    Choose a `ledger` in another schema or folder. If nothing is published to {other} any more, delete {states} instead.
+    """
+
+
 @problem(TransientError, "MF3504")
 def columns_changed_during_comparison(*, table: str) -> None:
     """The columns of {table} changed during the comparison. Nothing was published.

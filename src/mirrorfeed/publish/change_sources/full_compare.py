@@ -78,6 +78,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _ID = "mirrorfeed.states"
 """Table property with a random id. Only tables of row hashes have it, so it shows that mirrorfeed created the table."""
+_LANDING_ZONE = "mirrorfeed.landing_zone"
+"""Table property with the landing zone to which the rows are published. Tables of earlier releases do not have it."""
 _COMPARED_AT = "mirrorfeed.compared_at"
 """Table property that `RowHashTable.keep_readable` sets, so that Delta adds a commit."""
 _STATE = "_state"
@@ -129,16 +131,20 @@ class RowHashTable:
     location: Source
     table: str
     """Name of the source, for messages."""
+    landing_zone: str = ""
 
     def info(self) -> TableInfo | None:
         """Return id, location and properties of the table, or None if it does not exist.
-        Raises `foreign_row_hashes` if mirrorfeed did not create the table."""
+        Raises `foreign_row_hashes` if mirrorfeed did not create the table, and `row_hashes_of_other_zone` if it has the
+        hashes of rows in another landing zone."""
         try:
             info = read_table_info(self.spark, self.location)
         except (SourceMissingError, NoTableAtPathError):
             return None
         if _ID not in info.properties:
             raise errors.foreign_row_hashes(states=str(self.location), table=self.table)
+        if (other := info.properties.get(_LANDING_ZONE, self.landing_zone)) != self.landing_zone:
+            raise errors.row_hashes_of_other_zone(states=str(self.location), table=self.table, other=other)
         return info
 
     def version_holding(self, version: int, newest: int) -> int:
@@ -172,7 +178,7 @@ class RowHashTable:
         writer = stored.writeTo(self.location.sql).option("userMetadata", batch)
         try:
             if facts.before is None:
-                for name, value in ((_ID, facts.table_id), _NTZ, _KEEPS_FILES):
+                for name, value in ((_ID, facts.table_id), (_LANDING_ZONE, self.landing_zone), _NTZ, _KEEPS_FILES):
                     writer = writer.tableProperty(name, value)
                 writer.using("delta").create()
             elif all_hashes:
