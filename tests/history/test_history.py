@@ -19,6 +19,7 @@ from fixtures.faults import Crash
 from fixtures.mirror import canonical
 from mirrorfeed.config.model import Table
 from mirrorfeed.config.options import HistoryLocation
+from mirrorfeed.history import append
 from mirrorfeed.history import history_table as table
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import (
@@ -113,7 +114,10 @@ def test_history_has_no_change_data_feed_even_by_default(spark: SparkSession, tm
         spark.conf.unset(setting)
 
 
-def test_history_continues_after_a_partition_column_was_renamed(spark: SparkSession, tmp_path: Path) -> None:
+def test_history_with_merged_files_continues_after_a_partition_column_was_renamed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "_RECORDS_PER_COMPACTION", 3)
     history = History.started(spark, tmp_path, "id int, day int", properties=MAPPED, by="day")
     history.source.sql("INSERT INTO {} VALUES (1, 1)")
     assert numbers(history.keep().records) == [(None, 1, 1)]
@@ -121,6 +125,8 @@ def test_history_continues_after_a_partition_column_was_renamed(spark: SparkSess
     history.source.sql("ALTER TABLE {} RENAME COLUMN day TO date")
     history.source.sql("INSERT INTO {} VALUES (3, 3)")
     assert [each.to_version_inclusive for each in history.keep().records] == [2, 3, 4]
+    files = spark.read.table(history.table.table.sql).where("_commit_date IS NULL").inputFiles()
+    assert len(files) == 2  # records 1 to 3 in one file, record 4 in another
     assert canonical(history.rebuilt(2)) == canonical([{"id": 1, "day": 1}, {"id": 2, "day": 2}])
 
 

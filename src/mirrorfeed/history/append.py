@@ -65,6 +65,8 @@ from mirrorfeed.source.versions import read_schema
 
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
+_RECORDS_PER_COMPACTION = 100
+"""Number of appends after which the files of a history are merged, because each append adds small files."""
 _REPEAT_FACTOR = 2
 """The newest record is appended again, to keep it active, at the age of the archive interval divided by this number."""
 
@@ -144,6 +146,8 @@ def append_versions(
             conflicts = 0
             progress.records.append(record)
             progress.restarts += [step.reason] if step.reason else []
+            if view and record.number % _RECORDS_PER_COMPACTION == 0:
+                append.history.compact(view)
         elif is_accepted and (newest is None or newest.number < record.number):
             raise HistoryChangedError(history=str(append.history.table), record=record.number)
         elif (conflicts := conflicts + 1) == _MAX_CONFLICTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from mirrorfeed.source.table_info import FEED, TableInfo, count_rows, open_local
 from mirrorfeed.source.versions import read_history
 from mirrorfeed.storage.local_folder import arrow_files
 
+_log = logging.getLogger(__name__)
 _OWN_COLUMNS = {
     "_commit_date": "date",
     "_change_type": "string",
@@ -123,6 +125,20 @@ class HistoryTable:
 
     def map_columns(self) -> None:
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+
+    def compact(self, view: HistoryView) -> None:
+        """Merge small files, and delete files that have been unused for longer than the retention of the history.
+
+        Errors are logged, not raised. Does nothing with an archive interval: merged files count as new, so old rows
+        would become active again. Nothing reads an older version of a history for longer than one command.
+        """
+        if view.archive_days is not None:
+            return
+        try:
+            for statement in ("OPTIMIZE", "VACUUM"):
+                self.spark.sql(f"{statement} {self.table.sql}").collect()
+        except Exception:
+            _log.warning("Merging the files of the history %s failed", self.table, exc_info=True)
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
         """Return all records, including archived ones.
