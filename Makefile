@@ -22,7 +22,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # without bytecode files, every process of a test compiles its imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow coverage test-floor check-runtime test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow coverage test-floor check-runtime test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report age pictures soak lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-20s%s\n' "$$verb" "$$line"; done
@@ -103,6 +103,9 @@ dist: $(UV) ## build the wheel and the bill of materials of a release into dist
 bench: setup $(UV) ## run the benchmark: publishing compared with alternatives and fixed bounds, and planning with another log reader
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
+
+age: setup ## compare each command on tables of a year with the same command on fresh tables; part of a year: SHARE=0.1
+	@PYTHONPATH=. $(RUN) -m tests.performance.age --share $(or $(SHARE),1)
 
 bench-report: setup ## plot the newest results of make bench, and write the figures of docs/performance-and-sizing.md
 	@PYTHONPATH=. $(RUN) -m tests.bench.report

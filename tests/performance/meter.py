@@ -17,6 +17,7 @@ from mirrorfeed.storage.onelake import OneLakeStore
 
 _READS = ("list", "read", "open_read")
 _WRITES = ("create", "create_once", "replace", "open_write", "rename", "remove", "remove_folder")
+STORE_METHODS = (*_READS, *_WRITES)
 
 
 class Counters(NamedTuple):
@@ -45,7 +46,7 @@ class Meter:
         self._calls = Counter[str]()
         self.found: dict[str, Counters] = {}
         """Counters of the measured operations, by operation."""
-        for name in (*_READS, *_WRITES):
+        for name in STORE_METHODS:
             patch.setattr(OneLakeStore, name, self._counted(name, getattr(OneLakeStore, name)))
 
     def _counted(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
