@@ -414,8 +414,8 @@ def test_example_comments_list_all_options_with_their_defaults(load: Load) -> No
     assert set(options) == set(Options.model_fields)
     read = load(re.sub(r"(?m)^#(?=\w|  \w)", "", loader.EXAMPLE))
     target = read.alerts.max_lag_minutes.published  # applies if the option is omitted, so there is no other spelling
-    tables = load(loader.EXAMPLE).tables
-    assert read.tables == tuple(each.model_copy(update={"freshness_target_minutes": target}) for each in tables)
+    given = {"freshness_target_minutes": target, "hash_key": Secret(scope="mirrorfeed", key="hash_key")}
+    assert read.tables == tuple(each.model_copy(update=given) for each in load(loader.EXAMPLE).tables)
 
 
 WORKSPACE, DATABASE = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -623,3 +623,6 @@ def test_table_has_no_selection_by_default(load: Load) -> None:
         ("id", "cust", "note"), (), "region = 'EU'", {"cust": "customer"}, {"note": "string(20)"}
     )
     assert load(with_table("exclude_columns: [ssn]")).tables[0].selection == Selection(exclude_columns=("ssn",))
+    hidden = load("hash_key: {env: HASH_KEY}\n" + with_table("transform: {ssn: hash, born: truncate(month)}")).tables[0]
+    assert hidden.selection == Selection(transform={"ssn": "hash", "born": "truncate(month)"})
+    assert hidden.hash_key == Secret(env="HASH_KEY")

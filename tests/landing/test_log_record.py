@@ -44,11 +44,28 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, follows=PreviousRecord(8, "ba7c3", "0x8DD")),
         replace(RECORD, build="0.1.0+g0123456789ab"),
         replace(RECORD, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
+        replace(
+            RECORD,
+            selection=replace(SELECTION, transform={"a": "hash"}, hash_key=lambda: "secret"),
+            source_columns={"id": "long"},
+            key_digest="00ff",
+        ),
     ],
-    ids=["a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"],
+    ids=[
+        *("a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"),
+        "hashes",
+    ],
 )
 def test_record_round_trips_through_json(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
+
+
+def test_record_does_not_contain_the_secret_for_hashes() -> None:
+    selection = replace(SELECTION, transform={"a": "hash"}, hash_key=lambda: "secret")
+    text = replace(RECORD, selection=selection, source_columns={}).to_json().decode()
+    assert "secret" not in text
+    assert "hash_key" not in text
+    assert "transform" not in replace(RECORD, selection=SELECTION, source_columns={}).to_json().decode()
 
 
 def test_record_is_human_readable() -> None:

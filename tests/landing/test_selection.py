@@ -40,6 +40,8 @@ def test_columns_are_selected_renamed_and_cast_in_source_order() -> None:
     assert names_and_types(selection) == [("order id", "long"), ("price", "string"), ("note", "string")]
     left = Selection(exclude_columns=("part", "at", "nothing"), cast={"note": "string(20)"})
     assert names_and_types(left) == [("id", "long"), ("price", "decimal(10,2)"), ("note", "string")]
+    hidden = Selection(("id", "price", "part"), transform={"id": "hash", "price": "mask", "part": "mask"})
+    assert names_and_types(hidden) == [("id", "string"), ("price", "decimal(10,2)"), ("part", TYPES["part"])]
     exchanged = Selection(("id", "note"), rename={"id": "note", "note": "id"})
     assert names_and_types(exchanged) == [("note", "long"), ("id", "string")]
     assert selected_schema("t", None, SCHEMA) is SCHEMA
@@ -51,6 +53,7 @@ def test_columns_are_selected_renamed_and_cast_in_source_order() -> None:
         (Selection(("a", "b", "c", "d")), "a, b, c and 1 more"),
         (Selection(exclude_columns=("a",), where="b > 1"), "all except a; where b > 1"),
         (Selection(rename={"a": "b"}, cast={"a": "string(9)", "c": "int"}), "a as b; a: string(9), c: int"),
+        (Selection(transform={"a": "hash", "b": "mask('-')"}), "a: hash, b: mask('-')"),
     ],
 )
 def test_selection_has_a_short_description(selection: Selection, words: str) -> None:
@@ -63,6 +66,19 @@ def test_selection_has_a_short_description(selection: Selection, words: str) -> 
         (Selection(rename={"id": "Note"}), "two columns would have the name 'Note'"),
         (Selection(cast={"at": "string"}), "'at' is timestamp, and not all its values can be cast to string exactly"),
         (Selection(cast={"note": "int"}), "'note' is string, and not all its values can be cast to int exactly"),
+        (
+            Selection(transform={"at": "hash"}),
+            "'at' is timestamp, and only values that can be cast to string exactly can be hashed",
+        ),
+        (
+            Selection(transform={"id": "hash"}, cast={"id": "double"}),
+            "'id' is double, and only values that can be cast to string exactly can be hashed",
+        ),
+        (Selection(transform={"at": "truncate(month)"}), "'at' is timestamp, and only dates can be truncated"),
+        (
+            Selection(transform={"id": "mask('*')"}),
+            "'id' is long, and only texts can be replaced by a text; use `mask` without a text",
+        ),
         (Selection(where="gone = 1"), "`where` names 'gone', which is not a column of the table"),
         (Selection(where="part IS NULL"), "`where` names 'part', which is nested"),
         (

@@ -61,7 +61,7 @@ class Meter:
         """Count what the block does. `sources` are the folders of the source tables."""
         self._calls.clear()
         requests = len(self._onelake.verbs())
-        with _recorded_events(self._spark, self._folder) as file:
+        with recorded_events(self._spark, self._folder) as file:
             yield
         jobs, stages, shuffles, scans, shuffled = count_events(file.read_text(encoding="utf-8"), sources)
         self.found[operation] = Counters(
@@ -77,7 +77,7 @@ class Meter:
 
 
 @contextmanager
-def _recorded_events(spark: SparkSession, folder: Path) -> Iterator[Path]:
+def recorded_events(spark: SparkSession, folder: Path) -> Iterator[Path]:
     """Record Spark's events in a file, which is complete after the block."""
     jvm, context = spark._jvm, spark.sparkContext._jsc.sc()
     file = folder / f"events-{len(list(folder.iterdir()))}"

@@ -33,6 +33,7 @@ from tools.pages import ROOT
 BASE = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"]}
 TEXT = {"format": "delimited"}
 DECIMAL_AS_TEXT = {**TEXT, "cast": {"id": "decimal(20,0)"}, "delimited": {"undeclared_types": "string"}}
+HASHED = {"transform": {"note": "hash"}, "hash_key": {"env": "FIRST_KEY"}}
 CONTINUES = "continues"
 
 
@@ -77,6 +78,11 @@ CASES = [
     Case("rename", {"note": "remark"}, "MF3013"),
     Case("rename", {"id": "number"}, "MF3013"),
     Case("cast", {"id": "decimal(20,0)"}, "MF3013"),
+    Case("transform", {"note": "mask"}, "MF3013"),
+    Case("transform", {"note": "mask('-')"}, "MF3013", before={"transform": {"note": "mask"}}),
+    Case("hash_key", {"env": "SECOND_KEY"}, "MF3013", before=HASHED),
+    Case("hash_key", {"env": "FIRST_KEY_TOO"}, before=HASHED),
+    Case("hash_key", {"env": "SECOND_KEY"}),  # nothing is hashed
     Case("changes", "full"),
     Case("changes", "net", before={"changes": "full"}),
     Case("changes", "compare", "MF3512", before={"keys": []}, beside={"keys": ["id"]}),
@@ -143,6 +149,13 @@ def source_of(rows: Table, table: ConfigTable) -> ChangeSource:
     return FullCompare(spark, table.source, no_hashes)
 
 
+@pytest.fixture
+def _hash_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST_KEY", "FIRST_KEY_TOO", "SECOND_KEY"):
+        monkeypatch.setenv(name, f"the secret of {name.removesuffix('_TOO')}")
+
+
+@pytest.mark.usefixtures("_hash_keys")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_change_of_an_option_continues_or_stops_before_anything_is_published(case: Case) -> None:
     (first, second), rows, zone = case.tables, orders(), MemoryStore()

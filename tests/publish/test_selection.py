@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import os
 import shutil
@@ -18,8 +20,13 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
+from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_condition, invalid_selection, selection_changed
 from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.transformation import hmac_pads
+from mirrorfeed.runtime.login import read_hash_key
+from mirrorfeed.source.reader import apply_selection
+from tests.performance.meter import recorded_events
 from tests.raised import Expected, raises
 from tests.support.delta import DeltaTable, Zone
 
@@ -63,8 +70,11 @@ class Shop:
     def mirrored(self) -> dict[int, dict[str, Any]]:
         """Row values by order id, after the mirror applied all files."""
         self.replicate()
+        return self.mirrored_by("order")
+
+    def mirrored_by(self, key: str) -> dict[Any, dict[str, Any]]:
         rows = AnyDeltaTable(str(self.folder / "mirror/s/t")).to_pyarrow_table().to_pylist()
-        return {row["order"]: row for row in rows}
+        return {row[key]: row for row in rows}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -157,6 +167,71 @@ def test_changed_selection_needs_a_snapshot_but_a_dropped_column_does_not(spark:
     shop.run("publish")
     third = {"order": 3, "region": None, "remark": "c", "price": "3.0000000000"}
     assert (shop.record["to_version_inclusive"], shop.mirrored) == (2, {2: second, 3: third})
+
+
+HIDDEN = """\
+    where: ssn <> 'out'
+    transform: {order_id: hash, ssn: hash, note: "mask('-')", price: mask}
+    hash_key: {env: HASH_KEY}
+"""
+
+
+def forms(key: str) -> list[str]:
+    """Return the texts by which a secret, or what HMAC derives from it, could be recognized."""
+    values = [key.encode(), *hmac_pads(key)]
+    return [*(each.hex() for each in values), *(base64.b64encode(each).decode().rstrip("=") for each in values), key]
+
+
+def test_hidden_values_are_exact_and_the_secret_is_nowhere(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key is hashed. Updates, a delete, and a row that starts to match change the right rows."""
+    key, folder = "not-to-be-found-4711-anywhere", tmp_path / "shop"
+    read_hash_key.cache_clear()
+    monkeypatch.setenv("HASH_KEY", key)
+
+    def hashed(value: object) -> str:
+        return hmac.new(key.encode(), str(value).encode(), "sha256").hexdigest()
+
+    def row(number: int, region: str, ssn: str) -> tuple[str, dict[str, Any]]:
+        values = {"region": region, "note": "-", "price": None, "ssn": hashed(ssn)}
+        return hashed(number), {"order_id": hashed(number), **values}
+
+    folder.mkdir()
+    (tmp_path / "events").mkdir()
+    shop, table = Shop(spark, folder), DeltaTable(spark, folder / "source", COLUMNS)
+    shop.configure(HIDDEN)
+    table.sql("INSERT INTO {} VALUES (1, 'EU', 'a', 1, 's-1'), (2, 'EU', 'b', 2, 's-1'), (3, 'EU', 'c', 3, 'out')")
+    with recorded_events(spark, tmp_path / "events") as events:
+        shop.run("publish")
+        table.sql("UPDATE {} SET ssn = 's-3' WHERE order_id = 3")
+        table.sql("DELETE FROM {} WHERE order_id = 1")
+        table.sql("UPDATE {} SET region = 'US', price = 9 WHERE order_id = 2")
+        output = shop.run("publish") + shop.run("publish", "--dry-run") + shop.run("status")
+        output += shop.verified()
+        plans = apply_selection(
+            "t", spark.read.table(f"delta.`{table.path}`"), load(folder / "mirrorfeed.yml").tables[0].selection
+        )
+        shown = plans._jdf.queryExecution().toString() + str(spark._jvm.PythonSQLUtils.explainString(
+            plans._jdf.queryExecution(), "codegen"))  # fmt: skip
+    assert shop.mirrored_by("order_id") == dict([row(2, "US", "s-1"), row(3, "EU", "s-3")])
+    assert "sha2" in shown
+    texts = [output, shown, events.read_text(encoding="utf-8")]
+    texts += [file.read_bytes().decode("latin-1") for file in folder.rglob("*") if file.is_file()]
+    assert [form for form in forms(key) for text in texts if form.lower() in text.lower()] == []
+
+    read_hash_key.cache_clear()
+    monkeypatch.setenv("HASH_KEY", "another-secret-of-this-test")
+    table.sql("INSERT INTO {} VALUES (4, 'EU', 'd', 4, 's-4')")
+    for command in (["publish"], ["publish", "--dry-run"], ["status"]):
+        output = shop.run(*command, code=1)
+        assert "MF3013" in output, command
+        assert "`hash_key` was another secret" in output or command == ["status"]
+    read_hash_key.cache_clear()
+    monkeypatch.setenv("HASH_KEY", key)
+    shop.configure(HIDDEN.replace("price: mask", "region: mask"))
+    output = shop.run("publish", "--dry-run", code=1)
+    assert "the transformation of 'region' was none and is 'mask'" in output
 
 
 @pytest.fixture(scope="module")

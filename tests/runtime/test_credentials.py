@@ -33,9 +33,10 @@ from mirrorfeed.runtime.errors import (
     CredentialRefusedError,
     InvalidProxyError,
     SecretUnreachableError,
+    hash_key_too_short,
     service_credential_unreachable,
 )
-from mirrorfeed.runtime.login import _refusal, read_secret, service_credential, token_credential
+from mirrorfeed.runtime.login import _refusal, read_hash_key, read_secret, service_credential, token_credential
 from mirrorfeed.storage.errors import StorageUnavailableError
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.raised import raises
@@ -96,17 +97,28 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
     with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(env="SOME_SECRET"))
     assert caught.value.problem == (
-        "Cannot read the client secret from the environment variable SOME_SECRET: it is not set in this process."
+        "Cannot read a secret from the environment variable SOME_SECRET: it is not set in this process."
     )
     assert caught.value.solution.startswith("On Databricks use `secret: {scope, key}`")
     assert "spark_env_vars" not in caught.value.solution
+
+
+def test_short_secret_for_hashes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_hash_key.cache_clear()
+    monkeypatch.setenv("HASH_KEY", "x" * 15)
+    with raises(hash_key_too_short, match="in the environment variable HASH_KEY has fewer than 16 characters"):
+        read_hash_key(Secret(env="HASH_KEY"))
+    monkeypatch.setenv("HASH_KEY", "x" * 16)
+    assert read_hash_key(Secret(env="HASH_KEY")) == "x" * 16
+    monkeypatch.delenv("HASH_KEY")
+    assert read_hash_key(Secret(env="HASH_KEY")) == "x" * 16  # read once
 
 
 def test_secret_without_a_scope_outside_a_deployment_is_reported() -> None:
     with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(key="fabric"))
     assert str(caught.value) == (
-        "Cannot read the client secret from the secret fabric of the Databricks workspace: it has no scope. Set"
+        "Cannot read a secret from the secret fabric of the Databricks workspace: it has no scope. Set"
         " the scope before the command: `mirrorfeed --secret-scope SCOPE publish`. In Python, set `secret_scope`. Or"
         " add `scope` to the secret in the configuration."
     )
@@ -126,7 +138,7 @@ def test_missing_login_for_the_workspace_is_reported_without_third_party_text(mo
     with pytest.raises(SecretUnreachableError) as caught:
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
     assert str(caught.value) == (
-        "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: no valid login for a"
+        "Cannot read a secret from the secret kv/mirror of the Databricks workspace: no valid login for a"
         " workspace was found. Run `databricks auth login`, or set DATABRICKS_HOST and DATABRICKS_TOKEN. Or use an"
         " environment variable with the secret: `secret: {env: NAME}`."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from pathlib import Path
@@ -141,6 +142,47 @@ def test_values_are_cast_equally_in_every_session_and_in_verification(session: S
     assert other.schema.simpleString() == found.schema.simpleString()
     assert other.exceptAll(found).isEmpty()
     assert found.exceptAll(other).isEmpty()
+
+
+HASHED = ("id", "text", "small", "price", "flag", "day", "short")
+
+
+def test_values_are_hashed_equally_in_every_session_and_in_verification(session: SparkSession) -> None:
+    rows, key = session.sql(VALUES), "a secret of 23 letters"
+    selection = Selection(
+        HASHED, where="id < 5", rename={"id": "text", "text": "id"}, transform=dict.fromkeys(HASHED, "hash"),
+        hash_key=lambda: key,
+    )  # fmt: skip
+    found, plain = apply_selection("t", rows, selection), Selection(HASHED, cast=dict.fromkeys(HASHED, "string"))
+    texts = apply_selection("t", rows.where("id < 5"), plain)
+    hashes = {None: None} | {
+        text: hmac.new(key.encode(), text.encode(), "sha256").hexdigest() for row in texts.collect() for text in row
+        if text is not None
+    }  # fmt: skip
+    wanted = [tuple(hashes[value] for value in row) for row in texts.orderBy("id").collect()]
+    assert sorted(map(tuple, found.collect()), key=repr) == sorted(wanted, key=repr)
+    other = expected(rows, selection)
+    assert other.schema.simpleString() == found.schema.simpleString()
+    assert other.exceptAll(found).isEmpty()
+    assert found.exceptAll(other).isEmpty()
+
+
+def test_values_are_masked_and_truncated_equally_in_verification(session: SparkSession) -> None:
+    rows = session.sql(VALUES)
+    transform = {"text": "mask('-')", "small": "mask", "price": "mask", "at": "mask", "day": "truncate(month)"}
+    selection = Selection(rename={"text": "t"}, cast={"price": "string"}, transform=transform)
+    found = apply_selection("t", rows, selection)
+    assert [
+        tuple(map(str, row)) for row in found.select("t", "small", "price", "at", "day").orderBy("id").collect()
+    ] == [
+        ("-", "None", "None", "None", day) for day in ("1582-10-01", "9999-12-01", "None", "0001-01-01", "2024-02-01")
+    ]
+    other = expected(rows, selection)
+    assert other.schema.simpleString() == found.schema.simpleString()
+    assert other.exceptAll(found).isEmpty()
+    years = apply_selection("t", rows, Selection(("day",), transform={"day": "truncate(year)"}))
+    assert {str(row.day) for row in years.collect()} == {"1582-01-01", "9999-01-01", "None", "0001-01-01", "2024-01-01"}
+    assert years.exceptAll(expected(rows, Selection(("day",), transform={"day": "truncate(year)"}))).isEmpty()
 
 
 SELECTED = {

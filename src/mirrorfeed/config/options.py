@@ -14,6 +14,8 @@ from mirrorfeed.config import validators
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
+from mirrorfeed.landing.transformation import Transformation
+from mirrorfeed.runtime.credentials import Secret, SecretLocation
 from mirrorfeed.source.errors import IntervalTextError
 from mirrorfeed.source.identifier import MAX_PARTS, Source
 from mirrorfeed.source.table_info import parse_days
@@ -99,6 +101,8 @@ class Options(validators.ConfigModel):
     follow: FollowLimits = FollowLimits()
     auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
     """Maximum number of keys whose rows `verify` repairs automatically. 0 means no repair."""
+    hash_key: SecretLocation | None = None
+    """Location of the secret for hashes. Required with `transform: {…: hash}`."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
     freshness_target_minutes: validators.TargetMinutes = None
@@ -121,6 +125,12 @@ class Options(validators.ConfigModel):
             compression=self.compression,
             target_file_size=self.target_file_size,
         )
+
+
+def _read_hash_key(location: Secret) -> str:
+    from mirrorfeed.runtime.login import read_hash_key  # imported late: few tables have hashes
+
+    return read_hash_key(location)
 
 
 def _parse_columns(value: object) -> tuple[str, ...] | None:
@@ -162,6 +172,13 @@ def _parse_casts(value: object) -> dict[str, str]:
     return casts
 
 
+def _parse_transformations(value: object) -> dict[str, str]:
+    transformations = _parse_pairs(value, "{email: hash}")
+    for text in transformations.values():
+        Transformation.parse(text)
+    return transformations
+
+
 class EntryOptions(Options):
     """Options of a table or pattern. Except for the new names in `rename`, all column names are names in the source."""
 
@@ -171,6 +188,8 @@ class EntryOptions(Options):
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
     rename: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_renames)] = None
     cast: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_casts)] = None
+    transform: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_transformations)] = None
+    """Transformation of the values of each column: hash, mask or truncate."""
     keys: Annotated[tuple[str, ...] | None, validators.ListValidator(validators.parse_column_names)] = None
     """Key columns. None means the primary key in Unity Catalog. An empty tuple means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
@@ -181,7 +200,10 @@ class EntryOptions(Options):
     def selection(self) -> Selection | None:
         """Selected columns and rows. None if the whole source is published unchanged."""
         excluded = self.exclude_columns or ()
-        selection = Selection(self.columns, excluded, self.where, self.rename or {}, self.cast or {})
+        hash_key = partial(_read_hash_key, self.hash_key) if self.hash_key else None
+        selection = Selection(
+            self.columns, excluded, self.where, self.rename or {}, self.cast or {}, self.transform or {}, hash_key
+        )
         return None if selection == EVERYTHING else selection
 
     @model_validator(mode="after")
@@ -215,10 +237,12 @@ def _selection_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
     if entry.columns is not None and entry.exclude_columns is not None:
         yield ("exclude_columns",), "and `columns` cannot be combined: set one of them"
         return
-    for field in ("rename", "cast"):
+    for field in ("rename", "cast", "transform"):
         for name in getattr(selection, field):
             if not selection.includes(name):
                 yield (field,), f"{name!r} is an excluded column"
+    if selection.has_hashes and entry.hash_key is None:
+        yield ("transform",), "hash requires `hash_key`, the location of a secret"
     for name in entry.columns or ():
         for old, new in selection.rename.items():
             if fold(new) == fold(name) and old != name and name not in selection.rename:
@@ -226,7 +250,8 @@ def _selection_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
     for key in entry.keys or ():
         for fault in key_faults(selection, key):
             excluded_by = "columns" if entry.columns is not None else "exclude_columns"
-            yield ("cast" if selection.includes(key) else excluded_by,), fault
+            option = "transform" if key in selection.transform else "cast"
+            yield (option if selection.includes(key) else excluded_by,), fault
 
 
 def _parse_days(value: object) -> int:

@@ -129,8 +129,8 @@ def foreign_partner_events(*, address: str, content: str) -> None:
 def invalid_selection(*, table: str, reasons: Sequence[str]) -> None:
     """The selection of {table} does not match its columns or keys: {reasons:reasons}.
 
-    Correct `columns`, `exclude_columns`, `where`, `rename` or `cast` of the table in the configuration. These options
-    use the column names of the source. Nothing was published.
+    Correct `columns`, `exclude_columns`, `where`, `rename`, `cast` or `transform` of the table in the configuration.
+    These options use the column names of the source. Nothing was published.
     """
 
 

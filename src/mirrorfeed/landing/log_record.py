@@ -94,13 +94,19 @@ class Record:
     read: FullRead | None = None
     """Rows and duration of the full read of the source, if it was compared row by row. Otherwise None.
     If not None, `source_id` and the versions of the record belong to the table of row hashes, not to the source."""
+    key_digest: str | None = None
+    """Digest of the secret for hashes, with which a change of the secret is found. None if no column is hashed."""
     format: int = FORMAT
 
     def to_json(self) -> bytes:
         fields = asdict(self)
         if self.selection is None:
             del fields["selection"], fields["source_columns"]
-        for name in ("committed", "read"):
+        else:
+            del fields["selection"]["hash_key"]
+            if not self.selection.transform:
+                del fields["selection"]["transform"]
+        for name in ("committed", "read", "key_digest"):
             if fields[name] is None:
                 del fields[name]
         return json.dumps(fields, ensure_ascii=False, indent=1).encode()
@@ -158,6 +164,7 @@ def _check(record: Record) -> None:
         raise ValueError("it has source_columns and no selection")
     if record.selection:
         _ = record.selection.condition, [record.selection.cast_of(name) for name in record.selection.cast]
+        _ = [record.selection.transformation_of(name) for name in record.selection.transform]
 
 
 def possible_positions(
@@ -234,13 +241,15 @@ def last_renamed(newest: Record, staged: Collection[str]) -> int:
 def unselected_columns(table: str, newest: Record, now: Selection | None) -> list[str]:
     """Return the names of the columns of the record `newest` that the configured selection `now` no longer selects.
 
-    Raises `selection_changed` if `where`, or the name or cast of a column, changed, or if an excluded column is now
-    selected.
+    Raises `selection_changed` if `where`, the secret for hashes, or the name, cast or transformation of a column
+    changed, or if an excluded column is now selected. Raises an error if the secret cannot be read.
     """
     old, new, types = newest.selection or EVERYTHING, now or EVERYTHING, newest.source_columns
-    if old == new:
+    if old == new and not new.has_hashes:
         return []
     missing, changes = [], []
+    if old.has_hashes and new.has_hashes and newest.key_digest != new.key_digest:
+        changes.append("`hash_key` was another secret")
     if old.condition != new.condition:
         changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
     for name in types if types is not None else [column.name for column in newest.columns if not column.dropped]:
@@ -256,6 +265,9 @@ def unselected_columns(table: str, newest: Record, now: Selection | None) -> lis
                 changes.append(
                     f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
                 )
+            if old.transformation_of(name) != new.transformation_of(name):
+                before, now_ = _quoted(old.transform.get(name)), _quoted(new.transform.get(name))
+                changes.append(f"the transformation of {name!r} was {before} and is {now_}")
     if changes:
         raise selection_changed(table=table, changes=tuple(changes))
     return missing

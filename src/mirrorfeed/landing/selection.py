@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from mirrorfeed.display.rows import first_names
 from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_selection
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
+from mirrorfeed.landing.transformation import Transformation, digest_of_key
 
 if TYPE_CHECKING:
     from mirrorfeed.landing.where_condition import Condition
@@ -75,6 +76,9 @@ class Selection:
     """Condition on rows of the source. Rows for which the condition is false or NULL are not published."""
     rename: Mapping[str, str] = field(default_factory=dict)
     cast: Mapping[str, str] = field(default_factory=dict)
+    transform: Mapping[str, str] = field(default_factory=dict)
+    hash_key: Callable[[], str] | None = field(default=None, compare=False, repr=False)
+    """Function that returns the secret for hashes. It is not stored in log records. None means that there is none."""
 
     def includes(self, name: str) -> bool:
         return name not in self.exclude_columns and (self.columns is None or name in self.columns)
@@ -84,6 +88,22 @@ class Selection:
 
     def cast_of(self, name: str) -> Cast | None:
         return Cast.parse(self.cast[name]) if name in self.cast else None
+
+    def transformation_of(self, name: str) -> Transformation | None:
+        return Transformation.parse(self.transform[name]) if name in self.transform else None
+
+    @property
+    def has_hashes(self) -> bool:
+        return any(self.includes(name) and text.strip() == "hash" for name, text in self.transform.items())
+
+    @property
+    def key_digest(self) -> str | None:
+        """Digest of the secret for hashes, or None if no column is hashed. Reads the secret."""
+        return digest_of_key(self.read_hash_key()) if self.has_hashes else None
+
+    def read_hash_key(self) -> str:
+        assert self.hash_key is not None  # the configuration requires it with `transform: {…: hash}`
+        return self.hash_key()
 
     @property
     def condition(self) -> Condition | None:
@@ -103,6 +123,7 @@ class Selection:
             f"where {self.where}" if self.where is not None else "",
             first_names([f"{name} as {other}" for name, other in self.rename.items()]),
             first_names([f"{name}: {type_}" for name, type_ in self.cast.items()]),
+            first_names([f"{name}: {transformation}" for name, transformation in self.transform.items()]),
         ]
         return "; ".join(part for part in parts if part)
 
@@ -127,6 +148,8 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
     cast = selection.cast_of(key)
     if cast is not None and (cast.length is not None or cast.type == "double"):
         yield f"{key!r} is a key, and different keys could become the same {selection.cast[key]}"
+    if key in selection.transform and selection.transform[key].strip() != "hash":
+        yield f"{key!r} is a key, and different keys could become the same with {selection.transform[key]}"
 
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
@@ -141,7 +164,7 @@ def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> N
     """Check that the selection, except for `where`, names only columns in `types`.
     Raises `invalid_selection` if not."""
     lists = {"columns": selection.columns or (), "exclude_columns": selection.exclude_columns}
-    options = lists | {"rename": selection.rename, "cast": selection.cast}
+    options = lists | {"rename": selection.rename, "cast": selection.cast, "transform": selection.transform}
     unknown = [(option, name) for option, names in options.items() for name in names if name not in types]
     if faults := [f"`{option}` names {_unknown(name, types)}" for option, name in unknown]:
         raise invalid_selection(table=table, reasons=tuple(faults))
@@ -151,7 +174,8 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
     """Return the schema of the selected columns, with their new names and types.
 
     `schema` is the JSON of a Spark `StructType`. Selected columns that it does not have are ignored. Raises
-    `invalid_selection` for a cast that can lose values, a duplicate name, or an unknown or nested column in `where`.
+    `invalid_selection` for a cast that can lose values, a transformation that the type does not allow, a duplicate
+    name, or an unknown or nested column in `where`.
     """
     if selection is None:
         return schema
@@ -166,7 +190,15 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
             faults.append(
                 f"{name!r} is {types.get(name)}, and not all its values can be cast to {selection.cast[name]} exactly"
             )
-        fields.append({**each, "name": selection.name_of(name), "type": cast.type if cast else each["type"]})
+        type_, transformation = cast.type if cast else each["type"], selection.transformation_of(name)
+        if transformation:
+            plain = cast.type if cast else types.get(name, "")
+            if transformation.kind == "hash" and not Cast("string").keeps_values(plain):
+                faults.append(f"{name!r} is {plain}, and only values that can be cast to string exactly can be hashed")
+            elif fault := transformation.fault(plain):
+                faults.append(f"{name!r} is {plain}, and {fault}")
+            type_ = "string" if transformation.kind == "hash" else type_
+        fields.append({**each, "name": selection.name_of(name), "type": type_})
     used: dict[str, str] = {}
     for each in fields:
         if (other := used.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
@@ -236,7 +268,7 @@ def check_source_columns(
     - `drops`: True if a missing column was dropped. False if it is possible that the column was renamed.
     - `compared`: True if all rows are compared, so that values of a new column replace values of a missing one.
     """
-    used = {*condition_columns(selection, before).values(), *selection.cast}
+    used = {*condition_columns(selection, before).values(), *selection.cast, *selection.transform}
     changes = [
         f"{name!r} was {type_} and is {now[name]}"
         for name, type_ in before.items()

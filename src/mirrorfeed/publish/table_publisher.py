@@ -233,6 +233,7 @@ class Run:
             selection=table.selection,
             source_columns=source_types(self.source.schema(version, facts)) if table.selection else None,
             committed=None if committed is None else committed.isoformat(timespec="milliseconds"),
+            key_digest=table.selection.key_digest if table.selection else None,
             read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
         )
 

@@ -111,7 +111,7 @@ def certificates_unreadable(*, file: str, reason: str) -> None:
 
 class SecretUnreachableError(CredentialsError):
     code = "MF4304"
-    what = "Cannot read the client secret from {secret}: {reason:phrase}."
+    what = "Cannot read a secret from {secret}: {reason:phrase}."
     fix = {
         "an environment variable": (
             "On Databricks use `secret: {{scope, key}}`, because serverless compute has no environment variables."
@@ -167,3 +167,11 @@ class InvalidProxyError(ConfigurationError):
     what = "The environment variable {variable} is not the address of a proxy."
     fix = "Set {variable} to an address such as http://proxy.example.com:8080, or unset it."
     variable: str
+
+
+@problem(CredentialsError, "MF4307")
+def hash_key_too_short(*, location: object, least: int) -> None:
+    """The secret for hashes in {location} has fewer than {least} characters, so others could guess it.
+
+    Store a longer random text there, such as the output of `openssl rand -hex 32`.
+    """

@@ -19,6 +19,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed.display.redact import redact_answer, remember
@@ -37,6 +38,7 @@ from mirrorfeed.runtime.errors import (
     LoginUnavailableError,
     SecretUnreachableError,
     certificates_unreadable,
+    hash_key_too_short,
     service_credential_unreachable,
 )
 
@@ -128,7 +130,7 @@ def _refuse_unexpected_response(response: Any) -> None:
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
     """Return the value of a secret, or raise `SecretUnreachableError`.
-    The caller must not store a copy of the value."""
+    Only `read_hash_key` keeps a copy of a value."""
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:
@@ -146,6 +148,21 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
         failed = f"the request to the workspace failed with {type(error).__name__}"
         reason = failed if has_login else "no valid login for a workspace was found"
         raise SecretUnreachableError(secret=secret, reason=reason, has_login=has_login) from None
+
+
+MIN_HASH_KEY_LENGTH = 16
+"""Minimum number of characters of the secret for hashes."""
+
+
+@cache
+def read_hash_key(location: Secret) -> str:
+    """Return the secret for hashes, which the process reads once. Raises `SecretUnreachableError` or
+    `hash_key_too_short`."""
+    key = read_secret(location)
+    if len(key) < MIN_HASH_KEY_LENGTH:
+        raise hash_key_too_short(location=location, least=MIN_HASH_KEY_LENGTH)
+    remember(key)
+    return key
 
 
 def service_credential(name: str, cloud: Literal["Azure", "AWS"] = "Azure") -> Any:

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.identifier import quote
+from mirrorfeed.source.reader import HASH_PADS, with_hash_key
 
 NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _ROW = "__row__"
@@ -23,7 +24,7 @@ _MAX_VARIANT_TEXT = 4 * 2**20
 
 
 def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
-    """Return the rows and columns that `selection` selects (all if None), renamed and cast as it specifies."""
+    """Return the rows and columns that `selection` selects (all if None), with its names, casts and transformations."""
     if selection is None:
         return rows
     if selection.where is not None:
@@ -33,12 +34,17 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
         rows = plain_rows.where(F.expr(f"({selection.where})")).select(f"{_ROW}.*")
     excluded = set(selection.exclude_columns)
     listed = set(rows.columns if selection.columns is None else selection.columns)
+    fields = rows.schema
+    if selection.has_hashes:
+        rows = with_hash_key(rows, selection.read_hash_key())
     return rows.select(
         *(
-            _as_cast(F.col(quote(field.name)), field.dataType, selection.cast.get(field.name)).alias(
-                selection.rename.get(field.name, field.name)
-            )
-            for field in rows.schema
+            _as_transformed(
+                _as_cast(F.col(quote(field.name)), field.dataType, selection.cast.get(field.name)),
+                field.dataType,
+                selection.transform.get(field.name, "").strip(),
+            ).alias(selection.rename.get(field.name, field.name))
+            for field in fields
             if field.name in listed - excluded
         )
     )
@@ -68,6 +74,20 @@ def _as_cast(value: Column, type_: T.DataType, cast: str | None) -> Column:
     if name == "string" and isinstance(type_, T.DecimalType):
         return value.try_cast("string")  # in some sessions, a plain cast writes small values with an exponent
     return value.cast(cast.strip())
+
+
+def _as_transformed(value: Column, type_: T.DataType, transformation: str) -> Column:
+    if transformation == "hash":
+        text = value.try_cast("string") if isinstance(type_, T.DecimalType) else value.cast("string")
+        inner = F.sha2(F.concat(F.col(HASH_PADS[0]), F.encode(F.collate(text, "UTF8_BINARY"), "UTF-8")), 256)
+        return F.sha2(F.concat(F.col(HASH_PADS[1]), F.unhex(inner)), 256)
+    if transformation.startswith("mask"):
+        texts = transformation.split("'")
+        return F.lit(texts[1]) if len(texts) > 1 else F.nullif(value, value)
+    if transformation.startswith("truncate"):
+        month = F.month(value) if "month" in transformation else F.lit(1)
+        return F.make_date(F.year(value), month, F.lit(1))
+    return value
 
 
 def column_faults(expected: T.StructType, mirror: T.StructType, *, as_text: bool) -> list[str]:
