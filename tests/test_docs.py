@@ -364,7 +364,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
     of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name.partition(".")[0] in own}
     of_tables |= {
         f"tables[].{Sources.model_fields[name].alias or name}": Sources.model_fields[name]
-        for name in ("sources", "exclude")
+        for name in ("sources", "exclude", "tags")
     }
     secret = {f"credential.service_principal.secret.{name}" for name in SECRET_FIELDS}
     principal = {f"credential.service_principal.{each.name}" for each in dataclasses.fields(ServicePrincipal)}

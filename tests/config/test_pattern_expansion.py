@@ -30,7 +30,7 @@ from mirrorfeed.config.errors import (
     several_landing_zones,
 )
 from mirrorfeed.config.model import Config
-from mirrorfeed.config.pattern_expansion import Expansion, select_matches
+from mirrorfeed.config.pattern_expansion import Expansion, expand_patterns, select_matches
 from mirrorfeed.errors import error_name
 from mirrorfeed.landing.errors import invalid_key, invalid_selection
 from mirrorfeed.landing.names import TABLE_LIMITS
@@ -148,6 +148,53 @@ def test_patterns_are_expanded_with_a_reason_per_table(
     ]
 
 
+TAGGED = {"sources": "main.*.*", "tags": {"mirror": "fabric", "pii": ""}}
+MIRROR, NO_PII = ("mirror", "fabric"), ("pii", "")
+TAGS = frozenset({MIRROR, NO_PII})
+
+
+@pytest.mark.parametrize(
+    ("tags", "why"),
+    [
+        ({MIRROR, NO_PII, ("tier", "1")}, "by main.*.*"),
+        ({MIRROR}, "lacks the tag pii"),
+        ({("mirror", "Fabric"), NO_PII}, "lacks the tag mirror=fabric"),
+        ({("mirror", "other"), ("pii", "yes")}, "lacks the tags mirror=fabric, pii"),
+        (set(), "lacks the tags mirror=fabric, pii"),
+    ],
+)
+def test_tables_with_all_tags_are_selected(written: Written, tags: set[tuple[str, str]], why: str) -> None:
+    found = [FoundTable(Source.parse(ORDERS), tags=frozenset(tags)), FoundTable(Source.parse(LINES), tags=TAGS)]
+    candidates = select_matches(written(TAGGED), [found]).candidates
+    assert [row.why for row in candidates] == [why, "by main.*.*"]
+    with raises(nothing_matches, match=r"main\.sales\.orders lacks the tags mirror=fabric, pii\."):
+        select_matches(written(TAGGED), [found_tables(ORDERS)])
+
+
+def test_tags_are_read_once_for_each_pattern_that_has_them(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("Sales", "orders", *MIRROR), ("sales", "ORDERS", *NO_PII), ("sales", "lines", *MIRROR)]
+    queries = list[Any]()
+
+    class Tags:
+        def sql(self, query: str, args: dict[str, str]) -> Tags:
+            queries.append((query, args))
+            return self
+
+        def collect(self) -> list[tuple[str, ...]]:
+            return rows
+
+    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: found_tables(ORDERS, LINES))
+    config = written(TAGGED, {"sources": "main.sales.l*", "target": "l.{table}"})
+    expansion = expand_patterns(config, Tags)  # type: ignore[arg-type]
+    assert [str(table.target) for table in expansion.config.tables] == ["sales.orders", "l.lines"]
+    ((query, args),) = queries
+    assert query.endswith(" FROM `main`.information_schema.table_tags WHERE tag_name IN (:tag_0, :tag_1)")
+    assert args == {"tag_0": "mirror", "tag_1": "pii"}
+    rows.clear()
+    with raises(nothing_matches):
+        expand_patterns(config, Tags)  # type: ignore[arg-type]
+
+
 def test_table_without_a_change_feed_is_excluded_with_its_type(written: Written) -> None:
     found = [FoundTable(Source.parse(ORDERS)), FoundTable(Source.parse("main.sales.seen"), "a view")]
     assert (
@@ -238,6 +285,10 @@ def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> Non
         ({"sources": "sales.*", "target": "{catalog}.{table}"}, "tables: target: sales.* has no catalog to fill in"),
         ({**SALES, "exclude": "tmp_*"}, "exclude: must be a list of names, such as [tmp_*, staging.*], not 't"),
         ({**SALES, "exclude": ["a..b"]}, "exclude: 'a..b' has an empty part"),
+        ({**SALES, "tags": {}}, "tags: must map tags to their values, such as {mirror: fabric}, not {}"),
+        ({**SALES, "tags": ["mirror"]}, "tags: must map tags to their values, such as {mirror: fabric}, not ['mi"),
+        ({**SALES, "tags": {"mirror": True}}, "tags: True is not text: put it in quotes"),
+        ({"sources": "sales.*", "tags": {"a": "b"}}, "tables: tags: requires a pattern for Unity Catalog with th"),
         ({**SALES, "keys": "id"}, "keys: must be a list of column names"),
         ({**SALES, "history": "main.kept.orders"}, "history: 'main.kept.orders' is a table: name a schema "),
         ({**SALES, "history": "./zone/kept"}, "history: is in the landing zone: name a folder elsewhere"),

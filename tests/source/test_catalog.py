@@ -34,6 +34,7 @@ from mirrorfeed.source.catalog import (
     list_tables,
     primary_key,
     read_catalog_table,
+    read_tags,
 )
 from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError, policies_not_excluded, rows_protected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source
@@ -385,6 +386,24 @@ def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSess
                 list_tables(Pattern.parse(pattern), False, lambda: spark, _unconfigured)
     finally:
         spark.sql("DROP SCHEMA wide_sales CASCADE")
+
+
+def test_tags_are_read_from_the_information_schema(spark: SparkSession) -> None:
+    with pytest.raises(CatalogRefusedError, match="The tags in spark_catalog cannot be read"):
+        read_tags(spark, "spark_catalog", ["mirror"])
+    spark.sql("CREATE SCHEMA information_schema")
+    try:
+        columns = "catalog_name string, schema_name string, table_name string, tag_name string, tag_value string"
+        spark.sql(f"CREATE TABLE information_schema.table_tags ({columns}) USING PARQUET")
+        rows = [("orders", "mirror", "it's"), ("orders", "tier", "1"), ("lines", "pii", ""), ("lines", "other", "x")]
+        for row in rows:
+            spark.sql(f"INSERT INTO information_schema.table_tags VALUES {('spark_catalog', 'sales', *row)}")
+        assert read_tags(spark, "spark_catalog", ["mirror", "pii", "no ' such"]) == {
+            ("spark_catalog", "sales", "orders"): {("mirror", "it's")},
+            ("spark_catalog", "sales", "lines"): {("pii", "")},
+        }
+    finally:
+        spark.sql("DROP SCHEMA information_schema CASCADE")
 
 
 def _unconfigured() -> Any:

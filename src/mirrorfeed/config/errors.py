@@ -88,7 +88,7 @@ class UnknownTableError(ConfigurationError):
 def nothing_matches(*, pattern: str, path: str, left_out: tuple[str, ...]) -> Computed:
     """{pattern} in {path} selects no table{reasons}.
 
-    Correct the pattern or its `exclude`, or remove the entry. Nothing was done.
+    Correct the pattern, its `exclude` or its `tags`, or remove the entry. Nothing was done.
     """
     return {"reasons": f": {first_names(left_out)}" if left_out else ""}
 

@@ -56,6 +56,8 @@ class Sources(EntryOptions):
 
     sources: Annotated[Pattern, validators.TextValidator(validators.parse_pattern)]
     exclude: Annotated[tuple[tuple[str, ...], ...], validators.ListValidator(validators.parse_exclude)] = ()
+    tags: Annotated[dict[str, str] | None, validators.PairsValidator(validators.parse_tags)] = None
+    """Tags in Unity Catalog that a table must have. None means that tags are not read."""
     target: Annotated[str, AfterValidator(validators.check_target_template)] = "{schema}.{table}"
     history: CommonHistory = None
     """Schema or folder for the histories of the matching tables. None means no histories."""
@@ -64,6 +66,12 @@ class Sources(EntryOptions):
     def _check_names_in_target(self) -> Self:
         if missing := validators.find_placeholders(self.target) - set(self.sources.part_names):
             raise ValueError(f"target: {self.sources} has no {', '.join(sorted(missing))} to fill in")
+        return self
+
+    @model_validator(mode="after")
+    def _check_tags(self) -> Self:
+        if self.tags and not Source(self.sources.parts).is_in_unity_catalog:
+            raise ValueError("tags: requires a pattern for Unity Catalog with three parts, such as main.*.*")
         return self
 
 

@@ -116,6 +116,29 @@ def list_tables(
     return sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
 
 
+def read_tags(spark: SparkSession, catalog: str, names: Iterable[str]) -> dict[tuple[str, ...], set[tuple[str, str]]]:
+    """Return the tags with these names that are set on tables of a catalog in Unity Catalog, with their values.
+
+    The keys of the result are the values of `Source.fold` for the tables. Sends one query. Raises
+    `CatalogRefusedError` if the tags cannot be read.
+    """
+    from pyspark.errors import AnalysisException
+
+    arguments = {f"tag_{number}": name for number, name in enumerate(names)}
+    query = (
+        "SELECT schema_name, table_name, tag_name, tag_value"
+        f" FROM {quote(catalog)}.{_SYSTEM_SCHEMA}.table_tags"
+        f" WHERE tag_name IN ({', '.join(f':{name}' for name in arguments)})"
+    )
+    tags: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    try:
+        for schema, table, name, value in spark.sql(query, args=arguments).collect():
+            tags.setdefault(Source((catalog, schema, table)).fold(), set()).add((name, value))
+    except AnalysisException as error:
+        raise CatalogRefusedError(name=f"The tags in {catalog}", reason=first_line(str(error))) from error
+    return tags
+
+
 def open_workspace(workspace: Callable[[], WorkspaceClient]) -> WorkspaceClient | None:
     """Return the workspace client that `workspace` creates, or None if no workspace is configured."""
     try:

@@ -97,6 +97,8 @@ class FoundTable:
     """Kind of an object without a change data feed, such as "a view". Empty for a supported table."""
     columns: tuple[str, ...] = ()
     """Column names. Empty if they were not read."""
+    tags: frozenset[tuple[str, str]] = frozenset()
+    """Name and value of each tag in Unity Catalog. Empty if tags were not read."""
 
 
 @dataclass(frozen=True, slots=True)
