@@ -384,6 +384,21 @@ def test_page_folds_many_tables_without_a_problem() -> None:
     assert page.index("300 tables: no changes are waiting.") < page.index("<details>") < page.index("t_299")
 
 
+def test_states_of_tables_are_above_the_charts_and_other_sections_below() -> None:
+    state = LedgerTableState("sales.orders", PUBLISHED, None, 3, 0, NOW, NOW, VERIFIED, 3, NOW, NOW, "equal.")
+    done = TableFreshness("sales.orders", NOW, 5, 4, 3, 2, 1, 0.0, 0.0, 0.0, 0.0)
+    figures = {
+        **dict.fromkeys(QUERIES, ()),
+        "totals": [Totals(1, 0, 0, 0, 0, 0.0, 0).to_dict()],
+        "tables": [asdict(state)],
+        "freshness": [asdict(done)],
+    }
+    page = Report(NOW, figures).page()
+    titles = ("State of tables and mirrors", "Rows per day by operation", "Freshness at the last check")
+    positions = [page.index(f"<h2>{title}</h2>") for title in titles]
+    assert positions == sorted(positions)
+
+
 def test_terminal_counts_many_tables_without_a_problem() -> None:
     done = [
         LedgerTableState(f"done_{n}", PUBLISHED, None, 3, 0, NOW, NOW, VERIFIED, 3, NOW, NOW, "equal.")

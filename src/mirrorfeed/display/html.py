@@ -46,7 +46,10 @@ border-bottom:1px solid var(--line);background:none}
 .mirrorfeed .key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px;background:currentColor}
 .mirrorfeed .rest{color:var(--rest)}.mirrorfeed .line.rest{opacity:.3}
 .mirrorfeed summary{cursor:pointer;margin:8px 0;color:var(--soft)}
+.mirrorfeed .line.c1,.mirrorfeed .line.c4,.mirrorfeed .line.c7{stroke-dasharray:8 5}
+.mirrorfeed .line.c2,.mirrorfeed .line.c5{stroke-dasharray:3 4}
 .mirrorfeed .legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:12px}
+@media(max-width:600px){.mirrorfeed svg text{font-size:18px}.mirrorfeed section{padding:12px 10px}}
 """ + "".join(f".mirrorfeed .c{n}{{color:var(--c{n})}}" for n in range(8))
 _PAGE = """
 :root{color-scheme:light dark}
@@ -117,9 +120,9 @@ COLORS = 8
 
 _WIDTH, _HEIGHT = 640, 266
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
-_HALF_LABEL = 24
-"""Half the width of the longest label of a time, such as 12:30:15."""
-_LABELS = 8
+_HALF_LABEL = 38
+"""Half the width of the longest label of a time on a narrow screen, such as 12:30:15."""
+_LABELS = 6
 """Maximum number of labels below the bars. With more bars, only some bars have a label."""
 _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
@@ -149,7 +152,8 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
     # The series with the largest values get the colors.
     names = sorted(series, key=lambda name: (-max(series[name].values()), name))
     ordered = list(enumerate(names))
-    for color, name in [*ordered[COLORS:], *ordered[:COLORS]]:  # draw colored lines on top of the others
+    # Colored lines are drawn on top of the others, and dashed lines on top of solid ones, so that no line is hidden.
+    for color, name in [*ordered[COLORS:], *ordered[:COLORS]]:
         points = [(f"{x(time):.1f}", f"{_y(value, steps):.1f}", time, value) for time, value in series[name].items()]
         shade = _shade(color)
         dot = f"dot {shade} dense" if len(points) > _DENSE or color >= COLORS else f"dot {shade}"
@@ -269,8 +273,6 @@ def _axis_label(text: str) -> str:
 
 def _figure(shapes: Sequence[str], names: Sequence[str]) -> str:
     svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(shapes)}</svg>'
-    if len(names) == 1:
-        return svg  # the title of the chart names the only series
     keys = [
         f'<span><i class="key {_shade(n)}"></i>{escape_html(name)}</span>'
         for n, name in enumerate(names[:COLORS])

@@ -128,16 +128,19 @@ def body(report: Report) -> str:
         for name, value in zip(totals.header, totals.lines[0], strict=True)
     )
     note = f"<p>{escape_html(report.note)}</p>" if report.note else ""
-    cards = "".join(card(title, chart) for title, chart in charts(report.figures))
-    tables = ""
-    for name, rows in sections.items():
-        _, quiet, _ = split(rows)
-        hidden = details(f"Show {len(quiet):,} more", section_of(quiet, every=True)) if quiet else ""
-        tables += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + hidden)
+    graphs = "".join(card(title, chart) for title, chart in charts(report.figures))
+    cards = {name: _card(name, rows, report.notes.get(name, ())) for name, rows in sections.items()}
+    states = cards.pop("tables", "")  # what needs attention comes first
     return (
         f"<header><h1>mirrorfeed</h1><p>As of {utc_minute(report.as_of)} UTC</p>{note}</header>"
-        f'<div class="tiles">{tiles}</div><div class="charts">{cards}</div>{tables}'
+        f'<div class="tiles">{tiles}</div>{states}<div class="charts">{graphs}</div>{"".join(cards.values())}'
     )
+
+
+def _card(name: str, rows: Sequence[Row], notes: Sequence[str]) -> str:
+    _, quiet, _ = split(rows)
+    hidden = details(f"Show {len(quiet):,} more", section_of(quiet, every=True)) if quiet else ""
+    return card(SECTIONS[name][0], section_of(rows, notes) + hidden)
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
