@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("commands", nargs="*", help="instead of all commands")
     given = parser.parse_args()
     year = Age(**{name: max(1, round(value * given.share)) for name, value in asdict(_YEAR).items()})
-    year = Age(**{**asdict(year), "rows_per_day": _YEAR.rows_per_day})
+    days = _FRESH.ledger_days + round((_YEAR.ledger_days - _FRESH.ledger_days) * given.share)
+    year = replace(year, ledger_days=days, rows_per_day=_YEAR.rows_per_day)
     too_much = []
     with tempfile.TemporaryDirectory() as place:
         configs = {}

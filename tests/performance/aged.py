@@ -68,8 +68,10 @@ def build(folder: Path, tables: int, age: Age) -> Path:
         for path in (folder, folder / "zone/sales.schema"):
             shutil.rmtree(path / name)
             shutil.copytree(path / "t0", path / name, ignore=_later_data if path != folder else None)
-    for number in range(2, age.waiting_files + 1):  # only the first table has many files in its folder
-        _add_file(folder / "zone/sales.schema/t0", newest.next_file_number - age.waiting_files + number - 1)
+    files = folder / "zone/sales.schema/t0"  # only the first table has many files in its folder
+    last = newest.next_file_number - 1
+    for number in range(last - age.waiting_files + 1, last):
+        os.link(files / data_name(last), files / data_name(number))
     write_ledger(folder / "ledger", tables, age)
     read, now = load(config), datetime.now(UTC)
     assert read.ledger is not None
@@ -133,12 +135,6 @@ def _extend_log(table: Path, age: Age) -> Record:
         (log / record_name(number)).write_bytes(record.to_json())
         before = PreviousRecord(number, batch, "")
     return record
-
-
-def _add_file(table: Path, number: int) -> None:
-    (newest,) = sorted(table.glob("*.parquet"))[-1:]
-    if (path := table / data_name(number)) != newest:
-        os.link(newest, path)
 
 
 def write_ledger(path: Path, tables: int, age: Age) -> None:
