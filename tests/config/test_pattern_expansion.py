@@ -172,27 +172,23 @@ def test_tables_with_all_tags_are_selected(written: Written, tags: set[tuple[str
 
 
 def test_tags_are_read_once_for_each_pattern_that_has_them(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("Sales", "orders", *MIRROR), ("sales", "ORDERS", *NO_PII), ("sales", "lines", *MIRROR)]
-    queries = list[Any]()
+    tags = {Source.parse(ORDERS).fold(): {MIRROR, NO_PII}, Source.parse(LINES).fold(): {MIRROR}}
+    requests = list[tuple[str, list[str]]]()
 
-    class Tags:
-        def sql(self, query: str, args: dict[str, str]) -> Tags:
-            queries.append((query, args))
-            return self
+    def read(spark: str, catalog: str, names: dict[str, str]) -> dict[tuple[str, ...], set[tuple[str, str]]]:
+        assert spark == "session"
+        requests.append((catalog, list(names)))
+        return tags
 
-        def collect(self) -> list[tuple[str, ...]]:
-            return rows
-
-    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: found_tables(ORDERS, LINES))
+    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: found_tables(ORDERS.upper(), LINES))
+    monkeypatch.setattr("mirrorfeed.source.catalog.read_tags", read)
     config = written(TAGGED, {"sources": "main.sales.l*", "target": "l.{table}"})
-    expansion = expand_patterns(config, Tags)  # type: ignore[arg-type]
-    assert [str(table.target) for table in expansion.config.tables] == ["sales.orders", "l.lines"]
-    ((query, args),) = queries
-    assert query.endswith(" FROM `main`.information_schema.table_tags WHERE tag_name IN (:tag_0, :tag_1)")
-    assert args == {"tag_0": "mirror", "tag_1": "pii"}
-    rows.clear()
+    expansion = expand_patterns(config, lambda: "session")  # type: ignore[arg-type,return-value]
+    assert [str(table.target) for table in expansion.config.tables] == ["SALES.ORDERS", "l.lines"]
+    assert requests == [("main", ["mirror", "pii"])]
+    tags.clear()
     with raises(nothing_matches):
-        expand_patterns(config, Tags)  # type: ignore[arg-type]
+        expand_patterns(config, lambda: "session")  # type: ignore[arg-type,return-value]
 
 
 def test_table_without_a_change_feed_is_excluded_with_its_type(written: Written) -> None:

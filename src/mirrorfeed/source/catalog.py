@@ -123,16 +123,12 @@ def read_tags(spark: SparkSession, catalog: str, names: Iterable[str]) -> dict[t
     `CatalogRefusedError` if the tags cannot be read.
     """
     from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
 
-    arguments = {f"tag_{number}": name for number, name in enumerate(names)}
-    query = (
-        "SELECT schema_name, table_name, tag_name, tag_value"
-        f" FROM {quote(catalog)}.{_SYSTEM_SCHEMA}.table_tags"
-        f" WHERE tag_name IN ({', '.join(f':{name}' for name in arguments)})"
-    )
     tags: dict[tuple[str, ...], set[tuple[str, str]]] = {}
     try:
-        for schema, table, name, value in spark.sql(query, args=arguments).collect():
+        rows = spark.table(f"{quote(catalog)}.{_SYSTEM_SCHEMA}.table_tags").where(F.col("tag_name").isin(list(names)))
+        for schema, table, name, value in rows.select("schema_name", "table_name", "tag_name", "tag_value").collect():
             tags.setdefault(Source((catalog, schema, table)).fold(), set()).add((name, value))
     except AnalysisException as error:
         raise CatalogRefusedError(name=f"The tags in {catalog}", reason=first_line(str(error))) from error
