@@ -59,7 +59,7 @@ def test_path_without_a_table_is_reported_before_spark_starts(
     config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
-    assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in output(config, *arguments, code=1)
+    assert f"MF2002: There is no Delta table at {config.parent}/orders." in output(config, *arguments, code=1)
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -222,10 +222,10 @@ def test_tables_of_a_pattern_have_options_of_entry_and_file(written: Written) ->
 
 @pytest.mark.parametrize(
     ("columns", "keys"),
-    [(("v", "ID"), ("ID",)), (("v",), None), ((), None)],
+    [(("v", "ID"), ("ID",)), (("v",), None), ((), None), (None, ("id",))],
 )
 def test_keys_of_a_pattern_apply_to_tables_with_these_columns(
-    written: Written, columns: tuple[str, ...], keys: tuple[str, ...] | None
+    written: Written, columns: tuple[str, ...] | None, keys: tuple[str, ...] | None
 ) -> None:
     found = [[FoundTable(Source.parse(ORDERS), columns=columns)]]
     (table,) = select_matches(written({**SALES, "keys": ["id"]}), found).config.tables

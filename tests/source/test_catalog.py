@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -297,7 +298,7 @@ def no_spark() -> SparkSession:
 
 
 def list_pattern(pattern: str, workspace: Callable[[], Any], *, columns: bool = False) -> list[FoundTable]:
-    return list_tables(Pattern.parse(pattern), columns, no_spark, workspace)
+    return list_tables(Pattern.parse(pattern), lambda _: columns, no_spark, workspace)
 
 
 def test_unity_catalog_lists_tables_of_a_schema_with_and_without_a_feed() -> None:
@@ -371,19 +372,27 @@ def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSess
         spark.sql("CREATE TABLE wide_sales.orders (id int, v string) USING DELTA COMMENT 'Orders\nType: facts'")
         spark.sql("CREATE TABLE wide_sales.raw (id int) USING PARQUET")
         spark.sql("CREATE VIEW wide_sales.seen AS SELECT 1 AS id")
+        spark.sql("CREATE TABLE wide_sales.base (id int) USING DELTA")
+        spark.sql("CREATE VIEW wide_sales.baseless AS SELECT id FROM wide_sales.base")
+        spark.sql("DROP TABLE wide_sales.base")
+        spark.sql("CREATE TABLE wide_sales.gone (id int) USING DELTA")
+        location = spark.sql("DESCRIBE DETAIL wide_sales.gone").first()["location"]
+        shutil.rmtree(Path(location.removeprefix("file:")) / "_delta_log")
         for pattern, above in (
             ("wide_sales.*", ()),
             ("wide_*.*", ()),
             ("spark_catalog.wide_sales.*", ("spark_catalog",)),
         ):
-            assert list_tables(Pattern.parse(pattern), True, lambda: spark, no_spark) == [
+            assert list_tables(Pattern.parse(pattern), lambda _: True, lambda: spark, no_spark) == [
+                FoundTable(Source((*above, "wide_sales", "baseless")), "a view", None),
+                FoundTable(Source((*above, "wide_sales", "gone")), columns=None),
                 FoundTable(Source((*above, "wide_sales", "orders")), columns=("id", "v")),
                 FoundTable(Source((*above, "wide_sales", "raw")), "a table in the format parquet", ("id",)),
                 FoundTable(Source((*above, "wide_sales", "seen")), "a view", ("id",)),
             ]
         for pattern in ("no_such_schema.*", "no_such_catalog.sales.*"):
             with pytest.raises(CatalogRefusedError, match="Check the name and your privileges"):
-                list_tables(Pattern.parse(pattern), False, lambda: spark, _unconfigured)
+                list_tables(Pattern.parse(pattern), lambda _: False, lambda: spark, _unconfigured)
     finally:
         spark.sql("DROP SCHEMA wide_sales CASCADE")
 

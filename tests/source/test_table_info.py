@@ -16,6 +16,7 @@ from mirrorfeed.source.errors import (
     NoTableAtPathError,
     NotDeltaError,
     SourceMissingError,
+    TableNotReadyError,
     no_table_id,
     unknown_table_features,
 )
@@ -142,7 +143,7 @@ def test_missing_table_is_reported(spark: SparkSession) -> None:
         assert ("For a folder, write `./nowhere`." in caught.value.solution) == (name == "nowhere")
 
 
-@pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
+@pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a file"])
 @pytest.mark.parametrize("look", [read_table_info, read_commits], ids=["detail", "commits"])
 def test_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: Path, kind: str, look: Any) -> None:
     path = tmp_path / "orders"
@@ -151,13 +152,20 @@ def test_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: P
             path.mkdir()
         case "Parquet files":
             spark.range(1).write.parquet(str(path))
-        case "a log without commits":
-            (path / "_delta_log").mkdir(parents=True)
         case "a file":
             path.write_text("id\n1\n")
     with pytest.raises(NoTableAtPathError) as caught:
         look(spark, Source(path=str(path)))
     assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("look", [read_table_info, read_commits], ids=["detail", "commits"])
+def test_table_without_a_commit_is_not_ready(spark: SparkSession, tmp_path: Path, look: Any) -> None:
+    """Delta creates the folder of the log before the first commit."""
+    (tmp_path / "orders/_delta_log").mkdir(parents=True)
+    with pytest.raises(TableNotReadyError) as caught:
+        look(spark, Source(path=str(tmp_path / "orders")))
+    assert caught.value.table == str(tmp_path / "orders")
 
 
 def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, table: DeltaTable) -> None:

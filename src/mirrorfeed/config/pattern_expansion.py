@@ -48,14 +48,22 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
     """
     if not config.patterns:
         return select_matches(config, ())
-    return select_matches(config, [_find_matches(each, spark) for each in config.patterns])
+    return select_matches(config, [_find_matches(config, each, spark) for each in config.patterns])
 
 
-def _find_matches(entry: Sources, spark: Callable[[], SparkSession]) -> list[FoundTable]:
-    """Return the tables that match the name of a pattern. If the pattern has tags, also read the tags of the tables."""
+def _find_matches(config: Config, entry: Sources, spark: Callable[[], SparkSession]) -> list[FoundTable]:
+    """Return the tables that match the name of a pattern. If the pattern has tags, also read the tags of the tables.
+
+    Column names are read only for tables that may be selected, because a broken table may match."""
     from mirrorfeed.source.catalog import list_tables, read_tags
 
-    found = list_tables(entry.sources, entry.keys is not None, spark, default_workspace)
+    own = {table.source.fold() for table in config.tables}
+
+    def needs_columns(found: FoundTable) -> bool:
+        may_be_selected = bool(entry.tags) or not _why_not(config, entry, found)
+        return entry.keys is not None and found.source.fold() not in own and may_be_selected
+
+    found = list_tables(entry.sources, needs_columns, spark, default_workspace)
     if not entry.tags:
         return found
     tags = read_tags(spark(), entry.sources.parts[0], entry.tags)
@@ -154,8 +162,11 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
 
 
 def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the pattern's keys if the table has all of them. Otherwise, return None: the primary key is used."""
-    if entry.keys is None:
-        return None
+    """Return the pattern's keys if the table has all of them. Otherwise, return None: the primary key is used.
+
+    If the columns are unknown, returns the pattern's keys: publishing then fails, and does not start without keys.
+    """
+    if entry.keys is None or found.columns is None:
+        return entry.keys
     columns = {fold(name): name for name in found.columns}
     return tuple(columns[fold(key)] for key in entry.keys) if all(fold(key) in columns for key in entry.keys) else None

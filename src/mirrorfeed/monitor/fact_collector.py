@@ -19,7 +19,7 @@ from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, Ta
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.monitor.measurements import LongestText, Measurements, identify_rows
 from mirrorfeed.orchestration.last_failure import LastFailures
-from mirrorfeed.orchestration.next_step import LARGEST_CHECKED, check_source_keys, find_next_step
+from mirrorfeed.orchestration.next_step import LARGEST_CHECKED, check_source_keys, find_certain_stop, find_next_step
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
@@ -94,19 +94,18 @@ class Collector:
         ]
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
-        """Return the facts about a table whose source is a local folder. None if Spark is needed or an error occurs."""
+        """Return the facts about a table whose source is a local folder. None if Spark is needed."""
         if not needs_no_spark(table):
             return None
         with suppress(Exception):  # Spark reads the table then, and its error counts
-            facts = self._facts(NO_SPARK, store, table)
-            return None if facts.errors else facts
+            return self._facts(NO_SPARK, store, table)
         return None
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
         """Return the facts about a table, including the errors that occurred while facts were read.
 
-        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, the errors are
-        raised, except errors in reading the table's log.
+        `spark` is a Spark session, or `NO_SPARK` to read the table without Spark. With `NO_SPARK`, an error is raised
+        if Spark may decide otherwise.
         """
         max_lag, now = self.config.alerts.max_lag_minutes, self.now()
         pause = table.pause_at(now)
@@ -138,9 +137,10 @@ class Collector:
             if is_log_read and facts.log_facts.lost is None:  # lost files stop the next run before it reads the source
                 facts = replace(facts, special_step=self._check_next(spark, log, table, view, known))
         except Exception as error:
-            if spark is NO_SPARK:
+            stop = find_certain_stop(table, error) if spark is NO_SPARK else None
+            if spark is NO_SPARK and stop is None:
                 raise
-            facts = replace(facts, errors=(*facts.errors, wrap_error(f"Checking {table.target}", error)))
+            facts = replace(facts, errors=(*facts.errors, stop or wrap_error(f"Checking {table.target}", error)))
         return facts
 
     def _read_source(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +21,6 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
-from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, Snapshot
 from mirrorfeed.source.table_info import newest_schema
 
@@ -154,16 +152,18 @@ def plan_next_steps(
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
     """Return what the next run would do for a table, without Spark. None if the answer needs a Spark query."""
+    from mirrorfeed.orchestration.next_step import find_certain_stop  # imports Spark
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):
         return Decision(str(table.target), str(pause))
-    with suppress(Exception):  # `_next_step` reports the error
-        try:
-            return _decide(context, table, NO_SPARK) if needs_no_spark(table) else None
-        except SourceRecreatedError as error:
-            return Decision(str(table.target), BLOCKED, error) if table.on_replace == "stop" else None
-    return None
+    if not needs_no_spark(table):
+        return None
+    try:
+        return _decide(context, table, NO_SPARK)
+    except Exception as error:  # if Spark may decide otherwise, `_next_step` reports the error
+        stop = find_certain_stop(table, error)
+        return Decision(str(table.target), BLOCKED, stop) if stop else None
 
 
 def _next_step(context: RunContext, table: Table) -> Decision:
@@ -177,11 +177,14 @@ def _next_step(context: RunContext, table: Table) -> Decision:
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     from mirrorfeed.orchestration.next_step import find_next_step  # imports Spark, which `mirrorfeed tables` may lack
     from mirrorfeed.publish.change_sources import source_for
+    from mirrorfeed.publish.change_sources.local_feed import LocalFeed
 
     name, table = str(table.target), with_keys(table, lambda: context.client)
     log = TableLog(context.zone, table.target.folder)
     view = log.read_view()
     source = source_for(spark, context.config, table)
+    if spark is None:
+        source = LocalFeed(spark, table.source, selection=table.selection)
     step = find_next_step(source, log, table, view)
     keys = _key_note(source, table, step.facts) if isinstance(step.decision, Snapshot) else ""
     after = f", after renaming {len(view.unfinished)} recorded files" if view and view.unfinished else ""

@@ -95,6 +95,12 @@ class LastFailures:
         failure = self._read(target)
         return LastRunError(failure) if failure and failure.published == published else None
 
+    def contains(self, target: Target) -> bool:
+        """Return whether the last run of a table failed."""
+        with suppress(Exception):
+            return _name(target) in self._listed()
+        return False
+
     def update(self, target: Target, result: TableResult) -> None:
         """Write the file of a table that failed, or delete the file of a table that succeeded."""
         # While the storage does not respond, an attempt to write would only take time. The file is for display only, so

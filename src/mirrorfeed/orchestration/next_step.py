@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, TerminalError
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.schema import Column, Problem
 from mirrorfeed.landing.selection import source_types
@@ -43,7 +43,7 @@ from mirrorfeed.source.snapshot_or_range import (
     Range,
     Snapshot,
 )
-from mirrorfeed.source.table_info import CHANGES_NO_ROWS
+from mirrorfeed.source.table_info import CHANGES_NO_ROWS, find_log_damage
 from mirrorfeed.source.versions import SPARK_REQUIRED
 from mirrorfeed.storage.local_folder import check_writable
 
@@ -99,6 +99,22 @@ def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
         if bad:
             raise RowsRefusedError(table=str(table.source), range=Snapshot(facts.latest), rows=bad)
     return True
+
+
+def find_certain_stop(table: Table, error: Exception) -> MirrorfeedError | None:
+    """Return the error with which the next run certainly stops, although the table was read without Spark.
+
+    `error` occurred in `find_next_step` with `NO_SPARK`. Returns None if only Spark can decide.
+    """
+    if damage := find_log_damage(table.source):
+        return damage
+    if not isinstance(error, TerminalError) or needs_reload(table, error):
+        return None
+    if isinstance(error, FeedGapError) and (table.history or table.on_gap == "compare"):
+        return None
+    if isinstance(error, SourceRecreatedError) and table.on_replace == "compare":
+        return None
+    return error
 
 
 def _bridged_step(

@@ -81,7 +81,7 @@ def survey_tables(
     `keys` are the key columns of the tables that have these columns. The keys of other tables are the primary keys in
     Unity Catalog. Raises `no_tables_found` if nothing matches, and the errors of `list_tables`.
     """
-    found = list_tables(pattern, True, spark, workspace)
+    found = list_tables(pattern, lambda _: True, spark, workspace)
     if not found:
         raise no_tables_found(place=str(pattern))
     target = "{table}" if pattern.path and "*" not in Path(pattern.path).parent.name else "{schema}.{table}"
@@ -90,7 +90,7 @@ def survey_tables(
     in_catalog = any(each.source.is_in_unity_catalog for each in candidates)
     client = open_workspace(workspace) if in_catalog else None
     session = None if in_catalog or pattern.path else spark()
-    columns = {each.source: each.columns for each in found}
+    columns = {each.source: each.columns or () for each in found}
     progress.info("Reading keys and feeds of %d tables", len(candidates))
 
     def survey(candidate: Candidate) -> SurveyedTable:

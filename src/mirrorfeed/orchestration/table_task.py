@@ -50,18 +50,32 @@ class TableTask:
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def attempt_without_spark(self) -> TableResult | None:
-        """Check without Spark whether the table is up to date. Return its result if so, otherwise None."""
+        """Check without Spark whether the table is up to date, or is stopped by a known error.
+
+        Return its result if so, otherwise None.
+        """
         context, started = self.context, self.context.clock.now()
         if context.callbacks.stop() or not needs_no_spark(self.table):
             return None
         try:
             source = source_for(NO_SPARK, context.config, self.table)
             publish(source, context.zone, with_keys(self.table), self.result, self._on_step, context.callbacks.stop)
-        except Exception:  # the attempt with Spark reports the error, and has the whole time limit
+        except Exception:  # the attempt with Spark reports other errors, and has the whole time limit
             self.result.latest, self.result.decision = None, ""
-            return None
+            return self._known_stop(started)
         self.result.seconds += context.clock.now() - started
         return None if self._lags else replace(self.result)
+
+    def _known_stop(self, started: float) -> TableResult | None:
+        """Return the result of a table that stops with a known error. None if an attempt with Spark must decide."""
+        from mirrorfeed.orchestration.known_stop import find_known_stop  # imported late: serverless never needs it
+
+        if (stop := find_known_stop(self.context, self.table)) is None:
+            return None
+        self.result.latest, self.result.decision = stop.latest, stop.decision
+        self.result.seconds += self.context.clock.now() - started
+        self.state = RetryState(remaining=0, tries=1, error=stop.error)
+        return self.finished()
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return the table's entry for the queue.

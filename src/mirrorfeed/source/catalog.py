@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
@@ -12,7 +13,7 @@ from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError, policies_not_excluded, rows_protected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
-from mirrorfeed.source.table_info import open_local_table
+from mirrorfeed.source.table_info import find_log_damage, open_local_table
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -99,20 +100,32 @@ def _applies_policies_to_old_versions(table: TableInfo) -> bool:
 
 
 def list_tables(
-    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], WorkspaceClient]
+    pattern: Pattern,
+    needs_columns: Callable[[FoundTable], bool],
+    spark: Callable[[], SparkSession],
+    workspace: Callable[[], WorkspaceClient],
 ) -> list[FoundTable]:
-    """Return all tables and views that match the pattern, sorted by name. With `columns`, also read their column names.
+    """Return all tables and views that match the pattern, sorted by name.
 
-    If the pattern is a path, searches local folders. If the pattern is a name in Unity Catalog and a workspace is
-    configured, searches Unity Catalog. In all other cases, Spark searches its catalogs. Raises `CatalogRefusedError` if
-    a catalog or folder cannot be read, and `CatalogUnavailableError` if Unity Catalog fails.
+    Also reads the column names of a table if `needs_columns` returns True for it. If they cannot be read, the table is
+    returned without them, so that it does not hide the others. If the pattern is a path, searches local folders. If the
+    pattern is a name in Unity Catalog and a workspace is configured, searches Unity Catalog. In all other cases, Spark
+    searches its catalogs. Raises `CatalogRefusedError` if a catalog or folder cannot be read, and
+    `CatalogUnavailableError` if Unity Catalog fails.
     """
     if pattern.path is not None:
-        tables = _list_folders(pattern, columns, spark)
+        tables = _list_folders(pattern)
     elif Source(pattern.parts).is_in_unity_catalog and (client := open_workspace(workspace)):
-        tables = _list_unity_catalog(client, pattern)
+        return _sorted(_list_unity_catalog(client, pattern), pattern)
     else:
-        tables = _list_spark_catalog(spark(), pattern, columns)
+        tables = _list_spark_catalog(spark(), pattern)
+    return [
+        replace(each, columns=_columns_of(each.source, spark)) if needs_columns(each) else each
+        for each in _sorted(tables, pattern)
+    ]
+
+
+def _sorted(tables: Iterable[FoundTable], pattern: Pattern) -> list[FoundTable]:
     return sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
 
 
@@ -179,7 +192,7 @@ def _catalog_errors(object_name: str) -> Iterator[None]:
         raise CatalogUnavailableError(name=object_name, reason=str(error)) from error
 
 
-def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[FoundTable]:
+def _list_spark_catalog(spark: SparkSession, pattern: Pattern) -> Iterator[FoundTable]:
     from pyspark.errors import AnalysisException
 
     *catalog, schema, _ = pattern.parts
@@ -194,17 +207,12 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                 # Only the first value of a field counts: lines of a comment can look like fields.
                 lines = (line.partition(": ") for line in reversed(row["information"].splitlines()))
                 values = {field.strip(): value.strip().upper() for field, _, value in lines}
-                unsupported = _unsupported(values.get("Type", ""), values.get("Provider", ""))
-                names: tuple[str, ...] = ()
-                # A view cannot be read if its table is gone.
-                with suppress(AnalysisException) if unsupported else nullcontext():
-                    names = tuple(spark.table(source.sql).columns) if columns else ()
-                yield FoundTable(source, unsupported, names)
+                yield FoundTable(source, _unsupported(values.get("Type", ""), values.get("Provider", "")))
     except AnalysisException as error:
         raise CatalogRefusedError(name=f"The list of tables {pattern}", reason=first_line(str(error))) from error
 
 
-def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSession]) -> Iterator[FoundTable]:
+def _list_folders(pattern: Pattern) -> Iterator[FoundTable]:
     parent, last = Path(str(pattern.path)).parent, Path(str(pattern.path)).name
     folders = [parent]
     try:
@@ -212,15 +220,26 @@ def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSess
             folders = [each for each in parent.parent.iterdir() if matches(parent.name, each.name) and each.is_dir()]
         for folder in folders:
             for each in folder.iterdir():
-                if matches(last, each.name) and (each / "_delta_log").is_dir():
-                    source = Source(path=str(each))
-                    yield FoundTable(source, columns=_columns_of(source, spark) if columns else ())
+                if matches(last, each.name) and _may_be_table(each):
+                    yield FoundTable(Source(path=str(each)))
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}"
         raise CatalogRefusedError(name=f"The list of tables {pattern}", reason=reason) from error
 
 
-def _columns_of(source: Source, spark: Callable[[], SparkSession]) -> tuple[str, ...]:
+def _may_be_table(folder: Path) -> bool:
+    """Return whether a folder contains a Delta log. True if this cannot be found out, so that no table is left out."""
+    try:
+        return (folder / "_delta_log").is_dir()
+    except OSError:
+        return True
+
+
+def _columns_of(source: Source, spark: Callable[[], SparkSession]) -> tuple[str, ...] | None:
+    """Return the column names of a table or view, or None if they cannot be read."""
     if table := open_local_table(source):
         return tuple(field.name for field in table.schema().fields)
-    return tuple(spark().read.table(source.sql).columns)
+    try:
+        return None if find_log_damage(source) else tuple(spark().table(source.sql).columns)
+    except Exception:  # a damaged table, or a view whose table is gone: each table reports its own error
+        return None

@@ -108,10 +108,21 @@ def no_table_id(*, table: str, format: str) -> None:
 
 class DeltaLogDamagedError(SourceError):
     code = "MF2005"
-    what = "The transaction log of {table} cannot be read: commits are missing."
+    what = "The transaction log of {table} cannot be read: {damage}."
     fix = (
-        "Restore the missing files in the _delta_log folder of the table, or restore the whole table from a copy. If"
+        "Restore these files in the _delta_log folder of the table, or restore the whole table from a copy. If"
         " the table is new, write to it, then publish again."
+    )
+    table: str
+    damage: str = "commits are missing"
+
+
+class TableNotReadyError(TransientError):
+    code = "MF2009"
+    what = "The table {table} is not ready: its transaction log has no commit yet."
+    fix = (
+        "Publish again after the table has been created. If nothing creates it, delete its folder, exclude it with"
+        " `exclude`, or restore the files of its _delta_log folder."
     )
     table: str
 

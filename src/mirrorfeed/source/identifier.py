@@ -95,8 +95,8 @@ class FoundTable:
     source: Source
     unsupported: str = ""
     """Kind of an object without a change data feed, such as "a view". Empty for a supported table."""
-    columns: tuple[str, ...] = ()
-    """Column names. Empty if they were not read."""
+    columns: tuple[str, ...] | None = ()
+    """Column names. Empty if they were not needed, and None if they could not be read."""
     tags: frozenset[tuple[str, str]] = frozenset()
     """Name and value of each tag in Unity Catalog. Empty if tags were not read."""
 

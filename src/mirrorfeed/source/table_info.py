@@ -13,7 +13,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.errors import MirrorfeedWarning
+from mirrorfeed.errors import MirrorfeedError, MirrorfeedWarning
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, find_condition
 from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.errors import (
@@ -22,6 +22,7 @@ from mirrorfeed.source.errors import (
     NoTableAtPathError,
     NotDeltaError,
     SourceMissingError,
+    TableNotReadyError,
     no_table_id,
     retention_too_short,
     unknown_table_features,
@@ -119,6 +120,41 @@ def is_missing_locally(source: Source) -> bool:
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
+def find_log_damage(source: Source) -> MirrorfeedError | None:
+    """Return why no reader can read the Delta log of a table in a local folder, or None. Needs no Spark.
+
+    The error is `NoTableAtPathError` without a log, `TableNotReadyError` for a log without commits, and
+    `DeltaLogDamagedError` if a commit after the newest checkpoint is missing or is no JSON.
+    """
+    if source.path is None or not is_in_local_folder(source):
+        return None
+    log = Path(source.path, "_delta_log")
+    try:
+        checkpoints = [int(match[1]) for each in log.iterdir() if (match := _CHECKPOINT.match(each.name))]
+        versions, first = list_versions(str(log)), max(checkpoints, default=-1) + 1
+        if not versions and not checkpoints:
+            return TableNotReadyError(table=str(source))
+        files = [log / commit_name(version) for version in range(first, max(versions, default=-1) + 1)]
+        if missing := {first + at for at in range(len(files))}.difference(versions):
+            return DeltaLogDamagedError(table=str(source), damage=f"{commit_name(min(missing))} is missing")
+        if open_local_table(source) is None and (damaged := next((each for each in files if not _is_json(each)), None)):
+            return DeltaLogDamagedError(table=str(source), damage=f"{damaged.name} is damaged")
+    except FileNotFoundError:
+        return NoTableAtPathError(path=str(source))
+    except OSError:  # not permitted to read it
+        return None
+    return None
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        for line in filter(str.strip, file.read_text(encoding="utf-8").splitlines()):
+            json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
     """Return the newest schema of a Delta table, as the JSON of a Spark `StructType`.
 
@@ -129,6 +165,8 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
         raise NoTableAtPathError(path=str(source))
     if table := open_local_table(source):
         text = table.schema().to_json()
+    elif damage := find_log_damage(source):
+        raise damage
     elif spark is None:
         return None
     else:
@@ -176,11 +214,14 @@ def table_errors(source: Source) -> Iterator[None]:
     """Context manager that converts Spark errors about a missing or unreadable table.
 
     Raises `NoTableAtPathError` if a path has no Delta table, `SourceMissingError` if a name has no table,
-    `NotDeltaError` for a view or another format, and `DeltaLogDamagedError` if log files are missing.
+    `NotDeltaError` for a view or another format, and `DeltaLogDamagedError` if log files are missing. Also raises the
+    errors of `find_log_damage`.
     """
     try:
         yield
     except Exception as error:
+        if damage := find_log_damage(source):
+            raise damage from error
         if find_condition(error, LOG_GONE):
             raise DeltaLogDamagedError(table=str(source)) from error
         if find_condition(error, ("EXPECT_TABLE_NOT_VIEW",)):
@@ -254,6 +295,7 @@ def parse_days(text: str) -> int:
 
 _log = logging.getLogger(__name__)
 _COMMIT = re.compile(r"([0-9]{20})\.json")
+_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.")
 _METADATA = "metaData struct<id string>"
 _PATH_PATTERN = frozenset("*?[]{}\\")
 """Characters that make Spark treat a path as a pattern, which could match other tables."""
