@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from mirrorfeed.cli import output
 from mirrorfeed.cli.output import Interruption
 from mirrorfeed.orchestration import follow
 from mirrorfeed.orchestration.follow import stop_after
 from mirrorfeed.orchestration.scheduler import Clock
+from mirrorfeed.source.table_info import commit_name
 from tests.support.clock import Time
 
 pytestmark = pytest.mark.process
@@ -39,6 +41,20 @@ def test_first_signal_requests_a_stop_and_a_later_interrupt_exits(
         os.kill(os.getpid(), signal.SIGINT)
         assert codes == [1]
     assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_sigterm_ends_a_command_that_does_not_stop_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "_GRACE_SECONDS", 0.2)
+    codes: list[int] = []
+    with Interruption(codes.append).handle_signals() as stop:
+        stop.defer()
+        os.kill(os.getpid(), signal.SIGTERM)
+        Clock().sleep(30, lambda: bool(codes))
+        assert codes == [1]
+    with Interruption(codes.append).handle_signals() as stop:
+        stop.defer()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)  # the command ended before
 
 
 @pytest.mark.parametrize("first", SIGNALS)
@@ -80,6 +96,7 @@ SPARK_COMMANDS = (
 
 def _run_in(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "orders/_delta_log").mkdir(parents=True)
+    (folder / "orders/_delta_log" / commit_name(0)).write_text("{}\n")  # only Spark can decide what this is
     (folder / "mirrorfeed.yml").write_text("landing_zone: z\ntables: [{source: ./orders, target: a, keys: [id]}]\n")
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)

@@ -18,7 +18,13 @@ from mirrorfeed.source.table_info import FILES
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 WELL = TableFacts(
-    "a", "a", log_facts=LogFacts(published=7), source_facts=SourceFacts("on"), freshness=Freshness(), at=NOW
+    "a",
+    "a",
+    log_facts=LogFacts(published=7),
+    source_facts=SourceFacts("on", is_measured=True),
+    are_keys_checked=True,
+    freshness=Freshness(),
+    at=NOW,
 )
 LATE = Freshness(since={Step.PUBLISHED: NOW - timedelta(minutes=45)})
 LIMITS = {Step.PUBLISHED: 1800.0}

@@ -6,6 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
+
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.monitor.alert_channels import Alert
@@ -26,6 +29,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
         + "alerts: {state_path: ./state, sql_endpoint: refresh}\n"
         + "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
     )
+    deltalake.write_deltalake(tmp_path / "orders", pa.table({"id": [1]}))
     config = load(tmp_path / "mirrorfeed.yml")
     store, file = open_state(config, "alerts.json")
     sent: list[Alert] = []

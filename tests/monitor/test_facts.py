@@ -146,7 +146,8 @@ def test_checks_read_the_rows_of_a_source_once_for_each_version(
     counted(DeltaFeed, "bad_keys")
 
     def check(*, needs_spark: bool = False) -> None:
-        check_alerts(lambda: published.spark if needs_spark else pytest.fail("Spark"), published.config, None)
+        session = lambda: published.spark if needs_spark else pytest.fail("Spark")  # noqa: E731
+        check_alerts(session, published.config, None, deep=True)
 
     check()
     check()
@@ -255,7 +256,7 @@ def test_disabled_feed_and_clone_are_found(checked: CheckedTable, tmp_path: Path
     assert checked.codes() == ["FeedOff"]
     text = "landing_zone: ./landing\ntables:\n  - {source: ./clone, target: sales.orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
-    found = json.loads(checked.doctor("--json"))
+    found = json.loads(checked.doctor("--json", "--deep"))
     assert [each["name"] for each in found["rows"]] == ["NOT_PUBLISHED", "CLONED"]
     assert (
         f"The source is a clone of delta.`file:{checked.table.path}`" in found["rows"][1]["what"]

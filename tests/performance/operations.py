@@ -34,7 +34,8 @@ from tests.support.fleets import fleet
 _ROWS = 4_000
 _CHANGED = 2_000
 """Number of keys that the commits of a range change, each key in two commits."""
-_FLEET = 40
+_FLEET = 100
+"""Number of tables in local folders, which need no Spark."""
 
 
 def measure_operations(
@@ -51,7 +52,7 @@ def measure_operations(
         limits.setattr(delta_feed, "_SMALL_BYTES", 0)
         operations.publish_large_table()
     patch.setattr(table_info, "kind", lambda: Kind.LOCAL)
-    operations.publish_up_to_date_tables()
+    operations.check_many_tables()
     return operations.meter.found
 
 
@@ -110,15 +111,21 @@ class _Operations:
         with self.meter.measure("full compare", source, published_rows=10):
             assert publish(compare, self._onelake.store(), configured).records
 
-    def publish_up_to_date_tables(self) -> None:
+    def check_many_tables(self) -> None:
         """Tables in local folders, which Spark does not read."""
         zone = fleet(self._folder / "fleet", _FLEET, rows=2).parent / "zone"
         for file in filter(Path.is_file, zone.rglob("*")):
             path = f"{DATABASE}/Files/LandingZone/{file.relative_to(zone)}"
             self._onelake.files.put_blob(path, file.read_bytes(), if_absent=True)
         feed = self._load(*(f"fleet/t{number}" for number in range(_FLEET)))
-        with self.meter.measure("forty idle"):
+        with self.meter.measure("hundred idle"):
             _check(feed.publish())
+        with self.meter.measure("hundred status"):
+            _check(feed.status())
+        with self.meter.measure("hundred doctor"):
+            assert {each.name for each in feed.doctor()} == {"OrphanedTables"}  # the tables of the other operations
+        with self.meter.measure("hundred alerts"):
+            assert {each.name for each in feed.check_alerts()} == {"OrphanedTables"}
 
     def _create(self, name: str, rows: int) -> Path:
         """Create a table of rows with a key `id` and a random text `v`."""

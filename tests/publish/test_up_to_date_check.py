@@ -29,6 +29,7 @@ from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime import spark_session
+from mirrorfeed.source.table_info import commit_name
 from tests.support.commits import commit
 from tests.support.fleets import fleet
 
@@ -153,7 +154,7 @@ def test_facts_of_a_table_that_needs_spark_are_left_to_spark_without_an_error_in
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = of_all(tmp_path)
-    shutil.rmtree(tmp_path / "t0")
+    (tmp_path / "t0/_delta_log" / commit_name(0)).write_text("{}\n", encoding="utf-8")
     assert Collector(config, lambda: NO_SPARK)._without_spark(zone_of(config), config.tables[0]) is None
     assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
@@ -169,16 +170,19 @@ def test_check_alerts_for_up_to_date_tables_does_not_start_spark(tmp_path: Path)
     assert (code, output["rows"]) == (0, [])
     assert [row["state"] for row in ran("status", "--config", file)[1]["rows"]] == ["up to date"] * 2
     commit(tmp_path / "t1", "INSERT INTO {} VALUES (1000, 'new')")
-    code, output = ran("check-alerts", "--config", file)
+    assert ran("check-alerts", "--config", file) == (0, {"ok": True, "rows": [], "notes": []})
+    code, output = ran("check-alerts", "--deep", "--config", file)
     assert (code, output["error"]["what"]) == (1, "Spark was started.")
 
 
 def test_too_long_text_is_found_without_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1, longest=17 * 2**20))
-    code, output = ran("check-alerts", "--config", file)
+    code, output = ran("check-alerts", "--deep", "--config", file)
     (problem,) = output["rows"]
     assert (code, problem["name"], problem["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
     assert "'v' has a value of 17,825,792 bytes" in problem["what"]
+    code, output = ran("check-alerts", "--config", file)  # the version was measured
+    assert (code, [each["name"] for each in output["rows"]]) == (0, ["TEXT_TOO_LONG"])
 
 
 def test_staged_files_of_a_killed_run_are_deleted_without_spark(tmp_path: Path) -> None:

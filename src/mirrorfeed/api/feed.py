@@ -377,25 +377,50 @@ class Feed:
             show_pass(result)
         return replace(result, notes=(*result.notes, *map(with_code, problems)))
 
-    def doctor(self, *tables: str, fix: bool = False) -> Result[results.Finding]:
+    def doctor(
+        self,
+        *tables: str,
+        fix: bool = False,
+        deep: bool = False,
+        on_finding: Callable[[results.Finding], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result[results.Finding]:
         """Diagnose problems between the source tables and Fabric, and return a finding with a fix for each.
 
-        With `fix`, the method also applies the safe fixes. Every run of `publish` applies the same fixes.
+        Args:
+            tables: Tables to check, including their rows. By default, all configured tables.
+            fix: Also apply the safe fixes. Every run of `publish` applies the same fixes.
+            deep: Also read the rows of all sources up to 64 MiB, to find long texts and invalid keys, and the complete
+                logs of all tables.
+            on_finding: Called with each finding as soon as it is known.
+            stop: Checked often. When it returns True, the method returns what it has found.
         """
         from mirrorfeed.monitor.doctor import diagnose
 
-        return Result(*diagnose(self._spark, self._current_config, tables, fix=fix))
+        problems = list[MirrorfeedError]()
+        show = guard_callback("on_finding", on_finding, problems.append, None)
+        ends = guard_callback("stop", stop, problems.append, default=False)
+        found, notes, summary = diagnose(
+            self._spark, self._current_config, tables, fix=fix, deep=deep, on_finding=show, stop=ends
+        )
+        return Result(found, (*notes, *map(with_code, problems)), summary)
 
-    def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
+    def check_alerts(
+        self, mirror: str | None = None, *, deep: bool = False, stop: Callable[[], bool] | None = None
+    ) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
 
         Returns a row for each current problem and for each problem that is now resolved. A row is not `ok` if the
         problem is new or due for a reminder. A channel that cannot be notified has a row with an `error`. The time of
-        the last update of each mirror is read in the folder `mirror` or, by default, in OneLake.
+        the last update of each mirror is read in the folder `mirror` or, by default, in OneLake. `deep` and `stop` have
+        the same meaning as in `doctor`.
         """
         from mirrorfeed.monitor.alerts import check_alerts
 
-        return Result(*check_alerts(self._spark, self._current_config, mirror))
+        problems = list[MirrorfeedError]()
+        ends = guard_callback("stop", stop, problems.append, default=False)
+        rows, notes, summary = check_alerts(self._spark, self._current_config, mirror, deep=deep, stop=ends)
+        return Result(rows, (*notes, *map(with_code, problems)), summary)
 
     def enable_cdf(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources where it is off, and return the result for each table.

@@ -27,6 +27,7 @@ from mirrorfeed.cli.main import (
     print_lines,
     print_result,
     prints_json,
+    show_row,
     stoppable,
     table_argument,
     tables_argument,
@@ -41,6 +42,14 @@ from mirrorfeed.errors import MirrorfeedError
 if TYPE_CHECKING:
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.api.go_live import Answer
+
+
+_STOPPING = "Stopping with the tables that were checked. Press Ctrl-C again to stop immediately."
+deep_option = click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read the rows of all sources up to 64 MiB, and complete logs. By default, only if there is a reason.",
+)
 
 
 @main.command()
@@ -62,27 +71,30 @@ def status(tables: tuple[str, ...], every: bool, **options: Any) -> Result[resul
 
 @main.command()
 @click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also check when each was updated.")
-def check_alerts(mirror: str | None) -> Result[results.Alert]:
+@deep_option
+def check_alerts(mirror: str | None, deep: bool) -> Result[results.Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again every
     `remind_after_hours`. Run this on a separate schedule. Exits with 1 if it printed a problem, or if sending or
     recording an alert failed.
     """
-    return feed().check_alerts(mirror)
+    return feed().check_alerts(mirror, deep=deep, stop=stoppable(_STOPPING))
 
 
 @main.command()
 @tables_argument
 @click.option("--fix", is_flag=True, help="Apply the fixes that are safe to apply automatically.")
+@deep_option
 @ci_format_option
-def doctor(tables: tuple[str, ...], fix: bool) -> Result[results.Finding]:
+def doctor(tables: tuple[str, ...], fix: bool, deep: bool) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
     Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. Exits with 1 if
-    it finds a problem.
+    it finds a problem. If you name TABLES, their rows are checked as with --deep. Prints each finding as soon as it is
+    known.
     """
-    return feed().doctor(*tables, fix=fix)
+    return feed().doctor(*tables, fix=fix, deep=deep, on_finding=until_closed(show_row), stop=stoppable(_STOPPING))
 
 
 @main.group()

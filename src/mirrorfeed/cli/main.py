@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sys
+from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import format_exc
@@ -23,8 +24,8 @@ from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import FILE
 from mirrorfeed.display.progress import clear_progress, progress_shown, waiting
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
-from mirrorfeed.display.rows import DataRow
-from mirrorfeed.display.terminal import console, draw
+from mirrorfeed.display.rows import DataRow, Row
+from mirrorfeed.display.terminal import console, draw, print_remarks
 from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def wait_option(until: str) -> Callable[[Any], Any]:
 
 
 _CONFIG, _JSON, _CI = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.ci_format"
-_SPARK, _STOP = "mirrorfeed.spark", "mirrorfeed.stop"
+_SPARK, _STOP, _SHOWN = "mirrorfeed.spark", "mirrorfeed.stop", "mirrorfeed.shown"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
@@ -106,9 +107,23 @@ def show(result: Result[Any]) -> NoReturn:
         print_json(result.to_dict(), has_messages=not any(isinstance(row, DataRow) for row in result.rows))
     elif _ci_format():
         _print_for_ci([row.annotation() for row in result.rows], result.notes, result.summary)
+    elif click.get_current_context().meta.get(_SHOWN):
+        print_result(replace(result, rows=()))
     else:
         print_result(result)
     sys.exit(0 if result.ok else 1)
+
+
+def show_row(row: Row) -> None:
+    """Print the remarks of a row of the result as soon as the row is known, unless it is part of JSON or of CI output.
+
+    The rows of the result are then not printed again.
+    """
+    if prints_json() or _ci_format():
+        return
+    clear_progress()
+    click.get_current_context().meta[_SHOWN] = True
+    print_remarks(console(), row, with_config)
 
 
 def print_result(result: Result[Any]) -> None:
@@ -126,13 +141,13 @@ def with_config(text: str) -> str:
     return name_config(text, path)
 
 
-def stoppable() -> Callable[[], bool]:
-    """Let the command continue after the first Ctrl-C or SIGTERM.
+def stoppable(*message: str) -> Callable[[], bool]:
+    """Let the command continue after the first Ctrl-C or SIGTERM, and print `message` then.
 
     Returns a function that returns True after this signal.
     """
     interruption: Interruption = click.get_current_context().meta[_STOP]
-    interruption.defer()
+    interruption.defer(*message)
     return interruption
 
 

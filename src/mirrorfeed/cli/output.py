@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.progress import clear_progress
 from mirrorfeed.display.redact import printable
+from mirrorfeed.display.row_limit import MANY
 from mirrorfeed.display.rows import counted
 from mirrorfeed.display.terminal import fold_name, text
 from mirrorfeed.errors import with_code
@@ -30,6 +31,11 @@ _SHOW_CURSOR = b"\x1b[?25h"
 _CLEAR_LINE = b"\r\x1b[K"
 
 
+_STOPPING = "Stopping after the current publication. Press Ctrl-C again to stop immediately."
+_GRACE_SECONDS = 9.0
+"""Seconds from a SIGTERM until the command ends, even if a publication is running. Docker waits for 10 seconds."""
+
+
 class Interruption:
     """Handler of Ctrl-C and SIGTERM. Calling the object returns True if a signal has requested a stop.
 
@@ -38,17 +44,18 @@ class Interruption:
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
         self.requested, self._deferred, self._exit = False, False, exit_process
-        self._stderr = 2
+        self._stderr, self._message = 2, ""
 
     def __call__(self) -> bool:
         return self.requested
 
-    def defer(self) -> None:
-        """Let the first signal set `requested` to True, instead of ending the command.
+    def defer(self, message: str = _STOPPING) -> None:
+        """Let the first signal set `requested` to True, and print `message`, instead of ending the command.
 
-        A later Ctrl-C still ends the command immediately. A later SIGTERM has no effect.
+        A later Ctrl-C still ends the command immediately. A later SIGTERM has no effect. If the first signal is a
+        SIGTERM, the command ends after 9 seconds at the latest, because whoever sends it seldom waits longer.
         """
-        self._deferred = True
+        self._deferred, self._message = True, message
 
     @contextmanager
     def without_deferral(self) -> Iterator[None]:
@@ -78,6 +85,8 @@ class Interruption:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            if is_main and self.requested and hasattr(signal, "setitimer"):
+                signal.setitimer(signal.ITIMER_REAL, 0)
             os.close(self._stderr)
 
     def notify(self, message: str) -> None:
@@ -98,7 +107,10 @@ class Interruption:
             self.exit_at_once()
         elif not self.requested:
             self.requested = True
-            self.notify("Stopping after the current publication. Press Ctrl-C again to stop immediately.")
+            self.notify(self._message)
+            if number == signal.SIGTERM and hasattr(signal, "setitimer"):  # a thread could not start here
+                signal.signal(signal.SIGALRM, lambda *_: self.exit_at_once())
+                signal.setitimer(signal.ITIMER_REAL, _GRACE_SECONDS)
 
 
 _SPINNER_AND_TIME = 12
@@ -111,19 +123,23 @@ class Steps:
     """Display of the current step of each table. Several threads can call the object.
 
     `progress` is rich's live display for a terminal. The display has a line for each running table if the screen has
-    room. The lines replace all other progress messages. If `progress` is None, each step is printed on a separate line.
+    room. The lines replace all other progress messages. If `progress` is None, each step of the first 20 tables is
+    printed on a separate line. Other progress messages count the other tables.
     """
 
     def __init__(self, console: Console, progress: Progress | None) -> None:
         self._console, self._progress, self._lock = console, progress, threading.Lock()
         self._tasks: dict[str, TaskID] = {}
+        self._printed = set[str]()
         self._finished = 0
         self._finished_task: TaskID | None = None
 
     def __call__(self, table: str, step: str) -> None:
         with self._lock:
             if self._progress is None:
-                self._console.print(text(f"{table}: {step}"))
+                self._printed.add(table)
+                if len(self._printed) <= MANY:
+                    self._console.print(text(f"{table}: {step}"))
                 return
             if table not in self._tasks:
                 if len(self._tasks) >= max(1, (self._console.height - _FREE_LINES) // 2):  # a table may need two lines

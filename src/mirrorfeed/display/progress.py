@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
 from mirrorfeed.display.redact import printable
+from mirrorfeed.display.row_limit import MANY
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 progress = logging.getLogger("mirrorfeed.progress")
 _DELAY_SECONDS = 0.1
 """A message that is replaced or removed within this time is not shown."""
+_REFRESH_SECONDS, _LINE_SECONDS = 0.5, 10.0
+"""Minimum seconds between two numbers of finished tables: on a terminal, and as lines of a file."""
 
 
 class ProgressHandler(logging.Handler):
@@ -56,6 +60,22 @@ class ProgressHandler(logging.Handler):
 
         self._spinner = Console(file=self._file, highlight=False, force_jupyter=False).status(text(message))
         self._spinner.start()
+
+
+class ProgressCounter:
+    """Shows the number of finished tables as a progress message, if there are many tables."""
+
+    def __init__(self, done: str, total: int) -> None:
+        """`done` is the start of the message, such as "Checked" for "Checked 40 of 1,000 tables"."""
+        self._done, self._total, self._shown_at = done, total, time.monotonic()
+        self._interval = _REFRESH_SECONDS if sys.stderr.isatty() else _LINE_SECONDS
+
+    def show(self, count: int) -> None:
+        """Show the number of finished tables, unless it was shown a short time ago."""
+        now = time.monotonic()
+        if self._total > MANY and now - self._shown_at >= self._interval:
+            self._shown_at = now
+            progress.info("%s %s of %s tables", self._done, f"{count:,}", f"{self._total:,}")
 
 
 def clear_progress(*, end: bool = False) -> None:

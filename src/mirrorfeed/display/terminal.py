@@ -115,6 +115,11 @@ def pack(pieces: Iterable[str], width: int) -> list[str]:
     return lines
 
 
+def print_remarks(out: Console, row: Displayed, edit: Callable[[str], str] = str) -> None:
+    for remark in row.remarks():
+        out.print(text(edit(remark), style="" if row.ok else "red"), soft_wrap=True)
+
+
 def text_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return summary, rows and notes as text with a table that fits the terminal. With `every`, all rows are listed."""
     return text_from(lambda out: draw(out, rows, notes, summary, every=every))
@@ -150,7 +155,6 @@ def draw(
     if grid.header:
         print_table(out, grid)
     for row in rows:
-        for remark in row.remarks():
-            out.print(text(edit(remark), style="" if row.ok else "red"), soft_wrap=True)
+        print_remarks(out, row, edit)
     for note in notes:
         out.print(text(edit(note)), soft_wrap=True)

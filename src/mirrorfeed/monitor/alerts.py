@@ -29,7 +29,7 @@ from mirrorfeed.errors import MirrorfeedError, TransientError, problem, with_cod
 from mirrorfeed.landing.errors import DamagedFileError
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.alert_channels import Alert, Send, channels_of, text
-from mirrorfeed.monitor.doctor import Check, check_all
+from mirrorfeed.monitor.doctor import Check, check_all, check_stopped
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
 from mirrorfeed.monitor.measurements import open_measurements
@@ -92,23 +92,33 @@ _FILE: TypeAdapter[_File] = TypeAdapter(_File)
 
 
 def check_alerts(
-    spark: Callable[[], SparkSession], config: Config, mirror: str | None
+    spark: Callable[[], SparkSession],
+    config: Config,
+    mirror: str | None,
+    *,
+    deep: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
     """Check all tables, write their lags to the ledger and send alerts.
 
     The first result has the problems and failures. The second has the error if the ledger cannot be written, otherwise
     it is empty. The third is a summary. `mirror` is the folder of the mirrored tables, or None for Fabric's mirror.
-    Raises an error if the file that records sent alerts cannot be reached.
+    Raises an error if the file that records sent alerts cannot be reached. For `deep` and
+    `stop`, see `check_all`.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     progress.info("Checking all tables")
     store, path = open_state(config, FILE)
     measurements = open_measurements(config)
-    check, facts = check_all(spark, config, mirror, measurements)
-    measurements.save()
-    ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
+    check, facts = check_all(spark, config, mirror, measurements, deep=deep, stop=stop)
+    measurements.save({str(table.target) for table in config.tables})
+    ledger_error = None
+    if config.ledger and not stop():  # Spark may not have started
+        ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts))
     rows = notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, datetime.now(UTC))
+    if len(facts) < len(config.tables):
+        rows.append(Alert("", "", "", error=check_stopped(checked=len(facts), tables=len(config.tables))))
     return tuple(rows), (with_code(ledger_error),) if ledger_error else (), summary_of(rows)
 
 

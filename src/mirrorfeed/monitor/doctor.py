@@ -10,7 +10,7 @@ from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
+from mirrorfeed.errors import MirrorfeedError, TransientError, first_line, problem, with_code, wrap_error
 from mirrorfeed.monitor.fact_collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding, with_config
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
@@ -31,28 +31,51 @@ if TYPE_CHECKING:
 
 
 def diagnose(
-    spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
+    spark: Callable[[], SparkSession],
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    fix: bool = False,
+    deep: bool = False,
+    on_finding: Callable[[Finding], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[Finding, ...], tuple[str, ...], str]:
     """Check the mirrored database, the ledger, and all tables or only `names`. Returns findings, notes and a summary.
 
-    With `fix`, applies the fixes that are safe to automate, adds their results to the notes, and checks again.
+    Reads rows and whole logs only with `deep` or `names`, or if the first facts about a table give a reason. With
+    `fix`, applies the fixes that are safe to automate, adds their results to the notes, and checks again. `on_finding`
+    is called with each finding as soon as it is known. When `stop` returns True, the result has only these findings.
     """
     progress.info("Checking tables, landing zone and Fabric")
-    store, notes = zone_of(config), list[str]()
+    store, notes, findings = zone_of(config), list[str](), list[Finding]()
     database = database_facts(config)
-    measurements = open_measurements(config)
-    collector = Collector(config, spark, deep=True, states=database.states, measurements=measurements)
-    findings = [*database_findings(database), *_ledger_findings(spark, config)]
-    if not names:
-        findings += _orphan_findings(config) or []
-    tables = config.select(names)
-    for table, facts in zip(tables, collector.collect(tables), strict=True):
+    collector = Collector(
+        config,
+        spark,
+        deep=deep or bool(names),
+        follows_up=True,
+        states=database.states,
+        measurements=open_measurements(config),
+    )
+
+    def add(found: Sequence[Finding]) -> None:
+        for each in found:
+            findings.append(with_config(each, config.path))
+            on_finding(findings[-1])
+
+    def check(table: Table, facts: TableFacts) -> None:
         found = table_findings(facts)
         if fix and any(each.name in SAFE for each in found):
             notes.append(_fix(store, table))
             found = table_findings(collector.collect([table])[0])
-        findings += found
-    findings = [with_config(each, config.path) for each in findings]
+        add(found)
+
+    add([*database_findings(database), *_ledger_findings(spark, config)])
+    if not names:
+        add(_orphan_findings(config) or [])
+    tables = config.select(names)
+    if (checked := len(collector.collect(tables, check, stop))) < len(tables):
+        add([error_finding("", check_stopped(checked=checked, tables=len(tables)))])
     return tuple(findings), tuple(notes), counted(len(findings), "finding") if findings else NOTHING
 
 
@@ -88,6 +111,14 @@ def _fix(store: Store, table: Table) -> str:
     return f"{table.target}: {with_code(error) if error else 'fixed.'}"
 
 
+@problem(TransientError, "MF8108")
+def check_stopped(*, checked: int, tables: int) -> None:
+    """The check was stopped on request after {checked:,} of {tables:,} tables.
+
+    Run the same command again to check the other tables.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """Result of one check of all tables."""
@@ -119,22 +150,37 @@ def check_all(
     config: Config,
     mirror: str | None = None,
     measurements: Measurements | None = None,
+    *,
+    deep: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Check, list[TableFacts]]:
     """Check all tables and the mirrored database for problems that alerts report. Sends no alerts.
 
     Returns the result of the check, and the facts about each table. `mirror` is the folder of the mirrored tables, or
     None for the mirror in Fabric. `measurements` has the results of queries of earlier checks. If a source, a log or
     the status in Fabric cannot be read, the error is not raised, but is a problem in the result. If a mirror or the SQL
-    endpoint cannot be read, its lag is unknown in the result.
+    endpoint cannot be read, its lag is unknown in the result. Reads rows and whole logs only with `deep`, or if the
+    first facts about a table give a reason. When `stop` returns True, the problems of the other tables are unknown.
     """
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
-    collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror)
-    facts = replace(collector, measurements=measurements or Measurements()).collect(config.tables)
+    collector = Collector(
+        config,
+        spark,
+        deep=deep,
+        follows_up=True,
+        states=database.states,
+        syncs=syncs,
+        mirror=mirror,
+        measurements=measurements or Measurements(),
+    )
+    facts = collector.collect(config.tables, stop=stop)
     check = check_of(database, facts, config.alerts, _orphan_findings(config))
     problems = {key: with_config(each, config.path) for key, each in check.problems.items()}
-    return replace(check, problems=problems), facts
+    unread = {str(table.target) for table in config.tables} - {each.table for each in facts}
+    unknown = check.unknown | {(name, "") for name in unread}
+    return replace(check, problems=problems, unknown=unknown), facts
 
 
 def check_of(
@@ -151,6 +197,7 @@ def check_of(
             unknown.add((facts.table, ""))
         if facts.paused:
             continue
+        unknown |= {(facts.table, name) for name in facts.unchecked}
         for step in LAG_STEPS:
             if facts.freshness is None or step in facts.freshness.unknown:
                 unknown.add((facts.table, f"LAG_{step.name}"))

@@ -10,12 +10,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.display.progress import ProgressCounter
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.log_record import unselected_columns
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
-from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts, is_long_lag
 from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step, freshness_of, read_mirror
 from mirrorfeed.monitor.measurements import LongestText, Measurements, identify_rows
 from mirrorfeed.orchestration.last_failure import LastFailures
@@ -27,7 +28,8 @@ from mirrorfeed.publish.errors import PublishedFilesLostError
 from mirrorfeed.publish.next_publication import published_version, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.snapshot_or_range import Facts, NothingNew, find_recreation
+from mirrorfeed.source import versions
+from mirrorfeed.source.snapshot_or_range import Commit, Facts, NothingNew, find_recreation
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 from mirrorfeed.source.versions import SPARK_REQUIRED
 from mirrorfeed.storage.local_folder import arrow_files
@@ -64,7 +66,7 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """True for checks that read rows of the source, and more of its log."""
+    """True for checks that read rows of the source, its whole history, and all records of the table's log."""
     states: Sequence[TableState] | None = None
     """State of each table in Fabric, or None if Fabric was not read."""
     syncs: Sequence[TableSync] | str | None = None
@@ -72,26 +74,39 @@ class Collector:
     mirror: str | None = None
     """Folder of the mirrored tables, or None for the mirror in Fabric."""
     measurements: Measurements = field(default_factory=Measurements)
-    """Results of queries over all rows, if `deep`."""
+    """Results of queries over all rows. Known results count even if not `deep`."""
+    follows_up: bool = False
+    """True to make a deep check in part if the first facts about a table give a reason: its lag, an error in Fabric."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
+    def collect(
+        self,
+        tables: Sequence[Table],
+        on_facts: Callable[[Table, TableFacts], None] = lambda *_: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[TableFacts]:
         """Return the facts about source, log and mirror of each table, in the order of `tables`.
 
-        Errors in reading a table are part of its facts, and not raised."""
+        Errors in reading a table are part of its facts, and not raised. `on_facts` is called with the facts of each
+        table as soon as they are known, in this thread. When `stop` returns True, the facts of the tables that were not
+        read yet are missing in the result."""
         store = zone_of(self.config)
-        collected = map_parallel(lambda table: self._without_spark(store, table), tables)
-        if None in collected:
-            shared = replace(self, workspace=cache(self.workspace))
-            spark, pairs = self.spark(), list(zip(tables, collected, strict=True))
-            collected = map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
-        failures = LastFailures(store)
-        return [
-            _with_last_failure(facts, table, failures)
-            for facts, table in zip(collected, tables, strict=True)
-            if facts is not None
-        ]
+        failures, found, counter = LastFailures(store), dict[str, TableFacts](), ProgressCounter("Checked", len(tables))
+
+        def add(results: Sequence[tuple[Table, TableFacts | None]]) -> None:
+            for table, facts in results:
+                if facts:
+                    found[facts.table] = _with_last_failure(facts, table, failures)
+                    on_facts(table, found[facts.table])
+            counter.show(len(found))
+
+        map_parallel(lambda table: (table, self._without_spark(store, table)), tables, add, stop)
+        left = [table for table in tables if str(table.target) not in found]
+        if left and not stop():
+            shared, spark = replace(self, workspace=cache(self.workspace)), self.spark()
+            map_parallel(lambda table: (table, shared._facts(spark, store, table)), left, add, stop)
+        return [found[name] for name in map(str, (table.target for table in tables)) if name in found]
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table whose source is a local folder. None if Spark is needed."""
@@ -130,12 +145,14 @@ class Collector:
             facts = replace(facts, errors=(wrap_error(f"Reading the log of {table.target}", error),))
         is_log_read = facts.log_facts.is_read
         try:
-            source, committed, unpublished, known = self._read_source(spark, table, log, view, now)
+            measures = self.deep or bool(self.follows_up and facts.service and facts.service.error)
+            source, committed, unpublished, known = self._read_source(spark, table, log, view, now, measures)
             facts = replace(facts, source_facts=source)
             if is_log_read:
                 facts = replace(facts, freshness=self._freshness(table, facts, log, view, committed, unpublished))
             if is_log_read and facts.log_facts.lost is None:  # lost files stop the next run before it reads the source
-                facts = replace(facts, special_step=self._check_next(spark, log, table, view, known))
+                step, are_keys_checked = self._check_next(spark, log, table, view, known)
+                facts = replace(facts, special_step=step, are_keys_checked=are_keys_checked)
         except Exception as error:
             stop = find_certain_stop(table, error) if spark is NO_SPARK else None
             if spark is NO_SPARK and stop is None:
@@ -144,20 +161,20 @@ class Collector:
         return facts
 
     def _read_source(
-        self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime
+        self, spark: Any, table: Table, log: TableLog, view: View | None, now: datetime, measures: bool
     ) -> tuple[SourceFacts, datetime | None, datetime | None, Callable[[], Facts] | None]:
         """Return facts about the source, two commit times, and a function for the facts that decide the next
         publication.
 
         The first time is the commit time of the newest version. The second time is the commit time of the oldest
         unpublished version, or None if nothing or everything is published. Both times are None if each publication
-        compares all rows (`changes: compare`). Then the function is None.
+        compares all rows (`changes: compare`). Then the function is None. If `measures` is True, the longest text is
+        measured.
 
         Raises an error if the source cannot be read. Also raises an error if the table must be rebuilt, because the
         source was recreated or a published column is no longer selected.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
-        from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind, read_facts
 
         newest = view.newest if view else None
@@ -165,15 +182,12 @@ class Collector:
             last_read = newest.read if newest else None
             shown = f", {counted(last_read.rows, 'row')} in {duration(last_read.seconds)}" if last_read else ""
             rows = identify_rows(view.log_id, view.number, table.selection) if view else None
-            text = self._longest_text(spark, table, rows)
-            return SourceFacts(f"{COMPARED}{shown}", longest_text=text), None, None, None
+            text, is_measured = self._longest_text(spark, table, rows, measures)
+            facts = SourceFacts(f"{COMPARED}{shown}", longest_text=text, is_measured=is_measured)
+            return facts, None, None, None
         published = newest.to_version_inclusive if newest else None
         records = list(log.records(view)) if self.deep and view else []
-        after = records[-1].to_version_inclusive - 1 if records else published
-        if after is None:
-            commits = [versions.read_newest_commit(spark, table.source)]
-        else:
-            commits = versions.read_commits(spark, table.source, after)
+        commits = self._read_commits(spark, table, records, published)
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
         if newest:
@@ -181,22 +195,28 @@ class Collector:
                 self._check_next(spark, log, table, view, None)  # returns if publishing continues
             unselected_columns(str(table.source), newest, table.selection)
         since = next((each.timestamp for each in commits if published is not None and each.version > published), None)
+        lag_seconds = None if published is None else max(0.0, (now - since).total_seconds()) if since else 0.0
+        retentions = {name: retention_seconds(detail.properties, name) for name in (FILES, LOG)}
+        if view and not records and self.follows_up and is_long_lag(lag_seconds, retentions):
+            records = list(log.records(view))
+            commits = self._read_commits(spark, table, records, published)
         times = {each.version: each.timestamp for each in commits}
         lag_before = None
         if since and len(records) > 1 and (committed := times.get(records[-1].to_version_inclusive)):
             lag = max(0.0, (records[-1].at - committed).total_seconds())
             lag_before = (now - records[-1].at).total_seconds(), lag
+        rows = identify_rows(detail.table_id, commits[-1].version, table.selection)
+        text, is_measured = self._longest_text(spark, table, rows, measures)
         source = SourceFacts(
             feed,
             commits[-1].version,
-            lag_seconds=None if published is None else max(0.0, (now - since).total_seconds()) if since else 0.0,
+            lag_seconds=lag_seconds,
             lag_before=lag_before,
-            longest_wait=longest_wait(records, times),
-            retentions={name: retention_seconds(detail.properties, name) for name in (FILES, LOG)},
+            longest_wait=longest_wait(records, times) if records else shortest_wait(newest),
+            retentions=retentions,
             cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
-            longest_text=self._longest_text(
-                spark, table, identify_rows(detail.table_id, commits[-1].version, table.selection)
-            ),
+            longest_text=text,
+            is_measured=is_measured,
         )
         if published == commits[-1].version:
             properties, partitions = detail.properties, detail.partition_columns
@@ -207,10 +227,19 @@ class Collector:
             known = partial(read, known=(detail, commits))
         return source, commits[-1].timestamp, since, known
 
+    def _read_commits(
+        self, spark: Any, table: Table, records: Sequence[Record], published: int | None
+    ) -> Sequence[Commit]:
+        """Return the newest commit, the commits that are not published, and those since the oldest of `records`."""
+        after = records[-1].to_version_inclusive - 1 if records else published
+        if after is None:
+            return [versions.read_newest_commit(spark, table.source)]
+        return versions.read_commits(spark, table.source, after)
+
     def _check_next(
         self, spark: Any, log: TableLog, table: Table, view: View | None, known: Callable[[], Facts] | None
-    ) -> str | None:
-        """Raise the error that would stop the next run. Returns `TableFacts.special_step`.
+    ) -> tuple[str | None, bool]:
+        """Raise the error that would stop the next run. Returns `special_step` and `are_keys_checked` of `TableFacts`.
         `known` returns the facts about the source. If it is None, they are read."""
         table = with_keys(table, self.workspace)
         source = source_for(spark, self.config, table)
@@ -219,11 +248,12 @@ class Collector:
         step = find_next_step(source, log, table, view, known)
         if step.error:
             raise step.error
-        if self.deep and not isinstance(step.decision, NothingNew):
+        is_new = not isinstance(step.decision, NothingNew)
+        if self.deep and is_new:
             rows = identify_rows(step.facts.table_id, step.facts.latest, table.keys, table.selection)
             check = partial(_check_keys, spark, source, table, step.facts)
             self.measurements.check_keys(str(table.target), rows, check)
-        return step.text if step.cause else None
+        return step.text if step.cause else None, self.deep or not is_new
 
     def _freshness(
         self,
@@ -253,15 +283,17 @@ class Collector:
             mirror=mirror,
         )
 
-    def _longest_text(self, spark: Any, table: Table, rows: str | None) -> LongestText:
-        if not self.deep:
-            return None
+    def _longest_text(self, spark: Any, table: Table, rows: str | None, measures: bool) -> tuple[LongestText, bool]:
+        """Return the longest text of the source, and whether it is known. Reads the source only if `measures`."""
+        name = str(table.target)
+        if not (measures or self.measurements.has_text(name, rows)):
+            return None, False
         try:
-            return self.measurements.longest_text(str(table.target), rows, partial(_measure_text, spark, table))
+            return self.measurements.longest_text(name, rows, partial(_measure_text, spark, table)), True
         except Exception:
             if spark is NO_SPARK:
                 raise
-            return None  # the check of the next publication reports files that cannot be read
+            return None, False  # the check of the next publication reports files that cannot be read
 
 
 def _check_keys(spark: Any, source: ChangeSource, table: Table, facts: Facts) -> None:
@@ -325,6 +357,12 @@ def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetim
     """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
+
+
+def shortest_wait(newest: Record | None) -> float:
+    """Return the seconds from the last commit of a publication to the publication. 0 if unknown, or for a snapshot."""
+    committed = published_version(newest).committed if newest and newest.from_version_exclusive is not None else None
+    return max(0.0, (newest.at - committed).total_seconds()) if newest and committed else 0.0
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> LongestText:

@@ -7,7 +7,7 @@ kind of problem in facts. A finding describes an error, the result of a setup ch
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -32,6 +32,10 @@ from mirrorfeed.orchestration.last_failure import LastRunError
 if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.status_and_settings import TableState
     from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
+
+
+KEY_PROBLEMS = ("RowsRefused", "InvalidCondition")
+"""Names of errors that are found when the keys of all rows are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,17 @@ class SourceFacts:
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
     """Column with the longest text, and the length of the text in UTF-8 bytes. None if no text was measured."""
+    is_measured: bool = False
+    """True if it is known whether the source has a text, and how long it is."""
+
+
+_IGNORED_SHARE = 0.05
+
+
+def is_long_lag(lag: float | None, retentions: Mapping[str, float | None]) -> bool:
+    """Return whether a lag is so long that it may exceed a retention of the source. A short lag is ignored."""
+    shortest = min((each for each in retentions.values() if each is not None), default=None)
+    return lag is not None and shortest is not None and lag >= _IGNORED_SHARE * shortest
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,8 @@ class TableFacts:
     """Error that stopped the last run. None if there is none, or if everything was published since then."""
     special_step: str | None = None
     """Next step in words, if the next run reloads the table or does not read all changes from the feed."""
+    are_keys_checked: bool = False
+    """True if the keys of the next publication were checked, or if nothing is to be published."""
     freshness: Freshness | None = None
     service: TableState | None = None
     read_service: bool = False
@@ -111,6 +128,12 @@ class TableFacts:
         """True if files, the mirror or Fabric's row count show that Fabric has consumed a file of the table."""
         is_mirrored = self.freshness is not None and Step.MIRRORED in self.freshness.times
         return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
+
+    @property
+    def unchecked(self) -> Collection[str]:
+        """Names of problems that only a deep check finds, and that were not checked."""
+        text = () if self.source_facts.is_measured else ("TEXT_TOO_LONG",)
+        return (*text, *(() if self.are_keys_checked else KEY_PROBLEMS))
 
     @property
     def is_complete(self) -> bool:

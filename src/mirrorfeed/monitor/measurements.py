@@ -7,7 +7,7 @@ to its folder can change it, so at most a problem of a source is found late.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
@@ -69,18 +69,22 @@ class Measurements:
             measured = self._add(Measured(table, "text", rows or "", column, length))
         return (measured.column, measured.bytes) if measured.column else None
 
+    def has_text(self, table: str, rows: str | None) -> bool:
+        """Return whether the longest text of these rows is known."""
+        return rows is not None and self._find(table, "text", rows) is not None
+
     def check_keys(self, table: str, rows: str, check: Callable[[], object]) -> None:
         """Call `check`, which raises an error about the keys of a table, only if `rows` did not pass it before."""
         if self._find(table, "keys", rows) is None:
             check()
             self._add(Measured(table, "keys", rows))
 
-    def save(self) -> None:
-        """Write the results that were used or added. A failure only makes the next run slower."""
-        if self._store and self._used != self._known:
-            entries = tuple(each for each in self._used.values() if each.rows)
+    def save(self, tables: Collection[str]) -> None:
+        """Write all known results of `tables`. A failure only makes the next run slower."""
+        entries = {key: each for key, each in (self._known | self._used).items() if each.rows and each.table in tables}
+        if self._store and entries != self._known:
             with suppress(MirrorfeedError):
-                self._store.replace(self._path, _FILE.dump_json(_File(entries), indent=1))
+                self._store.replace(self._path, _FILE.dump_json(_File(tuple(entries.values())), indent=1))
 
     def _find(self, table: str, kind: str, rows: str | None) -> Measured | None:
         measured = self._used.get((table, kind)) or self._known.get((table, kind))

@@ -12,7 +12,16 @@ from datetime import UTC
 from typing import Any
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.monitor.findings import DatabaseFacts, Finding, Rule, Severity, TableFacts, Values, error_finding
+from mirrorfeed.monitor.findings import (
+    DatabaseFacts,
+    Finding,
+    Rule,
+    Severity,
+    TableFacts,
+    Values,
+    error_finding,
+    is_long_lag,
+)
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
@@ -23,8 +32,6 @@ _SOON_SECONDS = 7 * 86_400.0
 """A growing lag is reported if it will exceed the source's retention within this number of seconds."""
 _LONGEST_TEXT = 16 * 2**20
 """Maximum bytes of a text in Fabric."""
-_IGNORED_SHARE = 0.05
-"""A growing lag is ignored if it is shorter than this share of the retention."""
 _ERROR_WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
@@ -100,7 +107,7 @@ def seconds_left(retention: float, lag: float, before: tuple[float, float] | Non
 def _falls_behind(facts: TableFacts) -> Values | None:
     source, lag = facts.source_facts, facts.source_facts.lag_seconds or 0.0
     shortest = min((each for each in source.retentions.values() if each is not None), default=None)
-    if shortest is None or not _IGNORED_SHARE * shortest <= lag <= shortest:
+    if shortest is None or not is_long_lag(lag, source.retentions) or lag > shortest:
         return None
     seconds = seconds_left(shortest, lag, source.lag_before)
     if seconds is None or seconds > _SOON_SECONDS:

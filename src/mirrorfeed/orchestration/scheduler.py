@@ -134,19 +134,20 @@ def map_parallel(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[Result]:
     """Call `function` for all items in parallel. Return the results in the same order, or raise the error of a call.
 
-    Calls `report` at least every 0.5 seconds with the results since its last call, possibly none.
+    Calls `report` at least every 0.5 seconds with the results since its last call, possibly none. When `stop` returns
+    True, returns only the results that exist, without waiting for running calls.
     """
-    with ThreadPoolExecutor(_READ_THREADS) as pool:
+    pool = ThreadPoolExecutor(_READ_THREADS)
+    try:
         futures = [pool.submit(function, item) for item in items]
-        try:
-            left = set(futures)
-            while left:
-                done, left = wait(left, STOP_CHECK_INTERVAL, FIRST_COMPLETED)
-                report([future.result() for future in done])
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
+        left = set(futures)
+        while left and not stop():
+            done, left = wait(left, STOP_CHECK_INTERVAL, FIRST_COMPLETED)
+            report([future.result() for future in done])
+        return [future.result() for future in futures if future not in left]
+    finally:
+        pool.shutdown(wait=not stop(), cancel_futures=True)
