@@ -28,7 +28,7 @@ from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.errors import spark_missing
-from mirrorfeed.source.errors import SourceRecreatedError
+from mirrorfeed.source.errors import NoTableAtPathError, SourceRecreatedError
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import is_in_local_folder
 from tests.support.delta import DeltaTable
@@ -165,15 +165,19 @@ def test_up_to_date_tables_are_reported_without_spark(
         )
 
 
-def test_recreated_table_is_blocked_and_changed_keys_are_not_decided_without_spark(
+def test_certain_stops_are_found_without_spark_and_others_are_left_to_spark(
     spark: SparkSession, project: Project, orders: DeltaTable
 ) -> None:
     project.run("publish")
     config = loader.load(project.config)
     (table,) = config.tables
     context = RunContext(NO_SPARK, config)
-    assert known_step(context, table) == Decision("sales.orders", "nothing new, version 0 is published")
-    assert known_step(context, table.model_copy(update={"keys": ("v",)})) is None
+    step = Decision("sales.orders", "nothing new, version 0 is published", kind="nothing new")
+    assert known_step(context, table) == step
+    stopped = known_step(context, table.model_copy(update={"keys": ("v",)}))
+    assert stopped is not None
+    assert stopped.error is not None
+    assert stopped.error.code == "MF3006"
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
     assert known_step(context, table) is None  # `on_replace: compare` needs Spark
@@ -185,7 +189,9 @@ def test_recreated_table_is_blocked_and_changed_keys_are_not_decided_without_spa
     store = zone_of(config)
     assert collector._without_spark(store, table) is None
     shutil.rmtree(orders.path)
-    assert collector._without_spark(store, table) is None
+    facts = collector._without_spark(store, table)
+    assert facts is not None
+    assert [type(error) for error in facts.errors] == [NoTableAtPathError]
     for source in ("main.sales.orders", "abfss://a@b/c"):
         elsewhere = table.model_copy(update={"source": Source.parse(source)})
         assert not is_in_local_folder(elsewhere.source)

@@ -196,9 +196,10 @@ class Feed:
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
         """Return the next step of `publish` for each table, with an `error` if the step would fail. Changes nothing."""
-        from mirrorfeed.orchestration.dry_run import plan_next_steps
+        from mirrorfeed.orchestration.dry_run import plan_next_steps, summarize
 
-        return Result(tuple(plan_next_steps(self._spark, self._current_config, tables)))
+        steps = tuple(plan_next_steps(self._spark, self._current_config, tables))
+        return Result(steps, summary=summarize(steps))
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None

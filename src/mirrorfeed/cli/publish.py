@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -201,8 +201,11 @@ def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str |
 )
 @click.option("--follow", is_flag=True, help="Keep running and publish new commits as they arrive.")
 @click.option("--duration", type=click.FloatRange(0), metavar="MINUTES", help="Stop after MINUTES. Requires --follow.")
+@click.option(
+    "--all", "every", is_flag=True, help="List all tables. By default, many tables without a problem are only counted."
+)
 def publish(
-    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None
+    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None, every: bool
 ) -> Result[results.Decision] | Result[results.TableResult]:
     """Publish new changes of all configured tables, or only of TABLES.
 
@@ -224,14 +227,15 @@ def publish(
         raise click.UsageError(
             "--follow prints each publication as it happens, and cannot be combined with --dry-run or --json."
         )
+    every = every or bool(tables)
     tables = (shard,) if shard else tables
     if dry_run:
-        return feed().dry_run(*tables)
+        return replace(feed().dry_run(*tables), every=every)
     if follow:
         print_lines("Publishing new commits. Press Ctrl-C to stop.")
         return feed().follow(*tables, minutes=duration, on_done=until_closed(FollowLog(print_lines)), stop=stoppable())
     with show_steps(console(stderr=prints_json())) as steps:
-        return feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
+        return replace(feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable()), every=every)
 
 
 @main.group()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
+
+from mirrorfeed.display.row_limit import MANY
 
 
 class Cell(NamedTuple):
@@ -33,9 +36,6 @@ class Displayed(Protocol):
 
 AnyRow = TypeVar("AnyRow", bound=Displayed)
 
-_MAX_QUIET = 20
-"""If more rows than this number are `quiet`, a text replaces these rows."""
-
 
 class Grid(NamedTuple):
     """Table to display: headings and cells as text. Columns in which every value is None or empty are left out."""
@@ -59,14 +59,18 @@ def grid_of(rows: Sequence[Displayed]) -> Grid:
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
     """Return the rows to list, the rows to leave out, and a text that replaces the rows to leave out.
 
-    If more than 20 rows need no attention (`quiet`), these rows are left out, and the text is their `QUIET` with their
-    number. If `QUIET` is empty or `every` is True, all rows are listed. Then the text is empty.
+    If more than 20 rows with the same `QUIET` need no attention (`quiet`), these rows are left out, and the text is
+    their `QUIET` with their number. Then rows that are not `ok` are listed first. If `QUIET` is empty or `every` is
+    True, all rows are listed in their order. Then the text is empty.
     """
-    quiet = [row for row in rows if row.QUIET and row.quiet]
-    if every or len(quiet) <= _MAX_QUIET:
+    counts = Counter(row.QUIET for row in rows if row.QUIET and row.quiet)
+    many = {} if every else {text: count for text, count in counts.items() if count > MANY}
+    if not many:
         return rows, (), ""
-    left_out = quiet[0].QUIET.format(tables=f"{len(quiet):,} tables", rows=f"{len(quiet):,}")
-    return [row for row in rows if not row.quiet], quiet, left_out
+    left_out = [row for row in rows if row.quiet and row.QUIET in many]
+    listed = [row for row in rows if not (row.quiet and row.QUIET in many)]
+    texts = [text.format(tables=f"{count:,} tables", rows=f"{count:,}") for text, count in many.items()]
+    return sorted(listed, key=lambda row: row.ok), left_out, " ".join(texts)
 
 
 def _is_number(value: object) -> bool:

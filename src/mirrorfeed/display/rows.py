@@ -59,8 +59,8 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """If more than 20 rows are `quiet`, this text replaces these rows. {tables} or {rows} in the text becomes their
-    number. If the text is empty, all rows are listed."""
+    """If more than 20 rows with the same text are `quiet`, the text replaces these rows. {tables} or {rows} in the text
+    becomes their number. If the text is empty, all rows are listed. A subclass can define it as a property."""
 
     @property
     def ok(self) -> bool:

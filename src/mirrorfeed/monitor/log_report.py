@@ -65,7 +65,7 @@ def read_log_report(start_spark: Callable[[], SparkSession], config: Config) -> 
             {"day": day, "table": table, "rows": _rows(of_day), "mib": _mib(of_day)}
             for (day, table), of_day in sorted(volumes.items())
         ],
-        "failures": [failure | {"total": len(failures)} for failure in failures],
+        "failures": [failure | {"events": 1, "total": len(failures)} for failure in failures],
     }
     return Report(now, figures, NO_LEDGER)
 

@@ -155,9 +155,11 @@ FROM (SELECT explode(bytes_by_age) AS (age, bytes)
 GROUP BY age ORDER BY try_cast(regexp_extract(age, '^[0-9]+', 0) AS INT) NULLS LAST
 """,
     "failures": f"""\
-SELECT time, `table`, outcome, error, message, count(*) OVER () AS total
-FROM ledger WHERE outcome {_any_of(ATTENTION_OUTCOMES)} AND time >= {NOW} - INTERVAL 30 DAYS
-ORDER BY time DESC, `table`, outcome LIMIT 50
+SELECT newest.time, `table`, newest.outcome, newest.error, newest.message, events, count(*) OVER () AS total
+FROM (SELECT `table`, max(struct(time, outcome, error, message)) AS newest, count(*) AS events
+      FROM ledger WHERE outcome {_any_of(ATTENTION_OUTCOMES)} AND time >= {NOW} - INTERVAL 30 DAYS
+      GROUP BY `table`)
+ORDER BY time DESC, `table` LIMIT 50
 """,
 }
 
@@ -351,7 +353,7 @@ class ArchiveState(Row):
 
 @row
 class Failure(Row):
-    """Event in the ledger that needs attention.
+    """Newest event of a table in the ledger that needs attention.
 
     A publication failed or was blocked, a table was reloaded from a snapshot after an error, a mirror differs from its
     source, or a mirror could not be compared with its source.
@@ -362,8 +364,10 @@ class Failure(Row):
     outcome: str = shown("Outcome")
     error: str | None = shown("Error", with_known_code)
     message: str | None = shown("Message")
+    events: int = shown("Events")
+    """Number of these events of the table in the last 30 days."""
     total: int
-    """Number of these events in the last 30 days. The report lists the newest 50."""
+    """Number of tables with these events. The report lists the 50 tables with the newest events."""
 
     @property
     def ok(self) -> bool:

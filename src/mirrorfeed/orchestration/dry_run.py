@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from mirrorfeed.config.pattern_expansion import Candidate, Expansion
-from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.progress import ProgressCounter, progress
+from mirrorfeed.display.row_limit import MANY
+from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
@@ -21,7 +23,7 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
-from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, Snapshot
+from mirrorfeed.source.snapshot_or_range import BLOCKED, Facts, NothingNew, PublishRanges, Snapshot
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.change_sources import ChangeSource
 
 
+_KINDS = {NothingNew: "nothing new", Snapshot: "first load", PublishRanges: "new versions"}
 NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
 
 
@@ -67,6 +70,12 @@ class Decision(Row):
     """Next step in words, such as "snapshot at version 3", or `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
     """Error that would stop the next run or, if none is found, the error that stopped the last run."""
+    kind: str = field(default="", repr=False)
+    """Kind of the next step, to count tables. Empty if the table needs attention."""
+
+    @property
+    def QUIET(self) -> str:  # type: ignore[override]
+        return self.kind and f"{{tables}}: {self.kind}."
 
 
 def list_configured_tables(
@@ -142,12 +151,26 @@ def plan_next_steps(
     context, tables = RunContext(spark, config), config.select(names)
     progress.info("Reading what is published")
     _ = context.zone  # an error here affects all tables
-    steps = {step.table: step for step in map_parallel(partial(known_step, context), tables) if step}
+    steps, counter = dict[str, Decision](), ProgressCounter("Decided", len(tables))
+
+    def add(found: Sequence[Decision | None]) -> None:
+        steps.update({step.table: step for step in found if step})
+        counter.show(len(steps))
+
+    map_parallel(partial(known_step, context), tables, add)
     if left := [table for table in tables if str(table.target) not in steps]:
         if callable(spark):
             context.spark = spark(*delta_sources(left))
-        steps |= {step.table: step for step in map_parallel(partial(_next_step, context), left)}
+        map_parallel(partial(_next_step, context), left, add)
     return [steps[str(table.target)] for table in tables]
+
+
+def summarize(steps: Sequence[Decision]) -> str:
+    """Return the number of tables for each kind of next step, if there are many tables. Otherwise return no text."""
+    if len(steps) <= MANY:
+        return ""
+    counts = Counter("blocked" if not each.ok else each.kind or "other" for each in steps)
+    return f"{counted(len(steps), 'table')}: {', '.join(f'{count:,} {kind}' for kind, count in counts.most_common())}."
 
 
 def known_step(context: RunContext, table: Table) -> Decision | None:
@@ -191,7 +214,8 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     error = step.error
     if not (error or isinstance(step.decision, NothingNew)):
         error = context.failures.read(table.target, view.newest.to_version_inclusive if view and view.newest else None)
-    return Decision(name, f"{step.text}{keys}{after}", error)
+    kind = "" if step.cause or after else _KINDS.get(type(step.decision), "")
+    return Decision(name, f"{step.text}{keys}{after}", error, kind)
 
 
 def _key_note(source: ChangeSource, table: Table, facts: Facts) -> str:

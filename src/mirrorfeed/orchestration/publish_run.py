@@ -12,7 +12,8 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
-from mirrorfeed.display.progress import progress
+from mirrorfeed.display.progress import ProgressCounter, progress
+from mirrorfeed.display.row_limit import MANY
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.orchestration.errors import files_rewritten, leftovers_not_deleted
@@ -72,7 +73,19 @@ def publish_new(
     if repeated := retry_counter().value - before:
         notes.append(f"{counted(repeated, 'request')} had to be repeated.")
     took = run_time(time.monotonic() - started, context.start_seconds)
-    return tuple(rows.values()), tuple(notes), f"{summary} {took}" if stopped else took
+    totals = total_of(tuple(rows.values())) if len(rows) > MANY else ""
+    return tuple(rows.values()), tuple(notes), " ".join(filter(None, [totals, summary if stopped else "", took]))
+
+
+def total_of(results: Sequence[TableResult]) -> str:
+    """Return a sentence with the number of tables that failed, were stopped, were published or had nothing new."""
+    counts = {
+        "failed": sum(each.error is not None for each in results),
+        "stopped": sum(each.stopped and each.error is None for each in results),
+        "published": sum(each.ok and bool(each.records) for each in results),
+        "nothing new": sum(each.is_idle for each in results),
+    }
+    return f"{counted(len(results), 'table')}: {', '.join(f'{n:,} {kind}' for kind, n in counts.items() if n)}."
 
 
 def run_time(seconds: float, start_seconds: float) -> str:
@@ -104,6 +117,7 @@ def publish_tables(
             report_orphans(context)
     run, skips = _Run(context, names), not (includes_paused or follows)
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
+    run.counter = ProgressCounter("Finished", len(run.tasks))
     if not follows:
         map_parallel(TableTask.attempt_without_spark, list(run.tasks.values()), run.add)
     tasks = [task for name, task in run.tasks.items() if name not in run.newest]
@@ -131,6 +145,7 @@ class _Run:
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
+        self.counter = ProgressCounter("Finished", 0)
         self.current: Sequence[str] = ()
         """Names of the tables to publish. In continuous publishing, they change when patterns are expanded again."""
         self.writer = ResultWriter(context, lambda name: self.tasks[name].table)
@@ -187,6 +202,8 @@ class _Run:
         self.writer.add(new_results)
         if self.context.follows:
             report_problems(self.context, new_results)
+        else:
+            self.counter.show(len(self.newest))
 
     def finish(self) -> list[TableResult]:
         """Write what is left to the ledger, report problems, and return the newest result of each table."""

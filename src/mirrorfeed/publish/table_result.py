@@ -20,8 +20,6 @@ The advice is to check less, so a look-up must cost more than a user would give 
 class TableResult(Row):
     """Result of publishing one table in a run. Numbers of rows, files and bytes are from successful publications."""
 
-    QUIET = "{tables}: nothing new."
-
     table: str = shown("table")
     what: str = shown("published", init=False)
     """Published versions, such as `snapshot to 3` or `4 to 7`. Otherwise `nothing new at 7`, `failed` or `stopped`."""
@@ -138,7 +136,11 @@ class TableResult(Row):
 
     @property
     def quiet(self) -> bool:
-        return self.is_idle
+        return self.ok and not self.remarks()
+
+    @property
+    def QUIET(self) -> str:  # type: ignore[override]
+        return f"{{tables}}: {'published' if self.records else 'nothing new'}."
 
     def remarks(self) -> Sequence[str]:
         lines = []
