@@ -50,7 +50,7 @@ from tools.reference import stale
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ELSEWHERE = {"az", "dbt", "export", "gh", "pip", "pre-commit"}
 """Programs that are not installed when tests run. Their lines are only split into words."""
-_IN_BUNDLES, _OF_CI = {"variables", "resources"}, {"jobs", "steps"}
+_IN_BUNDLES, _OF_CI = {"variables", "resources", "targets"}, {"jobs", "steps"}
 """Top-level keys of snippets that are no configuration."""
 OURS = {"mirrorfeed", "make", "databricks"}
 
@@ -173,9 +173,15 @@ def test_readme_matches_the_getting_started_page() -> None:
 
 
 _FILLED_IN = {"<workspace id>": ID, "<mirrored database id>": ID, "{…}": "{}"}
+
+
+def _is_configuration(document: dict[str, Any]) -> bool:
+    return "tables" in document or not (_IN_BUNDLES | _OF_CI) & document.keys()
+
+
 _AT_THE_TOP = re.compile(rf"({'|'.join(field.alias or name for name, field in Config.model_fields.items())}): (?!…)\S")
 CONFIGURATIONS = [
-    *(each for each in snippets("yaml") if not (_IN_BUNDLES | _OF_CI) & yaml.safe_load(each.text).keys()),
+    *(each for each in snippets("yaml") if _is_configuration(yaml.safe_load(each.text))),
     *(each for each in within_sentences() if _AT_THE_TOP.match(each.text)),
 ]
 

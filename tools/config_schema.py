@@ -47,7 +47,9 @@ def page() -> str:
     """Return the schema as the text of a JSON file."""
     generated = Config.model_json_schema(schema_generator=_Generator)
     definitions = generated.pop("$defs")
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_complete(generated, "", definitions)}
+    complete = _complete(generated, "", definitions)
+    reference = {"type": "string", "pattern": r"\$\{\w+\}"}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"reference": reference}, **complete}
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -69,10 +71,20 @@ def _complete(node: Any, path: str, definitions: Mapping[str, Any]) -> Any:
     }
     if "properties" in node:
         complete["properties"] = {
-            name: {**_texts(path + name), **_complete(field, f"{path}{name}.", definitions)}
+            name: {**_texts(path + name), **_with_reference(_complete(field, f"{path}{name}.", definitions))}
             for name, field in node["properties"].items()
         }
     return complete
+
+
+def _with_reference(field: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field that also accepts a reference to a variable, unless the field is a list or a map."""
+    alternatives: list[dict[str, Any]] = field.get("anyOf", [field])
+    if any({"properties", "items", "additionalProperties"} & each.keys() for each in alternatives):
+        return field
+    if any(each.get("type") == "string" and not {"enum", "const", "pattern"} & each.keys() for each in alternatives):
+        return field
+    return {"anyOf": [*alternatives, {"$ref": "#/definitions/reference"}]}
 
 
 def _texts(path: str) -> dict[str, Any]:

@@ -154,6 +154,7 @@ def test_deployment_settings_for_notebooks_are_written_at_build_time(file: str) 
         "secret_scope": "ours",
         "mirror": "",
         "archive_tables": ["main.`my.schema`.orders"],
+        "variables": {},
     }
 
 

@@ -191,7 +191,7 @@ def test_absolute_paths_and_urls_are_not_changed(load: Load, source: str) -> Non
 
 def test_environment_variables_are_not_expanded(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "elsewhere")
-    assert load(SMALLEST.replace("/lz", "$PLACE/${PLACE}")).landing_zone == f"{tmp_path}/$PLACE/${{PLACE}}"
+    assert load(SMALLEST.replace("/lz", "$PLACE/$${PLACE}")).landing_zone == f"{tmp_path}/$PLACE/${{PLACE}}"
 
 
 def test_all_mistakes_of_a_file_are_reported_with_their_lines(load: Load) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from mirrorfeed.api.errors import nothing_to_mirror
 from mirrorfeed.api.results import Result
 from mirrorfeed.api.subject import Subject
-from mirrorfeed.config.model import without_files
+from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.display.progress import progress
+from mirrorfeed.landing.names import Target, data_number
 
 if TYPE_CHECKING:
     from mirrorfeed.api import results
@@ -39,7 +40,7 @@ class Fabric(Subject):
         landing zone yet.
         """
         database = self._database  # report an error in the address first
-        if not force and (tables := without_files(self._current_config)):
+        if not force and (tables := _find_without_files(self._current_config)):
             raise nothing_to_mirror(tables=tables)
         return Result((database.start(minutes * 60),))
 
@@ -109,3 +110,13 @@ class Fabric(Subject):
         from mirrorfeed.mirror.fabric import database_of
 
         return database_of(self._config)
+
+
+def _find_without_files(config: Config) -> list[str]:
+    """Return the targets of configured tables that have no data file in the landing zone."""
+    store = zone_of(config)
+
+    def has_files(target: Target) -> bool:
+        return any(data_number(entry.name, None) for entry in store.list(target.folder))
+
+    return [str(table.target) for table in config.tables if not has_files(table.target)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -39,6 +39,7 @@ def load(
     ledger: str | None = None,
     staging_path: str | None = None,
     secret_scope: str | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Feed:
     """Read a configuration file and return the `Feed` of its tables. Publishes nothing and does not start Spark.
 
@@ -51,11 +52,10 @@ def load(
         ledger: Overrides `ledger` in the file.
         staging_path: Overrides `staging_path` in the file.
         secret_scope: Databricks secret scope of all secrets that have a `key` but no `scope` in the file.
+        variables: Texts of variables in the file, such as `{"catalog": "dev"}` for `${catalog}`.
     """
-    config = loader.load(
-        path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path, secret_scope=secret_scope
-    )
-    return Feed(config, spark)
+    overrides = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path}
+    return Feed(loader.load(path, secret_scope=secret_scope, variables=variables, **overrides), spark)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -195,11 +195,14 @@ class Feed:
         return publisher(self._config, *tables)
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
-        """Return the next step of `publish` for each table, with an `error` if the step would fail. Changes nothing."""
-        from mirrorfeed.orchestration.dry_run import plan_next_steps, summarize
+        """Return the next step of `publish` for each table, with an `error` if the step would fail. Changes nothing.
+
+        A note lists the variables of the configuration file.
+        """
+        from mirrorfeed.orchestration.dry_run import note_variables, plan_next_steps, summarize
 
         steps = tuple(plan_next_steps(self._spark, self._current_config, tables))
-        return Result(steps, summary=summarize(steps))
+        return Result(steps, note_variables(self._config), summarize(steps))
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None

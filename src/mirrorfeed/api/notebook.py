@@ -23,11 +23,11 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
     """Return the `Feed` of a configuration file, with the settings of this notebook's deployment.
 
     The notebook's widget `config` must contain the path of the file, relative to the folder of the notebook. The
-    deployment sets landing zone, ledger, staging path, secret scope, folder of the mirrored tables, and default table
-    of `feed.archive.table`. A widget that is not empty overrides the setting with the same name, such as `landing_zone`
-    or `mirror` (folder of the mirrored tables). The widget `table` overrides the default table of `feed.archive.table`.
-    Prints the version, the path of the file and the landing zone. Raises `MirrorfeedError` with all mistakes in the
-    configuration and their lines.
+    deployment sets landing zone, ledger, staging path, secret scope, variables of the file, folder of the mirrored
+    tables, and default table of `feed.archive.table`. A widget that is not empty overrides the setting with the same
+    name, such as `landing_zone` or `mirror` (folder of the mirrored tables). The widget `table` overrides the default
+    table of `feed.archive.table`. Prints the version, the path of the file and the landing zone. Raises
+    `MirrorfeedError` with all mistakes in the configuration and their lines.
     """
 
     def field(name: str) -> str:
@@ -40,8 +40,9 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
     deployment = folder / DEPLOYED
     settings: dict[str, Any] = json.loads(deployment.read_text(encoding="utf-8")) if deployment.is_file() else {}
     mirror, archive_tables = settings.pop("mirror", ""), settings.pop("archive_tables", ())
+    variables = settings.pop("variables", {})
     overrides = {name: field(name) or value for name, value in {"landing_zone": None, **settings}.items()}
-    config = loader.load(os.path.normpath(folder / field("config")), **overrides)
+    config = loader.load(os.path.normpath(folder / field("config")), variables=variables, **overrides)
     print(printable(f"mirrorfeed {this_build()}, {config.path}, landing zone {config.landing_zone}"))
     archived_table = next((name for name in (field("table"), *archive_tables) if name), None)
     return Feed(config, spark, field("mirror") or mirror or None, archived_table)

@@ -68,9 +68,16 @@ def wait_option(until: str) -> Callable[[Any], Any]:
     return click.option("--wait", "minutes", default=10.0, metavar="MINUTES", help=text)
 
 
-_CONFIG, _JSON, _CI = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.ci_format"
+_CONFIG, _VARIABLES = "mirrorfeed.config", "mirrorfeed.variables"
+_JSON, _CI = "mirrorfeed.json", "mirrorfeed.ci_format"
 _SPARK, _STOP, _SHOWN = "mirrorfeed.spark", "mirrorfeed.stop", "mirrorfeed.shown"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, metavar="FILE", help="Configuration file.")
+_VAR_OPTION = click.Option(
+    ["--var"],
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set the variable NAME of the configuration file. Can be repeated, or be a JSON object of several variables.",
+)
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
 _SECTIONS = {
@@ -84,21 +91,30 @@ _SECTIONS = {
 
 
 class _Command(click.Command):
-    """Command with the option --json and, if it reads a configuration, --config.
+    """Command with the option --json and, if it reads a configuration, --config and --var.
 
     Prints the `Result` or row that the function of the command returns. Exits with 0 if all rows are ok, otherwise 1.
     """
 
     def __init__(self, *args: Any, reads_config: bool = True, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.params += [_CONFIG_OPTION, _JSON_OPTION] if reads_config else [_JSON_OPTION]
+        self.params += [_CONFIG_OPTION, _VAR_OPTION, _JSON_OPTION] if reads_config else [_JSON_OPTION]
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.meta[_CONFIG] = ctx.params.pop("config", FILE)
+        ctx.meta[_VARIABLES] = _parse_variables(ctx.params.pop("var", ()))
         with progress_shown():
             result = super().invoke(ctx)
         if result is not None:
             show(result if isinstance(result, Result) else Result((result,)))
+
+
+def _parse_variables(arguments: Sequence[str]) -> dict[str, str]:
+    if not any(arguments):  # an empty value sets no variable
+        return {}
+    from mirrorfeed.config.variables import parse_variables
+
+    return parse_variables(arguments)
 
 
 def show(result: Result[Any]) -> NoReturn:
@@ -131,14 +147,14 @@ def print_result(result: Result[Any]) -> None:
 
 
 def with_config(text: str) -> str:
-    """Return a text in which commands read the same configuration file as the running command."""
+    """Return a text in which commands read the same configuration, with the same variables, as the running command."""
     context = click.get_current_context(silent=True)
-    path = context.meta.get(_CONFIG, FILE) if context else FILE
-    if path == FILE:
+    path, variables = (context.meta.get(_CONFIG, FILE), context.meta.get(_VARIABLES, {})) if context else (FILE, {})
+    if path == FILE and not variables:
         return text
     from mirrorfeed.config.printed_commands import name_config
 
-    return name_config(text, path)
+    return name_config(text, path, variables)
 
 
 def stoppable(*message: str) -> Callable[[], bool]:
@@ -371,7 +387,13 @@ def load_config() -> Config:
     from mirrorfeed.config import loader
 
     context = click.get_current_context()
-    return loader.load(context.meta[_CONFIG], **context.obj)
+    return loader.load(context.meta[_CONFIG], variables=context.meta[_VARIABLES], **context.obj)
+
+
+def variables_given() -> dict[str, str]:
+    """Return the variables that --var sets."""
+    variables: dict[str, str] = click.get_current_context().meta[_VARIABLES]
+    return variables
 
 
 def spark_session(*sources: Source) -> Any:

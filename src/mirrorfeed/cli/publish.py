@@ -37,6 +37,7 @@ from mirrorfeed.cli.main import (
     until_closed,
     wait_option,
     yes_option,
+    variables_given,
 )
 from mirrorfeed.cli.output import FollowLog, show_steps
 from mirrorfeed.config import FILE, SCHEMA
@@ -346,7 +347,8 @@ def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive
     """Check the settings of a deployment, and write the settings of the notebooks to FILE. The bundle build runs it."""
     tables = _parse_archive_tables(archive_tables)
     feed()
-    Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
+    settings = {**overrides, "mirror": mirror, "archive_tables": tables, "variables": variables_given()}
+    Path(file).write_text(json.dumps(settings, indent=1) + "\n")
 
 
 def _parse_archive_tables(text: str) -> list[str]:

@@ -7,9 +7,11 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
+from yaml.nodes import MappingNode
+
 from mirrorfeed.config import FILE
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
-from mirrorfeed.config.errors import ConfigInvalidError, Mistake, option_invalid, several_landing_zones
+from mirrorfeed.config.errors import ConfigInvalidError, Mistake, option_invalid
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.validators import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Place, read_document, validate
@@ -30,18 +32,20 @@ def load(
     ledger: str | None = None,
     staging_path: str | None = None,
     secret_scope: str | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Config:
     """Return the configuration in a file. Patterns are not expanded.
 
     `landing_zone`, `ledger` and `staging_path` override the values in the file. `secret_scope` is the Databricks secret
-    scope of all secrets that have a `key` but no `scope` in the file.
+    scope of all secrets that have a `key` but no `scope` in the file. `variables` replace references such as
+    `${catalog}` in the file.
 
     Raises `config_missing`, `config_unreadable`, `ConfigInvalidError` with all mistakes in the file, `option_invalid`
     for an invalid override, and `several_landing_zones` if entries have different landing zones and `landing_zone` is
     None.
     """
     file = str(path)
-    document = read_document(file)
+    document = read_document(file, partial(_set_variables, variables or {}))
     options = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path}
     overrides = {name: value for name, value in options.items() if value is not None}
     faults: dict[Place, str] = {}
@@ -51,12 +55,13 @@ def load(
         data["tables"] = tuple(entries.values())
         if not document.tables:
             faults["tables",] = "is empty: name at least one table"
-    config = validate(Config, data, file, faults, secret_scope=secret_scope)
+    config = validate(Config, data, file, faults, secret_scope=secret_scope, variables=document.variables)
     for name in overrides:
         if reason := faults.get((name,)):
             raise option_invalid(option=name.replace("_", "-"), reason=reason)
     mistakes = [document.mistake(place, reason) for place, reason in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
+    mistakes += [mistake for place, mistake in document.unset.items() if place[0] not in overrides]
     mistakes += _find_shared_targets(document)
     if config is not None:
         entries = dict(zip(entries, config.entries, strict=True))
@@ -64,7 +69,18 @@ def load(
         mistakes += [document.mistake(place, reason) for place, reason in conflicts]
     if mistakes or config is None:
         raise ConfigInvalidError(path=file, mistakes=tuple(sorted(set(mistakes))))
-    return _select_landing_zone(document, config, landing_zone is not None)
+    if not any(entry.landing_zone for entry in config.entries):
+        return config
+    from mirrorfeed.config.several_zones import select_landing_zone  # imported late: few configurations have several
+
+    return select_landing_zone(document, config, landing_zone is not None)
+
+
+def _set_variables(variables: Mapping[str, str], text: str, root: MappingNode, document: Document) -> None:
+    if variables or "${" in text:
+        from mirrorfeed.config.variables import replace_references  # imported late: few configurations have variables
+
+        replace_references(root, document, variables)
 
 
 def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int, Table | Sources]:
@@ -75,44 +91,6 @@ def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int,
         if entry := validate(model, document.entry(i), document.path, faults, partial(document.place, i)):
             entries[i] = entry
     return entries
-
-
-def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
-    """Return the configuration with the selected landing zone in `Config.landing_zone`.
-
-    If `is_overridden` is True, the caller of `load` selected the landing zone. An entry of `tables` without a landing
-    zone gets the landing zone at the top level of the file. If the top level has none, the entry gets the selected
-    landing zone. In the result, the field `landing_zone` of an entry is None if the entry has the selected landing
-    zone. If no entry sets a landing zone, the configuration is returned unchanged.
-
-    Raises `option_invalid` if no entry has the selected landing zone. Raises `several_landing_zones` if entries have
-    different landing zones and `is_overridden` is False.
-    """
-    if not any(entry.landing_zone for entry in config.entries):
-        return config
-    default = config.landing_zone  # of entries without `landing_zone`
-    if is_overridden and "landing_zone" in document.data:
-        faults: dict[Place, str] = {}
-        data = {"landing_zone": document.data["landing_zone"], "tables": ()}
-        config_of_file = validate(Config, data, config.path, faults)
-        if config_of_file is None:
-            raise ConfigInvalidError(
-                path=config.path, mistakes=tuple(document.mistake(*fault) for fault in faults.items())
-            )
-        default = config_of_file.landing_zone
-    zones = [entry.landing_zone or default for entry in config.entries]
-    distinct = tuple(dict.fromkeys(zones))
-    selected = config.landing_zone if is_overridden else zones[0]
-    if len(distinct) > 1 and not is_overridden:
-        raise several_landing_zones(path=config.path, zones=distinct)
-    if selected not in distinct:
-        reason = f"{selected!r} is not a landing zone of {config.path}, which has {', '.join(distinct)}"
-        raise option_invalid(option="landing-zone", reason=reason)
-    entries = [
-        entry.model_copy(update={"landing_zone": None if zone == selected else zone})
-        for entry, zone in zip(config.entries, zones, strict=True)
-    ]
-    return config.model_copy(update={"landing_zone": selected, "entries": tuple(entries)})
 
 
 def _is_pattern(entry: object) -> bool:

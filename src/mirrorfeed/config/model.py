@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -26,12 +26,15 @@ from mirrorfeed.config.options import (
 )
 from mirrorfeed.config.validators import ONELAKE, resolve_source
 from mirrorfeed.landing.errors import TargetNameError
-from mirrorfeed.landing.names import Target, data_number
+from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.credentials import Default
 from mirrorfeed.source.errors import SourceNameError
 from mirrorfeed.source.identifier import Pattern, Source
 from mirrorfeed.storage import Store, open_folder
 from mirrorfeed.storage.prices import Prices
+
+if TYPE_CHECKING:
+    from mirrorfeed.config.variables import Variable
 
 
 class Table(EntryOptions):
@@ -82,6 +85,8 @@ class ArchiveOptions(validators.ConfigModel):
 class Config(Options):
     """Content of a configuration file. An option at the top level is the default for all entries of `tables`."""
 
+    defaults: Annotated[None, validators.DEFAULTS] = Field(default=None, alias="variables")
+    """Only checked: the property `variables` has the variables in use and their texts."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)]
     endpoint: Annotated[str, AfterValidator(validators.parse_endpoint)] | None = None
     """Endpoint of OneLake. None means the public endpoint or, with `private_link`, the endpoint of the workspace."""
@@ -121,6 +126,7 @@ class Config(Options):
     """Settings of the mirrored database."""
     entries: tuple[Table | Sources, ...] = Field(alias="tables")
     _path: str = PrivateAttr(FILE)
+    _variables: tuple[Variable, ...] = PrivateAttr(())
 
     @field_validator("entries", mode="after")
     @classmethod
@@ -140,10 +146,16 @@ class Config(Options):
     def model_post_init(self, context: Any, /) -> None:
         if context:
             self._path = context["file"]
+            self._variables = context.get("variables", ())
 
     @property
     def path(self) -> str:
         return self._path
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Variables to which values in the file refer."""
+        return self._variables
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -271,13 +283,3 @@ def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
 
     endpoint = config.files_endpoint or ENDPOINT
     return OneLakeStore(workspace, database, config.credential, endpoint, config.ca_bundle, root_folder=root_folder)
-
-
-def without_files(config: Config) -> list[str]:
-    """Return the targets of configured tables that have no data file in the landing zone."""
-    store = zone_of(config)
-
-    def has_files(target: Target) -> bool:
-        return any(data_number(entry.name, None) for entry in store.list(target.folder))
-
-    return [str(table.target) for table in config.tables if not has_files(table.target)]

@@ -241,6 +241,15 @@ def _number_validator(unit: str, low: int, high: int, never: float | None = None
     return PlainValidator(check, json_schema_input_type=Annotated[float, Field(ge=low, le=high)] | Literal["never"])
 
 
+def check_variables(value: object) -> None:
+    """Raise `ValueError` if `value` is not a map of variables and single values. The texts are read from the file."""
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a map of names and values, not {shorten(value)}")
+    for name, default in value.items():
+        if not isinstance(default, str | int | float | bool | None):
+            raise ValueError(f"{name} must be text, a number, true or false, not {shorten(default)}")
+
+
 def check_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {shorten(value)}: put it in quotes")
@@ -294,6 +303,7 @@ TextValidator = partial(PlainValidator, json_schema_input_type=str)
 """Validator of a text in the file. The type is only for the JSON Schema, also in the next two."""
 ListValidator = partial(PlainValidator, json_schema_input_type=list[str])
 PairsValidator = partial(PlainValidator, json_schema_input_type=dict[str, str])
+DEFAULTS = PlainValidator(check_variables, json_schema_input_type=dict[str, str | int | float | bool])
 _SizeText = Annotated[str, Field(pattern="^[0-9]+ *[KMGkmg][Ii][Bb]$")]
 Size = Annotated[int, PlainValidator(_parse_size, json_schema_input_type=int | _SizeText)]
 """Size in bytes."""

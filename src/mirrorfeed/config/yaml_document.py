@@ -60,6 +60,10 @@ class Document:
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
+    variables: tuple[Any, ...] = ()
+    """Variables to which values refer, as `mirrorfeed.config.variables.Variable`."""
+    unset: dict[Place, Mistake] = field(default_factory=dict)
+    """Mistakes of values that refer to a variable without a text."""
     unusable: set[Place] = field(default_factory=set)
     """Paths of values with an entry in `mistakes`, which must not be reported again."""
     _value_count: int = 0
@@ -146,11 +150,12 @@ class Document:
         return data
 
 
-def read_document(path: str) -> Document:
+def read_document(path: str, edit: Callable[[str, MappingNode, Document], None]) -> Document:
     """Read a YAML file, and return its values with their line numbers, and the mistakes in the file.
 
-    Raises `config_missing` if the file does not exist. Raises `config_unreadable` if the file cannot be read, or if the
-    file is not YAML with a map of fields at the top level.
+    `edit` can change the parsed file before its values are read: it gets the text, the top level of the file, and the
+    document. Raises `config_missing` if the file does not exist. Raises `config_unreadable` if the file cannot be read,
+    or if the file is not YAML with a map of fields at the top level.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -159,27 +164,16 @@ def read_document(path: str) -> Document:
     except FileNotFoundError as error:
         raise config_missing(path=path) from error
     except (OSError, yaml.YAMLError, ValueError, OverflowError) as error:
-        line: int | None = None
-        match error:
-            case OSError():
-                reason = error.strerror or str(error)
-            case UnicodeDecodeError():
-                line, reason = error.object[: error.start].count(b"\n") + 1, "it is not UTF-8 text"
-            case yaml.MarkedYAMLError():
-                line = error.problem_mark.line + 1 if error.problem_mark else None
-                reason = error.problem or error.context or "it is not YAML"
-                if reason.startswith("found undefined"):  # an alias or a tag, whose text may be a secret
-                    reason = f"{reason.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
-            case yaml.reader.ReaderError():
-                line = text[: error.position].count("\n") + 1
-                reason = f"the character {chr(error.character)!r} is not allowed in YAML"
-            case _:  # raised by `chr` for the number of an escape
-                line, reason = loader.line + 1, "it has an escape that is not a character"
+        from mirrorfeed.config.yaml_errors import explain  # imported late: most files can be read
+
+        line, reason = explain(error, path)
         raise config_unreadable(path=path, line=line, reason=reason) from error
     if not isinstance(root, MappingNode) or root.tag not in _TAGS[MappingNode]:
         reason = "it is empty" if root is None else "its top level is not a map of fields and values"
         raise config_unreadable(path=path, line=None, reason=f"{reason}: landing_zone and tables are expected")
     document = Document(path)
+    edit(text, root, document)
+    document.unusable.update(document.unset)
     document.data = document.read_value(root, ())
     return document
 
@@ -211,16 +205,17 @@ def validate(
     file: str,
     faults: dict[Place, str],
     place: Callable[..., Place] = lambda *loc: loc,
-    secret_scope: str | None = None,
+    **context: Any,
 ) -> _M | None:
     """Return `data` as a value of `model`, or None if the data is invalid.
 
     Adds a message to `faults` for each invalid field. The key of the message is the field's position in the file.
     `place` converts a position in `data` to a position in the file. Relative file paths start at the folder of `file`.
-    `secret_scope` is the Databricks secret scope of all secrets that have a `key` but no `scope`.
+    `context` contains values that the validators read: `secret_scope`, the Databricks secret scope of all secrets that
+    have a `key` but no `scope`, and `variables`.
     """
     try:
-        return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
+        return model.model_validate(data, context={"file": file, **context})
     except ValidationError as error:
         from mirrorfeed.config.error_messages import message  # imported late: most configurations are valid
 

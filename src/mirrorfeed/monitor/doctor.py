@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
+from mirrorfeed.config.variables import given_texts
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, TransientError, first_line, problem, with_code, wrap_error
@@ -60,7 +61,7 @@ def diagnose(
 
     def add(found: Sequence[Finding]) -> None:
         for each in found:
-            findings.append(with_config(each, config.path))
+            findings.append(with_config(each, config.path, given_texts(config.variables)))
             on_finding(findings[-1])
 
     def check(table: Table, facts: TableFacts) -> None:
@@ -177,7 +178,9 @@ def check_all(
     )
     facts = collector.collect(config.tables, stop=stop)
     check = check_of(database, facts, config.alerts, _orphan_findings(config))
-    problems = {key: with_config(each, config.path) for key, each in check.problems.items()}
+    problems = {
+        key: with_config(each, config.path, given_texts(config.variables)) for key, each in check.problems.items()
+    }
     unread = {str(table.target) for table in config.tables} - {each.table for each in facts}
     unknown = check.unknown | {(name, "") for name in unread}
     return replace(check, problems=problems, unknown=unknown), facts

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mirrorfeed.config.printed_commands import name_config, name_config_in_command
@@ -159,7 +160,8 @@ class Severity(Enum):
     """The problem will become `WRONG` if nobody acts."""
     NOTE = "note"
     UNKNOWN = "unknown"
-    """Neither passed nor failed, for example because the check does not apply or only a person can make it."""
+    """Neither passed nor failed, for example because only a person can make the check."""
+    NOT_APPLICABLE = "not applicable"
     OK = "ok"
 
 
@@ -168,6 +170,7 @@ _LEVELS: Mapping[Severity, Level] = {
     Severity.SOON: "warning",
     Severity.NOTE: "notice",
     Severity.UNKNOWN: "notice",
+    Severity.NOT_APPLICABLE: "",
     Severity.OK: "",
 }
 
@@ -257,11 +260,12 @@ def error_finding(table: str, error: MirrorfeedError) -> Finding:
     return Finding(severity, error.code, name, table, shown["what"], fix, command, since, is_temporary)
 
 
-def with_config(finding: Finding, path: str) -> Finding:
-    """Return the finding with commands that read the configuration file `path`."""
+def with_config(finding: Finding, path: str, variables: Mapping[str, str] = MappingProxyType({})) -> Finding:
+    """Return the finding with commands that read the configuration file `path` with `variables`."""
     is_text = finding.fix.endswith(".")
-    fix = name_config(finding.fix, path) if is_text else name_config_in_command(finding.fix, path)
-    return replace(finding, fix=fix, command=name_config_in_command(finding.command, path))
+    name = name_config if is_text else name_config_in_command
+    command = name_config_in_command(finding.command, path, variables)
+    return replace(finding, fix=name(finding.fix, path, variables), command=command)
 
 
 def _find_command(fix: str) -> str:
@@ -290,6 +294,10 @@ def passed(check: str, result: str = "") -> Finding:
 
 def not_checked(check: str, reason: str) -> Finding:
     return Finding(Severity.UNKNOWN, "", check, "", reason)
+
+
+def not_applicable(check: str, reason: str) -> Finding:
+    return Finding(Severity.NOT_APPLICABLE, "", check, "", reason)
 
 
 def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:

@@ -23,7 +23,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionErr
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import join_name
-from mirrorfeed.monitor.findings import Finding, attempt, failed, failed_with, not_checked, passed
+from mirrorfeed.monitor.findings import Finding, attempt, failed, failed_with, not_applicable, not_checked, passed
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal, check_proxy
 from mirrorfeed.runtime.errors import InvalidProxyError
@@ -74,7 +74,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
     from databricks.sdk.errors.base import DatabricksError
 
     if not rights:
-        yield not_checked(_PRIVILEGES, "the configuration names nothing in Unity Catalog")
+        yield not_applicable(_PRIVILEGES, "the configuration names nothing in Unity Catalog")
         return
     try:
         client = workspace()

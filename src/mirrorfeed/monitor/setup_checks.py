@@ -26,7 +26,16 @@ from mirrorfeed.errors import MirrorfeedError, StorageError, problem
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.fact_collector import Collector
-from mirrorfeed.monitor.findings import Finding, TableFacts, attempt, failed, failed_with, not_checked, passed
+from mirrorfeed.monitor.findings import (
+    Finding,
+    TableFacts,
+    attempt,
+    failed,
+    failed_with,
+    not_applicable,
+    not_checked,
+    passed,
+)
 from mirrorfeed.monitor.platform_checks import (
     check_environment,
     check_host,
@@ -106,7 +115,7 @@ def check_setup(
 
 def check_credential(config: Config) -> Finding:
     if config.onelake is None:
-        return not_checked("credential", "the landing zone is not in OneLake")
+        return not_applicable("credential", "the landing zone is not in OneLake")
     from mirrorfeed.runtime.login import token_credential
 
     def get_token() -> str:

@@ -173,6 +173,12 @@ def summarize(steps: Sequence[Decision]) -> str:
     return f"{counted(len(steps), 'table')}: {', '.join(f'{count:,} {kind}' for kind, count in counts.most_common())}."
 
 
+def note_variables(config: Config) -> tuple[str, ...]:
+    """Return a note about the variables of the configuration. Empty if it uses none."""
+    variables = ", ".join(map(str, config.variables))
+    return (f"Variables of {config.path}: {variables}.",) if variables else ()
+
+
 def known_step(context: RunContext, table: Table) -> Decision | None:
     """Return what the next run would do for a table, without Spark. None if the answer needs a Spark query."""
     from mirrorfeed.orchestration.next_step import find_certain_stop  # imports Spark
