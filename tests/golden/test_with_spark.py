@@ -41,7 +41,7 @@ from tests.support.tables import TableFeed
 
 OWN = (
     *("changes", "check-alerts", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report"),
-    *("status", "verify"),
+    *("status", "try", "verify"),
 )
 COMMANDS_WITH_SPARK = [each for each in COMMANDS if each == "setup check" or each.split()[0] in OWN]
 
@@ -68,6 +68,7 @@ def recorder(spark: SparkSession) -> Iterator[Recorder]:
         DeltaTable(spark, recorder.folder / "customers").insert(1)
         _write_prices({1: "a", 2: "b", 3: "c"})
         _publications(recorder, orders)
+        _try(recorder)
         _mirrors(recorder, orders)
         _histories(recorder)
         _reports(recorder, spark)
@@ -90,6 +91,15 @@ def test_ledger_has_every_verification(recorder: Recorder) -> None:
         ("sales.orders", DIFFERENT, 5, None),
         ("sales.prices", DIFFERENT, 1, None),
     ]
+
+
+def _try(recorder: Recorder) -> None:
+    text = "landing_zone: other\ntables: [{source: ./customers, target: customers, keys: [id]}]\n"
+    Path("small.yml").write_text(text, encoding="utf-8")
+    small = ("try", "--config", "small.yml", "--mirror", "other_mirror")
+    recorder.text("One table", *small)
+    recorder.json("Nothing is new", *small)
+    recorder.case("A source is missing", "try", "sales.missing")
 
 
 def _publications(recorder: Recorder, orders: DeltaTable) -> None:

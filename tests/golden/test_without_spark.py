@@ -55,6 +55,9 @@ def test_every_expected_file_belongs_to_a_command() -> None:
 def _configurations(recorder: Recorder) -> None:
     recorder.text("The file is written", "init")
     recorder.json("The file is written", "init", "other.yml")
+    recorder.case(
+        "A short file for one table", "init", "short.yml", "--source", "main.sales.orders", "--keys", "id,day"
+    )
     recorder.case("The file exists", "init")
     recorder.case("The folder is missing", "init", "no/such/folder.yml")
     deltalake.write_deltalake("lake/orders", pa.table({"id": [1], "v": ["a"]}))

@@ -30,14 +30,16 @@ from mirrorfeed.cli.main import (
     mirror_option,
     print_json,
     print_lines,
+    print_result,
     prints_json,
+    show,
     stoppable,
     table_argument,
     tables_argument,
     until_closed,
+    variables_given,
     wait_option,
     yes_option,
-    variables_given,
 )
 from mirrorfeed.cli.output import FollowLog, show_steps
 from mirrorfeed.config import FILE, SCHEMA
@@ -73,6 +75,7 @@ class NewConfig(Row):
         steps = f"{steps.capitalize()}" if self.is_complete else f"Edit this file, then {steps}"
         return (
             f"{self.file} was written. {name_config(steps, self.file)}",
+            name_config("`mirrorfeed try` also replicates to a folder and compares all rows.", self.file),
             f"Editors complete and check the file with {self.schema}, which was also written.",
         )
 
@@ -95,30 +98,38 @@ class TaskInput(Row):
 @click.option(
     "--keys",
     metavar="COLUMNS",
-    help="Key columns of the tables that have all of them, separated by commas. Requires --from. Default: the primary"
-    " keys in Unity Catalog.",
+    help="Key columns of the tables that have all of them, separated by commas. Requires --from or --source. Default:"
+    " the primary keys in Unity Catalog.",
 )
+@click.option("--source", metavar="TABLE", help="Write an entry for this table only: a catalog name or a folder.")
 @click.option("--yes", is_flag=True, help="Ask no questions. Tables that need a decision become comments.")
-def init(file: str, place: str | None, keys: str | None, yes: bool) -> NewConfig:
+def init(file: str, place: str | None, keys: str | None, source: str | None, yes: bool) -> NewConfig:
     """Write an example mirrorfeed.yml with comments, and the JSON Schema with which editors complete and check it.
 
     With --from, list the tables of a schema, a catalog or a folder with feed, size and keys. Write an entry for each
     table that can be published. On a terminal, ask for missing keys. Tables that need another decision, such as those
-    with a row filter, become comments that name the reason.
+    with a row filter, become comments that name the reason. With --source, the table is not read.
     """
     from mirrorfeed.config.loader import EXAMPLE
 
-    if keys and place is None:
-        raise click.UsageError("--keys requires --from.")
+    if place and source:
+        raise click.UsageError("--source cannot be combined with --from.")
+    if keys and not (place or source):
+        raise click.UsageError("--keys requires --from or --source.")
     if Path(file).exists():  # before a long search
         raise config_file_exists(path=file)
     schema, text = Path(file).with_name(SCHEMA), EXAMPLE
     tables: tuple[SurveyedTable, ...] = ()
     is_complete = False
+    columns = tuple(keys.split(",")) if keys else None
     if place is not None:
         from mirrorfeed.cli.new_config import draft_config
 
-        text, tables, is_complete = draft_config(file, place, tuple(keys.split(",")) if keys else None, ask=not yes)
+        text, tables, is_complete = draft_config(file, place, columns, ask=not yes)
+    if source is not None:
+        from mirrorfeed.config.new_config import write_config_of
+
+        text, is_complete = write_config_of(file, source, columns), True
     try:
         with Path(file).open("x", encoding="utf-8") as target:
             target.write(text)
@@ -165,7 +176,12 @@ def enable_cdf(tables: tuple[str, ...]) -> Result[results.Enabled]:
 
 @main.command()
 @table_argument
-@click.option("--from", "start", required=True, metavar="VERSION|TIME", help="First version or time, inclusive.")
+@click.option(
+    "--from",
+    "start",
+    metavar="VERSION|TIME",
+    help="First version or time, inclusive. Default: the first version from which the feed is complete.",
+)
 @click.option(
     "--to", "end", metavar="VERSION|TIME", help="Last version or time, inclusive. Default: the newest version."
 )
@@ -178,7 +194,7 @@ def enable_cdf(tables: tuple[str, ...]) -> Result[results.Enabled]:
 @click.option("--rows", default=20, help="Maximum number of rows to show.")
 @click.option("--counts", is_flag=True, help="Show how many rows each version changed, instead of the rows.")
 def changes(
-    table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool
+    table: str, start: str | None, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool
 ) -> Result[results.DataRow] | Result[results.VersionChanges]:
     """Show the change data feed of TABLE: a configured table, or the name or path of any Delta table."""
     feed_changes = feed_or_empty().changes(table, start, end, past_end)
@@ -237,6 +253,27 @@ def publish(
         return feed().follow(*tables, minutes=duration, on_done=until_closed(FollowLog(print_lines)), stop=stoppable())
     with show_steps(console(stderr=prints_json())) as steps:
         return replace(feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable()), every=every)
+
+
+@main.command("try")
+@tables_argument
+@click.option("--mirror", default="./mirror", metavar="FOLDER", help="Folder for the replicated tables.")
+def try_publication(tables: tuple[str, ...], mirror: str) -> Result[results.Comparison]:
+    """Publish, replicate the landing zone to a local folder as Fabric would, and compare all rows.
+
+    Applies to all configured tables, or only to TABLES. Needs no Fabric, but the package of the replica. Run it again
+    after you changed rows of a source. Stops if a table is not published. Exits with 1 if a mirror differs.
+    """
+    project = feed()
+    with show_steps(console(stderr=prints_json())) as steps:
+        published = project.publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
+    if not published.ok:
+        show(published)
+    replicated = project.replicate(mirror)
+    if not prints_json():
+        print_result(published)
+        print_result(replicated)
+    return project.verify(*tables, mirror=mirror)
 
 
 @main.group()
@@ -314,7 +351,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool)
     in Fabric. Wait until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
     with show_steps(console(stderr=prints_json())) as steps:
-        return feed().repair(table, mirror, where, source_only=source_only, on_step=steps)
+        return feed().repair(table, mirror, where or None, source_only=source_only, on_step=steps)
 
 
 @main.command()

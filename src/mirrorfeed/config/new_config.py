@@ -1,4 +1,4 @@
-"""Write a new configuration from found tables, for `mirrorfeed init --from`."""
+"""Write a new configuration from found tables or for one table, for `mirrorfeed init` with `--from` or `--source`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from textwrap import indent, wrap
 import yaml
 
 from mirrorfeed.config import SCHEMA
-from mirrorfeed.source.identifier import URI
+from mirrorfeed.landing.names import Target, join_name
+from mirrorfeed.source.identifier import URI, Source
 
 _WIDTH = 120
 _HEADING = f"""# yaml-language-server: $schema={SCHEMA}
@@ -51,6 +52,19 @@ def write_new_config(file: str, landing_zone: str, entries: Sequence[Entry]) -> 
     if waiting:
         lines += [_OPEN, *(indent(_comment_text(each, file), "  # ") for each in waiting)]
     return "".join(lines)
+
+
+def write_config_of(file: str, source: str, keys: Sequence[str] | None) -> str:
+    """Return the text of a configuration that publishes one table, a catalog name or a folder, to the folder landing.
+
+    The target has the last two parts of a catalog name, or the name of the folder. Raises `SourceNameError` or
+    `TargetNameError` for a name that cannot be used.
+    """
+    is_folder = Path(source).is_dir() and "/" not in source
+    table = Source.parse_argument(f"./{source}" if is_folder else source)
+    target = join_name(table.parts[-2:] if table.path is None else [Path(table.path).name])
+    Target.parse(target)
+    return write_new_config(file, "./landing", [Entry(str(table), target, keys)])
 
 
 def _entry_text(entry: Entry, file: str) -> str:
