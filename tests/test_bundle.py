@@ -34,12 +34,14 @@ from tests.support.bundle import (
     deployed,
     everywhere,
     granted,
+    merge,
+    merged_files,
     of_the_page,
     rendered,
 )
 
 ROOT = Path(__file__).parent.parent
-FILES = sorted(ROOT.glob("resources/*.yml"))
+FILES = sorted(ROOT.glob("resources/*.*.yml"))
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 CLASSES: dict[str, type[Resource]] = {
     "dashboards": Dashboard,
@@ -49,7 +51,7 @@ CLASSES: dict[str, type[Resource]] = {
     "volumes": Volume,
 }
 
-bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+bundle: dict[str, Any] = merged_files()
 project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -59,7 +61,7 @@ def declared(file: Path) -> dict[str, dict[str, Any]]:
     targets = document.get("targets", {}).values()
     found: dict[str, dict[str, Any]] = document.get("resources", {})
     for target in targets:
-        found = found | target["resources"]
+        found = merge(found, target["resources"])
     return found
 
 
@@ -92,8 +94,7 @@ def strings(value: Any) -> Iterator[str]:
 
 def used(pattern: str) -> set[str]:
     """References in the texts of the bundle's files."""
-    documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in (ROOT / "databricks.yml", *FILES)]
-    return {match for text in strings(documents) for match in re.findall(pattern, text)}
+    return {match for text in strings(bundle) for match in re.findall(pattern, text)}
 
 
 def test_bundle_has_three_targets_and_dev_is_the_default() -> None:
@@ -133,7 +134,8 @@ IN_TARGETS = [
 
 @pytest.mark.parametrize(("target", "kind", "name"), IN_TARGETS, ids=map(".".join, IN_TARGETS))
 def test_resources_are_accepted_by_the_databricks_sdk_classes(target: str, kind: str, name: str) -> None:
-    CLASSES[kind].from_dict(ASKED[target]["resources"][kind][name])  # type: ignore[attr-defined]
+    content = {key: value for key, value in ASKED[target]["resources"][kind][name].items() if value != ""}  # as the CLI
+    CLASSES[kind].from_dict(content)  # type: ignore[attr-defined]
 
 
 def test_every_declared_resource_is_in_a_target() -> None:
@@ -191,6 +193,7 @@ def test_every_referenced_resource_exists() -> None:
 def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> None:
     job = JOBS[name]
     assert (job["max_concurrent_runs"], job["queue"]) == (1, {"enabled": True})
+    assert all(job[each] == f"${{var.{each}}}" for each in ("performance_target", "budget_policy_id", "tags"))
     assert job["timeout_seconds"] == "${var.timeout_seconds}"
     assert [rule["metric"] for rule in job["health"]["rules"]] == ["RUN_DURATION_SECONDS"]
     notifications = job["email_notifications"]
@@ -202,7 +205,7 @@ def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> No
 )
 def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: dict[str, Any]) -> None:
     """Databricks would retry any failure. The package itself retries transient errors."""
-    prefix = "verify_" if name == "verify" else ""
+    prefix = "verify_" if name in ("verify", "repair") else ""
     assert task["environment_key"] == f"${{var.{prefix}environment_key}}"
     assert task["job_cluster_key"] == f"${{var.{prefix}cluster_key}}"
     assert task["libraries"] == f"${{var.{prefix}libraries}}"
@@ -306,7 +309,7 @@ def test_job_parameters_are_those_read_by_its_tasks(name: str) -> None:
     assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(set(read))
 
 
-@pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "check_setup"])
+@pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "repair", "verify", "check_setup"])
 def test_job_that_publishes_repairs_or_checks_gets_the_staging_path(name: str) -> None:
     given = [task["python_wheel_task"]["parameters"] for task in tasks(JOBS[name])]
     assert any(["--staging-path", "${var.staging_path}"] in map(list, pairwise(parameters)) for parameters in given)
@@ -386,8 +389,9 @@ def test_tasks_run_on_serverless_or_a_classic_cluster_by_variables(target: str) 
 
 def test_verify_runs_alone_on_a_classic_cluster_with_the_documented_variables() -> None:
     jobs = rendered("prod", SHARED | classic())["resources"]["jobs"]
-    assert {name for name, job in jobs.items() if compute([job]) == {"classic"}} == {"verify"}
-    assert all("job_clusters" not in job or not job["job_clusters"] for name, job in jobs.items() if name != "verify")
+    classic_jobs = {name for name, job in jobs.items() if compute([job]) == {"classic"}}
+    assert classic_jobs == {"verify", "repair"}
+    assert all(not job.get("job_clusters") for name, job in jobs.items() if name not in classic_jobs)
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))

@@ -42,6 +42,7 @@ from mirrorfeed.runtime.local_spark import local_options
 from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
 from tests.config.test_schema import schema_errors
+from tests.support.bundle import merged_files
 from tools.config_schema import fields_on_page
 from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
 from tools.public_api import GROUPS
@@ -104,8 +105,7 @@ def verbs() -> set[str]:
 
 @cache
 def bundle() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
-    return found
+    return merged_files()
 
 
 def check_databricks(arguments: list[str]) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-import yaml
 from nbmake.nb_run import NotebookRun
 from pyspark.sql import SparkSession
 
 from fixtures.demo.shop import Shop
 from fixtures.shared_session import offered
+from tests.support.bundle import merged_files
 from tests.support.deployed import NOTEBOOKS, ROOT, build, deploy, layout
 from tests.test_wheel import uv
 
@@ -177,7 +177,7 @@ def _shown_as_python(output: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda file: file.stem)
 def test_notebook_requires_the_environment_version_of_the_bundle(notebook: Path) -> None:
-    bundle = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+    bundle = merged_files()
     metadata = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]
     environment = metadata["application/vnd.databricks.v1+notebook"]["environmentMetadata"]
     assert environment["environment_version"] == bundle["variables"]["environment_version"]["default"]

@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.support.bundle import merged_files
 from tests.test_wheel import uv
 
 ROOT = Path(__file__).parent.parent
@@ -39,7 +39,7 @@ STEPS = {
     ),
 }
 """Pipelines that contain the variables."""
-bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+bundle: dict[str, Any] = merged_files()
 
 
 @pytest.mark.parametrize("text", [CHECKS, AZURE], ids=["GitHub", "Azure"])
@@ -90,10 +90,11 @@ def test_tags_are_deployed_after_tests_on_the_oldest_spark() -> None:
     assert (deploy["dependsOn"], "succeeded()" in deploy["condition"]) == ("check", True)
 
 
-def test_configuration_of_a_user_can_be_committed() -> None:
-    """The page about deployment tells users to commit it."""
-    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
-    assert not [pattern for pattern in ignored if fnmatch("/mirrorfeed.yml", f"/{pattern.lstrip('/')}")]
+def test_configuration_of_a_user_is_ignored_by_git_and_deployed() -> None:
+    """A fork commits it with `git add --force`, as the page about pipelines says."""
+    assert "/mirrorfeed.yml" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    assert "mirrorfeed.yml" in bundle["sync"]["include"]  # overrides .gitignore
+    assert "git add --force mirrorfeed.yml" in (ROOT / "docs/upgrade-and-uninstall.md").read_text(encoding="utf-8")
 
 
 def test_no_test_starts_in_a_folder_with_a_configuration() -> None:
