@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from threading import Event
 
 import pytest
 
 from mirrorfeed.config.options import FollowLimits
 from mirrorfeed.orchestration.follow_limits import FULL_READ_INTERVAL, is_due
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, map_parallel
 from mirrorfeed.source.snapshot_or_range import PendingCommits
 
 A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
@@ -50,6 +51,17 @@ def test_table_waiting_for_a_retry_leaves_its_slot_to_others() -> None:
     assert names(turns.begin(4)) == ["a"]
 
 
+def test_checks_do_not_wait_for_publications_and_start_in_their_order() -> None:
+    checks = [QueuedTable(f"c{number}", not_before=-number, is_check=True) for number in range(6)]
+    turns = Scheduler(1, [A, B, *checks])
+    assert names(turns.begin(0)) == ["c5", "c4", "c3", "c2", "a"]
+    turns.ended("c4", QueuedTable("c4", due=9, since=3))
+    turns.ended("c5", QueuedTable("c5", due=9, since=2))
+    assert names(turns.begin(0)) == ["c1", "c0"]
+    turns.ended("a")
+    assert names(turns.begin(0)) == ["c5"]  # it waits longer than c4, and b has no target
+
+
 def test_table_over_its_timeout_does_not_block_others() -> None:
     turns = Scheduler(1, [QueuedTable("a", limit=10), B, C])
     assert names(turns.begin(5)) == ["a"]
@@ -60,6 +72,18 @@ def test_table_over_its_timeout_does_not_block_others() -> None:
     assert names(turns.begin(99)) == []
     turns.ended("b")
     assert names(turns.begin(99)) == ["c"]
+
+
+def test_stopped_map_returns_what_is_known() -> None:
+    known, go_on = list[int](), Event()
+
+    def call(number: int) -> int:
+        return number if number < 3 else go_on.wait(30) * number
+
+    try:
+        assert map_parallel(call, range(9), known.extend, lambda: len(known) == 3) == [0, 1, 2]
+    finally:
+        go_on.set()
 
 
 ONE, NONE = PendingCommits(1, 10, 2_000), PendingCommits(0)

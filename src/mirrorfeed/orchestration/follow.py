@@ -16,6 +16,9 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.publish_run import Published, publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, OnDone, RunContext, Stop
 
+_MAX_NOTES = 100
+"""Number of newest notes in the result. A command that runs for weeks may have many, and logs each of them."""
+
 
 def follow_tables(
     spark: SparkSession,
@@ -35,6 +38,8 @@ def follow_tables(
 
     def note(problem: MirrorfeedError) -> None:
         notes[with_code(problem)] = None
+        if len(notes) > _MAX_NOTES:
+            del notes[next(iter(notes))]
         progress.warning("%s", with_code(problem))
 
     callbacks = Callbacks.guarded(note, on_done=on_done, stop=stop)

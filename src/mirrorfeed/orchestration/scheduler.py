@@ -47,31 +47,48 @@ class QueuedTable:
     """Earliest time of the next attempt, in seconds of the run's clock, for example after a transient error."""
     limit: float = math.inf
     """Maximum seconds of the attempt. After that, the table no longer counts towards `max_parallel_tables`."""
+    since: float = math.inf
+    """Time since which changes are known to wait. Of tables with equal `due`, the earliest `since` starts first."""
+    is_check: bool = False
+    """True if the attempt only checks whether something is to be published, which takes a moment."""
 
 
 @dataclass
 class Scheduler:
-    """Waiting and running tables. Higher priority starts first. At equal priority, the earliest `due` starts first."""
+    """Waiting and running tables. Higher priority starts first. At equal priority, the earliest `due` starts first.
+
+    Checks do not wait for publications: they have their own slots, and the check that waits longest starts first.
+    """
 
     max_parallel_tables: int
     waiting: list[QueuedTable]
     _ends: dict[str, float] = field(default_factory=dict, init=False)
+    _checks: set[str] = field(default_factory=set, init=False)
+    """Names of the tables whose check is running."""
 
     def begin(self, now: float) -> list[QueuedTable]:
         """Return the tables that can start at the time `now`, and remove these tables from the queue."""
-        free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
-        ready = sorted(
-            (each for each in self.waiting if each.not_before <= now), key=lambda each: (-each.priority, each.due)
+        running = sum(end > now for name, end in self._ends.items() if name not in self._checks)
+        ready = [each for each in self.waiting if each.not_before <= now]
+        checks = sorted((each for each in ready if each.is_check), key=lambda each: each.not_before)
+        others = sorted(
+            (each for each in ready if not each.is_check), key=lambda each: (-each.priority, each.due, each.since)
         )
-        chosen = ready[: max(0, free)]
-        for table in chosen:
-            self.waiting.remove(table)
-            self._ends[table.name] = now + table.limit
+        chosen = [
+            *checks[: max(0, _READ_THREADS - len(self._checks))],
+            *others[: max(0, self.max_parallel_tables - running)],
+        ]
+        if chosen:
+            names = {each.name for each in chosen}
+            self.waiting = [each for each in self.waiting if each.name not in names]
+            self._ends |= {each.name: now + each.limit for each in chosen}
+            self._checks |= {each.name for each in chosen if each.is_check}
         return chosen
 
     def ended(self, name: str, next_attempt: QueuedTable | None = None) -> None:
         """Record the end of an attempt, and add `next_attempt`, unless it is None, to the queue."""
         del self._ends[name]
+        self._checks.discard(name)
         if next_attempt is not None:
             self.waiting.append(next_attempt)
 

@@ -32,6 +32,8 @@ class TableTask:
     _published_at: float | None = field(default=None, init=False)
     """Start time of the last attempt that published something, in continuous publishing."""
     _read_at: float = field(default=0.0, init=False)
+    _due_since: float | None = field(default=None, init=False)
+    """Time since which an attempt is due, in continuous publishing. None if the next attempt only checks this."""
 
     def __post_init__(self) -> None:
         context = self.context
@@ -80,16 +82,20 @@ class TableTask:
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return the table's entry for the queue.
 
-        The field `due` of the entry decides which table starts first. In continuous publishing, `due` depends on the
-        freshness target. In other runs, `due` is infinite unless `ordered` is True. With `ordered`, a table gets an
-        earlier `due` if its unpublished changes have waited longer.
+        The field `due` of the entry decides which table starts first: a table gets an earlier `due` if its unpublished
+        changes have waited longer. In continuous publishing, an entry is first a check whether there are such changes.
+        In other runs, `due` is infinite unless `ordered` is True.
         """
         context, table, not_before = self.context, self.table, self.context.clock.now() + self.state.pause
-        due = not_before + (table.freshness_target_minutes or math.inf) * 60
-        if not context.follows:
-            within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
-            since = unpublished_since(context.zone, table) if ordered and not context.callbacks.stop() else None
-            due = math.inf if since is None else since.timestamp() + within * 60
+        within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
+        if context.follows:
+            if self._due_since is None and self._needs_attempt():
+                self._due_since = not_before
+            if (waits := self._due_since) is None:
+                return QueuedTable(self.name, not_before=not_before, is_check=True)
+            return QueuedTable(self.name, table.priority, waits + within * 60, not_before, self.limit, waits)
+        since = unpublished_since(context.zone, table) if ordered and not context.callbacks.stop() else None
+        due = math.inf if since is None else since.timestamp() + within * 60
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
     def attempt(self) -> TableResult | None:
@@ -98,8 +104,10 @@ class TableTask:
         In continuous publishing, also returns the result if the attempt failed, and returns None if no attempt is due.
         """
         context = self.context
-        if context.follows and not self._is_due():
-            self.state = replace(self.state, pause=self.table.follow.poll)
+        if context.follows and self._due_since is None:
+            checked_at = context.clock.now()
+            self._due_since = checked_at if self._is_due() else None
+            self.state = replace(self.state, pause=0.0 if self._due_since is not None else self.table.follow.poll)
             return None
         started, limit, error = context.clock.now(), self.limit, None
         try:
@@ -156,7 +164,7 @@ class TableTask:
 
     def _begin_again(self, started: float) -> None:
         """In continuous publishing, prepare the next publication. `started` is the start time of the last attempt."""
-        result = self.result
+        result, self._due_since = self.result, None
         self._published_at, self._read_at = started if result.records else self._published_at, started
         measured = {batch: result.measured[batch] for batch in result.sent}
         self.result = self._new_result(published_version=result.published_version, sent=result.sent, measured=measured)
@@ -167,11 +175,16 @@ class TableTask:
         _log.info("%s: %s", result.table, result.step)
         self.context.callbacks.on_step(result.table, result.step)
 
+    def _needs_attempt(self) -> bool:
+        """Return whether an attempt follows in continuous publishing, whether there are new changes or not."""
+        is_new = self.result.published_version is None or self.state.tries > 0
+        return is_new and not self.table.pause_at(datetime.now(UTC))
+
     def _is_due(self) -> bool:
         table, published, now = self.table, self.result.published_version, self.context.clock.now()
         if table.pause_at(datetime.now(UTC)):
             return False
-        if published is None or self.state.tries:
+        if published is None:
             return True
         from mirrorfeed.orchestration.follow_limits import is_due  # imported late: only continuous publishing needs it
 
