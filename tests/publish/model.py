@@ -5,8 +5,10 @@ client. The network delivers a request a second time. Publishers are killed, the
 is deleted, each at any moment. A listing takes two steps, or one step for each name.
 
 A landing zone is a set of tuples: `("log", id)`, `("begun", id, number, batch)`, `("staged", id, number, batch,
-whole)`, `("record", id, number, batch, follows)`, `("final", number, batch, whole)` and `("taken", number, batch)`.
-Each record has one file, and each version has one record."""
+whole)`, `("record", id, number, batch, follows, what)`, `("final", number, batch, whole)` and `("taken", number,
+batch)`. Each record has one file. What a record publishes is `(plan, part, parts)` for a part of the first load, and
+`(plan, version)` for a later version. Each publisher would divide the first load in another way, so a plan has the name
+of the publisher that made it."""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ class Rules:
     begins_with_a_file: bool = True
     records_in_one_step: bool = True
     """Whether a record is created if absent. Otherwise the publisher looks first, and a rename then replaces."""
+    continues_the_plan: bool = True
+    """Whether a part of a first load follows the plan in the record before it. Otherwise a publisher makes a new plan,
+    and counts the parts that are recorded."""
     versions: int = 2
+    """Number of records until everything is published, if the first load is not divided."""
+    parts: tuple[int, ...] = (1, 1, 1)
+    """Number of parts into which each publisher would divide the first load."""
     faults: int = 1
     deletions: int = 1
     kills: int = 0
@@ -70,6 +78,8 @@ class Publisher(NamedTuple):
     """Highest number in the listing of the folder, during the second listing of the log."""
     repeated: World = frozenset()
     """Empty staged files that a repeated request created after the file of the record was renamed."""
+    what: Thing = ()
+    """What the staged file has, and the record is to say."""
 
     @property
     def newest(self) -> Thing | None:
@@ -135,6 +145,8 @@ def _lost(rules: Rules, world: World) -> str | None:
             return None
         if [each[4] for each in records] != batches[:-1]:
             return None
+        if what := _lost_rows(rules, [each[5] for each in records]):
+            return f"log {log} {what}"
         if rules.begins_with_a_file and len(records) == 1 and ("begun", *records[0][1:4]) not in world:
             return None
         for number, batch in enumerate(batches[1:], 1):
@@ -149,6 +161,31 @@ def _lost(rules: Rules, world: World) -> str | None:
             if not finals and not taken and not (number == len(records) and staged):
                 return f"record {number} of log {log} counts, and its file is gone"
     return None
+
+
+def _lost_rows(rules: Rules, published: list[Any]) -> str | None:
+    """Describe rows of the first load, or a version, that records miss or repeat. None if there are none."""
+    if not published:
+        return None
+    plan, _, parts = published[0]
+    wanted = [(plan, part, parts) for part in range(1, parts + 1)]
+    wanted += [(plan, version) for version in range(2, rules.versions + 1)]
+    return None if published == wanted[: len(published)] else f"has {published}, and not {wanted}"
+
+
+def _what_is_next(rules: Rules, me: Publisher) -> Thing | None:
+    """Return what the next record publishes, or None if everything is published."""
+    own, newest = rules.parts["ABC".index(me.name)], me.newest
+    if newest is None:
+        return me.name, 1, own
+    plan, at, *parts = newest[5]
+    if not parts:
+        return (plan, at + 1) if at < rules.versions else None
+    if not rules.continues_the_plan:
+        plan, parts = me.name, [own]
+    if at < parts[0]:
+        return plan, at + 1, parts[0]
+    return (plan, 2) if rules.versions > 1 else None
 
 
 def _steps(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
@@ -286,7 +323,8 @@ def _next(rules: Rules, world: World, me: Publisher):
     def change(call: Call, once: bool, next_state):
         return call, once, next_state
 
-    names = frozenset((kind, number) for kind in ("staged", "record") for number in range(1, rules.versions + 1))
+    most = max(rules.parts) + rules.versions - 1
+    names = frozenset((kind, number) for kind in ("staged", "record") for number in range(1, most + 1))
     names |= {("begun", 1)}
     match me.at:
         case "read":
@@ -323,8 +361,7 @@ def _next(rules: Rules, world: World, me: Publisher):
                     return change(("remove", each), False, lambda _: tidier)  # noqa: B023 - the loop ends with it
             return read(me._replace(at="decide", staged=frozenset(), repeated=frozenset()))
         case "decide":
-            newest = me.newest
-            if newest and newest[2] == rules.versions:
+            if _what_is_next(rules, me) is None:
                 return read(Publisher(me.name, "done"))
             return read(me._replace(at="confirm", stages=True))
         case "confirm":
@@ -374,7 +411,10 @@ def _next(rules: Rules, world: World, me: Publisher):
         case "stage":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1
-            staged = me._replace(at="fill" if rules.creates_files_empty else "record", tries=me.tries + 1)
+            what = _what_is_next(rules, me)
+            if what is None:
+                return read(Publisher(me.name, "done"))
+            staged = me._replace(at="fill" if rules.creates_files_empty else "record", tries=me.tries + 1, what=what)
             again = Publisher(me.name, tries=me.tries + 1)
             call = "create", ("staged", me.log, number, me.batch, not rules.creates_files_empty)
             return change(call, True, lambda succeeded: staged if succeeded else again)
@@ -388,7 +428,7 @@ def _next(rules: Rules, world: World, me: Publisher):
         case "record" | "replace record":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1
-            record = ("record", me.log, number, me.batch, newest[3] if newest else None)
+            record = ("record", me.log, number, me.batch, newest[3] if newest else None, me.what)
             if not rules.records_in_one_step and me.at == "record":
                 is_there = any(each[:3] == record[:3] for each in world)
                 sent = Publisher(me.name, "list", me.tries, me.log, names, sent=number)

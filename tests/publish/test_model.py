@@ -22,6 +22,8 @@ pytestmark = pytest.mark.proof
         (Rules(faults=0, publishers=1, duplicates=1, taken=2), None),
         (Rules(versions=1, faults=0, duplicates=1, taken=1), 15_000),
         (Rules(versions=1, faults=0, deletions=0, duplicates=1, pages=True), 15_000),
+        (Rules(versions=1, parts=(2, 3), faults=0, deletions=0), 15_000),
+        (Rules(parts=(2, 1), deletions=0, kills=1), 15_000),
     ],
     ids=str,
 )
@@ -48,6 +50,10 @@ def test_no_order_of_steps_loses_a_file(rules: Rules, most: int | None, counted:
             "holds another file than its record says",
         ),
         (Rules(versions=1, deletions=0, looks_after_the_record=False), "number 1 of log A0 holds another file than"),
+        (
+            Rules(versions=1, parts=(2, 3), faults=0, deletions=0, continues_the_plan=False),
+            r"has \[\('A', 1, 2\), \('B', 2, 3\)\]",
+        ),
     ],
     ids=str,
 )
@@ -67,6 +73,8 @@ def test_removing_any_rule_makes_a_few_steps_lose_a_file(rules: Rules, what: str
         Rules(versions=1, kills=1, faults=0),
         Rules(versions=1, faults=0, deletions=0, duplicates=1, taken=1),
         Rules(versions=1, publishers=1, duplicates=1, taken=1, kills=1),
+        Rules(versions=1, parts=(2, 3), faults=0, deletions=0),
+        Rules(publishers=1, parts=(3,), duplicates=1, kills=1, deletions=0),
     ],
     ids=str,
 )
