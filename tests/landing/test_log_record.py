@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError
-from mirrorfeed.landing.log_record import FORMAT, File, PreviousRecord, Record, parse
+from mirrorfeed.landing.load_part import LoadPart, LoadProgress, Slice
+from mirrorfeed.landing.log_record import FORMAT, PART_FORMAT, File, PreviousRecord, Record, parse
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
@@ -31,6 +32,8 @@ RECORD = Record(
 )
 SELECTION = Selection(None, ("ssn",), "id > 1", {"id": "order"}, {"id": "string"})
 SPELLED: dict[str, Any] = json.loads(RECORD.to_json())
+PART = LoadPart(2, "id", (Slice("7", 3, 90), Slice("12", 4, 110), Slice(None, 2, 50)))
+LOADING = replace(RECORD, from_version_exclusive=None, load=PART, format=PART_FORMAT)
 ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
 
 
@@ -43,6 +46,7 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, partitions=("day",)),
         replace(RECORD, follows=PreviousRecord(8, "ba7c3", "0x8DD")),
         replace(RECORD, build="0.1.0+g0123456789ab"),
+        LOADING,
         replace(RECORD, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
         replace(
             RECORD,
@@ -52,7 +56,8 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         ),
     ],
     ids=[
-        *("a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"),
+        *("a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build"),
+        *("a part of a load", "a selection"),
         "hashes",
     ],
 )
@@ -68,12 +73,28 @@ def test_record_does_not_contain_the_secret_for_hashes() -> None:
     assert "transform" not in replace(RECORD, selection=SELECTION, source_columns={}).to_json().decode()
 
 
+def _of_load(**fields: Any) -> dict[str, Any]:
+    spelled: dict[str, Any] = json.loads(LOADING.to_json())
+    return {**spelled, "load": {**spelled["load"], "number": 1, **fields}}
+
+
 def test_record_is_human_readable() -> None:
     text = RECORD.to_json().decode()
 
     assert '"name": "größe"' in text
     assert text.count("\n") > 20
-    assert SPELLED["format"] == FORMAT
+    assert SPELLED["format"] == 1
+
+
+def test_part_of_a_load_has_the_format_that_earlier_releases_refuse() -> None:
+    assert json.loads(LOADING.to_json())["format"] == PART_FORMAT == FORMAT > 1
+    assert (LOADING.complete_version, replace(LOADING, load=PART.next).complete_version) == (None, 44)
+
+
+def test_progress_of_a_load_is_a_share_of_its_size() -> None:
+    assert PART.progress == LoadProgress(2, 3, 200, 250)
+    assert PART.progress.in_words == "2 of 3 parts (80 %)"
+    assert (PART.after, PART.slice.up_to, PART.next.after, PART.next.slice.up_to) == ("7", "12", "12", None)
 
 
 def test_record_time_has_a_time_zone() -> None:
@@ -94,6 +115,11 @@ def test_record_time_has_a_time_zone() -> None:
         (b'{"format": true}', "it has no format number"),
         (b'{"format": 1}', "number: Field required"),
         ({**SPELLED, "columns": None}, "columns: Input should be a valid array"),
+        ({**SPELLED, "format": 2}, "only a part of a load has format 2"),
+        ({**SPELLED, "load": json.loads(LOADING.to_json())["load"]}, "only a part of a load has format 2"),
+        (_of_load(number=4), "its load has fewer parts than the number of its part"),
+        (_of_load(slices=[{"up_to": "7", "rows": 3, "bytes": 90}]), "exactly the last part of its load must have no"),
+        ({**json.loads(LOADING.to_json()), "from_version_exclusive": 3}, "it has a load, and is not a snapshot"),
         ({**SPELLED, "more": 1}, "more: Unexpected keyword argument"),
         ({**SPELLED, "number": True}, "number: Input should be a valid integer"),
         ({**SPELLED, "number": 2**63}, "a number has more than 64 bits"),
@@ -122,9 +148,9 @@ def test_invalid_record_is_refused_with_its_reason(content: bytes | dict[str, An
 
 def test_record_of_a_newer_format_is_refused() -> None:
     with pytest.raises(RecordTooNewError) as caught:
-        parse(b'{"format": 2, "all": "is different"}', ADDRESS)
+        parse(b'{"format": 3, "all": "is different"}', ADDRESS)
 
-    assert caught.value.facts == {"address": ADDRESS, "found": 2, "known": 1}
+    assert caught.value.facts == {"address": ADDRESS, "found": 3, "known": FORMAT}
 
 
 def test_record_without_a_selection_does_not_mention_it() -> None:

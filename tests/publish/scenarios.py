@@ -33,11 +33,13 @@ class Scenario:
     table: Callable[[], Table]
     change: Callable[[Table], None]
     plan: ConfigTable = field(default_factory=plan)
-    feed: dict[str, int] = field(default_factory=dict)
+    feed: dict[str, Any] = field(default_factory=dict)
     published_before: bool = True
     plan_before: ConfigTable | None = None
     deleted: bool = False
     checks_renames: bool = True
+    between: Callable[[Table], None] = lambda _: None
+    """Change of the table after each run."""
     leftovers: int = 0
     """Number of files that killed publishers staged for the next records."""
     spoiled: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
@@ -53,6 +55,14 @@ def orders(*rows: tuple[int, str], keys: tuple[str, ...] = ("id",)) -> Table:
 
 def two_orders() -> Table:
     return orders((1, "new"), (2, "new"))
+
+
+def five_orders() -> Table:
+    return orders(*((id_, "new") for id_ in range(1, 6)))
+
+
+def another_order(table: Table) -> None:
+    table.merge({"id": 2, "status": "paid"}, {"id": table.latest + 10, "status": "new"})
 
 
 def one_commit(table: Table) -> None:
@@ -74,6 +84,8 @@ SCENARIOS = [
     Scenario("a range without rows", two_orders, Table.optimize),
     Scenario("pruning to one record", two_orders, three_commits,
              plan(max_versions_per_publication=1, log_retention_records=1)),
+    Scenario("first load in parts", five_orders, lambda _: None, feed={"part_rows": (2, 1, 3)}, published_before=False,
+             between=another_order),
     Scenario("inserts only", lambda: orders((1, "a"), keys=()), lambda t: t.insert({"id": 2}, {"id": 2}),
              plan(keys=()), feed={"partitions": 2}),
     Scenario("keys come later", two_orders, one_commit, plan_before=plan(keys=())),
@@ -97,7 +109,7 @@ class Scene:
         self._audit = Audit(self._zone, FOLDER)
         if scenario.published_before:
             publish(TableFeed(self._table, **self._options), self._zone, scenario.plan_before or scenario.plan)
-        self._spoiled = scenario.spoiled
+        self._spoiled, self._between = scenario.spoiled, scenario.between
         self._audit.repairs = bool(scenario.spoiled)
         for number in range(scenario.leftovers):
             name = f"{2 + number % 3:020d}-{number:032x}-00001.parquet"
@@ -140,6 +152,7 @@ class Scene:
             starts.append(len(store.verbs))
             store.restart()
             take.publish(store)
+            self._between(take.table)
         store.deliver()
         end(take)
         return [store.verbs[start:end] for start, end in zip(starts, [*starts[1:], len(store.verbs)], strict=True)]

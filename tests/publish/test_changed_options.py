@@ -116,6 +116,7 @@ CASES = [
     Case("policies", "accept"),
     Case("compression", "none"),
     Case("target_file_size", "1 KiB"),
+    Case("load_part_size", "1 KiB"),
     Case("max_versions_per_publication", 1),
     Case("log_retention_records", 2),
     Case("on_gap", "reseed"),

@@ -36,6 +36,8 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "timestamp": st.datetimes(datetime(1582, 10, 4), datetime(2100, 1, 1), timezones=st.just(UTC)),
     "json": st.sampled_from(["[]", '{"a":null}']),
 }
+_PART_ROWS = st.sampled_from([(), (1,), (2,)])
+"""Sizes of the parts of a first load, or no parts."""
 
 
 class Histories(Published):
@@ -140,9 +142,9 @@ class Histories(Published):
 
     # Events of its publication.
 
-    @rule(partitions=st.integers(1, 3), rows_per_batch=st.sampled_from([1, 2, 100]))
-    def publish(self, partitions: int, rows_per_batch: int) -> None:
-        publish(TableFeed(self.table, partitions, rows_per_batch), self.zone, self.plan)
+    @rule(partitions=st.integers(1, 3), rows_per_batch=st.sampled_from([1, 2, 100]), part_rows=_PART_ROWS)
+    def publish(self, partitions: int, rows_per_batch: int, part_rows: tuple[int, ...]) -> None:
+        publish(TableFeed(self.table, partitions, rows_per_batch, part_rows=part_rows), self.zone, self.plan)
         self.mirror.take()
         assert self.audit.published == self.table.latest
         assert canonical(self.mirror.rows) == canonical(self.table.at(self.table.latest))
@@ -152,9 +154,12 @@ class Histories(Published):
         mode=st.sampled_from(list(Mode)),
         late=st.one_of(st.none(), st.integers(1, 20)),
         partitions=st.integers(1, 3),
+        part_rows=_PART_ROWS,
     )
-    def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, partitions: int) -> None:
-        feed = TableFeed(self.table, partitions, rows_per_batch=2)
+    def publish_with_a_fault(
+        self, call: int, mode: Mode, late: int | None, partitions: int, part_rows: tuple[int, ...]
+    ) -> None:
+        feed = TableFeed(self.table, partitions, rows_per_batch=2, part_rows=part_rows)
         self.publish_disturbed(feed, Fault(call, mode, late)).deliver()
 
     def decided(self, rows: Iterable[Mapping[str, Any]], version: int) -> Iterable[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mirrorfeed.landing.load_part import LoadPart, Slice
 from mirrorfeed.source.errors import (
     FeedGapError,
     GapReason,
@@ -250,3 +251,32 @@ def test_findings_can_be_pickled(finding: PublicationBlockedError) -> None:
     again = pickle.loads(pickle.dumps(finding))
     assert type(again) is type(finding)
     assert str(again) == str(finding)
+
+
+LOAD = LoadPart(1, "id", (Slice("7", 3, 90), Slice(None, 2, 50)))
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        (facts(4, 5), Snapshot(3, LOAD.next)),
+        (facts(latest=3), Snapshot(3, LOAD.next)),
+        (facts(5, 6), Snapshot(3, LOAD.next)),  # the gap is for the time after the load
+        (replace(facts(4), partitions=("day",)), Snapshot(3, LOAD.next)),
+    ],
+)
+def test_load_in_parts_continues_before_any_other_version(what: Facts, expected: Snapshot) -> None:
+    published = PublishedVersion("id-1", 3, load=LOAD)
+
+    assert decided(published, what) == expected
+    assert str(expected) == "snapshot at version 3, part 2 of 2"
+    assert decided(replace(published, load=LOAD.next), facts(4, 5)) == [(3, 5)]
+
+
+def test_load_in_parts_of_a_replaced_table_does_not_continue() -> None:
+    published = PublishedVersion("id-1", 3, load=LOAD)
+
+    assert isinstance(decided(published, facts(4, table_id="id-2")), SourceRecreatedError)
+    assert isinstance(decided(published, facts(latest=2)), SourceRecreatedError)
+    proven = replace(facts(4, table_id="id-2"), recreation=None)
+    assert decided(published, proven) == Snapshot(3, LOAD.next)

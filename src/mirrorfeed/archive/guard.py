@@ -32,7 +32,7 @@ from mirrorfeed.archive.errors import NeededFilesUnknownError, VersionMissingErr
 from mirrorfeed.archive.pinned_query import pin_query
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source.errors import FeedGapError, GapReason, SnapshotFilesDeletedError, VersionExpiredError
+from mirrorfeed.source.errors import FeedGapError, GapReason, VersionExpiredError, snapshot_unreadable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
@@ -148,7 +148,7 @@ def check(
     stores = TiersOfTables((), tiers) if store else None  # files of a clone can be in several buckets
     if missing := missing_among([file for file in files if store or file not in archived], stores):
         if isinstance(what, Snapshot):
-            raise SnapshotFilesDeletedError(table=str(source), version=last, uris=missing)
+            raise snapshot_unreadable(table=str(source), what=what, uris=missing)
         raise FeedGapError(
             table=str(source),
             published=what.from_version_exclusive,

@@ -91,6 +91,8 @@ class Options(validators.ConfigModel):
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
     target_file_size: validators.Size = 128 * 2**20
     """Target size of data files, in bytes."""
+    load_part_size: validators.TableSize = 32 * 2**30
+    """Size of the source, in bytes, from which a first load has several parts, and the size of each part."""
     max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
     log_retention_records: Annotated[int, Field(ge=2)] = 10
     on_gap: Literal["stop", "reseed", "compare"] = "stop"

@@ -46,15 +46,16 @@ class ConfigModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-def _parse_size(value: object) -> int:
+def _parse_size(value: object, largest: int = _LARGEST, example: str = "128 MiB") -> int:
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         count = int(match[1]) * _UNITS[match[2].lower()]
     elif isinstance(value, int) and not isinstance(value, bool):
         count = value
     else:
-        raise ValueError(f"{value!r} is not a size: write a whole number with KiB, MiB or GiB, such as 128 MiB")
-    if not _SMALLEST <= count <= _LARGEST:
-        raise ValueError(f"{value!r} is not between 1 KiB and 4 GiB: write a number with its unit, such as 128 MiB")
+        raise ValueError(f"{value!r} is not a size: write a whole number with KiB, MiB or GiB, such as {example}")
+    if not _SMALLEST <= count <= largest:
+        most = f"{largest // 2**30} GiB"
+        raise ValueError(f"{value!r} is not between 1 KiB and {most}: write a number with its unit, such as {example}")
     return count
 
 
@@ -306,7 +307,10 @@ PairsValidator = partial(PlainValidator, json_schema_input_type=dict[str, str])
 DEFAULTS = PlainValidator(check_variables, json_schema_input_type=dict[str, str | int | float | bool])
 _SizeText = Annotated[str, Field(pattern="^[0-9]+ *[KMGkmg][Ii][Bb]$")]
 Size = Annotated[int, PlainValidator(_parse_size, json_schema_input_type=int | _SizeText)]
-"""Size in bytes."""
+"""Size in bytes of files or changes."""
+_parse_table_size = partial(_parse_size, largest=2**50, example="32 GiB")
+TableSize = Annotated[int, PlainValidator(_parse_table_size, json_schema_input_type=int | _SizeText)]
+"""Size in bytes of a table or of a part of a table."""
 Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]
 Minutes = Annotated[float | None, _number_validator("minutes", 1, 525_600)]
 TargetMinutes = Annotated[float | None, _number_validator("minutes", 1, 525_600, math.inf)]

@@ -15,12 +15,15 @@ from typing import Annotated, ClassVar, Final
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, selection_changed
+from mirrorfeed.landing.load_part import LoadPart, LoadProgress
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.schema import Column, check_type
 from mirrorfeed.landing.selection import EVERYTHING, Selection
 from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, is_distinct, parse_json, validate
 
-FORMAT = 1
+FORMAT = PART_FORMAT = 2
+"""Newest format, which only parts of a first load have. Other records have format 1. A release that does not know the
+newest format must not take such a part for a complete load."""
 
 _Number = Annotated[int, Field(ge=1)]
 _Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
@@ -96,7 +99,9 @@ class Record:
     If not None, `source_id` and the versions of the record belong to the table of row hashes, not to the source."""
     key_digest: str | None = None
     """Digest of the secret for hashes, with which a change of the secret is found. None if no column is hashed."""
-    format: int = FORMAT
+    load: LoadPart | None = None
+    """Part of a first load, if the load has several parts. Then all parts are of version `to_version_inclusive`."""
+    format: int = 1
 
     def to_json(self) -> bytes:
         fields = asdict(self)
@@ -106,7 +111,7 @@ class Record:
             del fields["selection"]["hash_key"]
             if not self.selection.transform:
                 del fields["selection"]["transform"]
-        for name in ("committed", "read", "key_digest"):
+        for name in ("committed", "read", "key_digest", "load"):
             if fields[name] is None:
                 del fields[name]
         return json.dumps(fields, ensure_ascii=False, indent=1).encode()
@@ -114,6 +119,16 @@ class Record:
     @property
     def is_repair(self) -> bool:
         return self.from_version_exclusive == self.to_version_inclusive
+
+    @property
+    def complete_version(self) -> int | None:
+        """Version of the source that is completely published. None while parts of a first load are missing."""
+        return self.to_version_inclusive if self.load is None or self.load.is_last else None
+
+    @property
+    def progress(self) -> LoadProgress | None:
+        """Published share of a first load whose other parts are missing. Otherwise None."""
+        return None if self.load is None or self.load.is_last else self.load.progress
 
     @property
     def rows(self) -> Counter[str]:
@@ -160,6 +175,12 @@ def _check(record: Record) -> None:
     for column in record.columns:
         if column.nested:
             check_type(parse_json(column.nested))
+    if (record.load is not None) != (record.format == PART_FORMAT):
+        raise ValueError(f"only a part of a load has format {PART_FORMAT}")
+    if record.load:
+        record.load.check()
+        if record.from_version_exclusive is not None:
+            raise ValueError("it has a load, and is not a snapshot")
     if record.source_columns is not None and record.selection is None:
         raise ValueError("it has source_columns and no selection")
     if record.selection:

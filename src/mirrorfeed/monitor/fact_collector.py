@@ -195,7 +195,9 @@ class Collector:
                 self._check_next(spark, log, table, view, None)  # returns if publishing continues
             unselected_columns(str(table.source), newest, table.selection)
         since = next((each.timestamp for each in commits if published is not None and each.version > published), None)
-        lag_seconds = None if published is None else max(0.0, (now - since).total_seconds()) if since else 0.0
+        lag_seconds: float | None = max(0.0, (now - since).total_seconds()) if since else 0.0
+        if newest is None or newest.complete_version is None:
+            lag_seconds = None
         retentions = {name: retention_seconds(detail.properties, name) for name in (FILES, LOG)}
         if view and not records and self.follows_up and is_long_lag(lag_seconds, retentions):
             records = list(log.records(view))
@@ -341,7 +343,8 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     logs = [entry.name for entry in store.list(f"{folder}/{LOGS}") if entry.is_folder and is_log_id(entry.name)]
     return replace(
         facts,
-        published=view.newest.to_version_inclusive if view.newest else None,
+        published=view.newest.complete_version if view.newest else None,
+        load=view.newest.progress if view.newest else None,
         unfinished=len(view.unfinished),
         # Fabric removes the first file when it has consumed a later one.
         has_consumed=is_processed or (view.next_file_number > 1 and 1 not in view.numbers),
@@ -353,9 +356,11 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
     """Return the longest time in seconds from a commit to its publication. 0 if no time is known.
 
-    `committed` maps versions to commit times. Ignores the last record, the oldest, because it can be a snapshot.
+    `committed` maps versions to commit times. Ignores the last record, the oldest, because it can be a snapshot, and
+    parts of a first load.
     """
-    firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
+    changes = [record for record in newest_first[:-1] if record.load is None]
+    firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in changes}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 

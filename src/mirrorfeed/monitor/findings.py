@@ -31,6 +31,7 @@ from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.orchestration.last_failure import LastRunError
 
 if TYPE_CHECKING:
+    from mirrorfeed.landing.load_part import LoadProgress
     from mirrorfeed.mirror.fabric.status_and_settings import TableState
     from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
 
@@ -53,7 +54,9 @@ class LogFacts:
     newest_file_age: float | None = None
     """Seconds since the newest data file was written. None if there is no data file."""
     published: int | None = None
-    """Published version of the source. None if nothing is published."""
+    """Published version of the source. None if nothing is published, or not all parts of a first load."""
+    load: LoadProgress | None = None
+    """Published share of a first load, if parts of it are missing."""
     unfinished: int = 0
     """Number of files in the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()

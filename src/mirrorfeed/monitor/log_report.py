@@ -112,6 +112,7 @@ def _state(facts: TableFacts) -> dict[str, Any]:
         "lag_versions": status.lag_versions,
         "last_published": published,
         "last_reported": failure["time"] if failure else published,
+        "load": status.load and status.load.in_words,
         **dict.fromkeys(("mirror", "mirror_version", "last_compared", "last_equal", "comparison")),
     }
 

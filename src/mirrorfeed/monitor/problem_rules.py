@@ -134,12 +134,13 @@ def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | Non
 
 
 def _is_unpublished(facts: TableFacts) -> Values | None:
-    return {} if facts.log_facts.is_read and facts.log_facts.published is None and not facts.errors else None
+    log = facts.log_facts
+    return {} if log.is_read and log.published is None and log.load is None and not facts.errors else None
 
 
 def _is_empty(facts: TableFacts) -> Values | None:
     log = facts.log_facts
-    return {} if log.exists and log.published is None and not log.data_files else None
+    return {} if log.exists and log.published is None and log.load is None and not log.data_files else None
 
 
 def _stopped(facts: TableFacts) -> Values | None:

@@ -6,7 +6,7 @@ current time. In the dashboard, each query uses the time when it runs. Days are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -68,7 +68,9 @@ FROM (SELECT max_by(outcome, time) {_LAST_STATE} AS state,
 """,
     "tables": f"""\
 SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time) {_LAST_STATE} AS error,
-       max_by(coalesce(to_version, from_version), time) {_LAST_PUBLISHED} AS published_version,
+       max_by(CASE WHEN part < parts THEN NULL ELSE coalesce(to_version, from_version) END, time)
+         {_LAST_PUBLISHED} AS published_version,
+       max_by(CASE WHEN part < parts THEN concat(part, ' of ', parts, ' parts') END, time) {_LAST_PUBLISHED} AS load,
        max_by(lag_versions, time) {_LAST_STATE} AS lag_versions,
        max(if(outcome = '{UNCHANGED}', published_at, time)) {_LAST_PUBLISHED} AS last_published,
        max(time) {_LAST_STATE} AS last_reported,
@@ -206,6 +208,12 @@ class LedgerTableState(Row):
     last_equal: datetime | None
     comparison: str | None
     """Result of the last comparison, in words."""
+    load: str | None = None
+    """Published parts of a first load that is not complete, such as "3 of 10 parts"."""
+
+    def remarks(self) -> Sequence[str]:
+        load = (f"{self.table}: {self.load} of the first load are published.",) if self.load else ()
+        return (*load, *Row.remarks(self))
 
     @property
     def ok(self) -> bool:
@@ -213,7 +221,7 @@ class LedgerTableState(Row):
 
     @property
     def quiet(self) -> bool:
-        return self.ok and self.error is None
+        return self.ok and self.error is None and self.load is None
 
 
 @row

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config.model import Config
+    from mirrorfeed.landing.load_part import LoadProgress
 
-STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
+STATES = ("failing", "behind", "loading", "never published", "paused", "compared", "up to date")
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
 """States of tables that have no unpublished version, as far as known."""
@@ -41,8 +42,9 @@ class Status(Row):
     table: str = shown("table")
     source: str
     state: str = shown("state")
-    """`failing`, `behind`, `never published`, `paused`, `compared` or `up to date`.
+    """`failing`, `behind`, `loading`, `never published`, `paused`, `compared` or `up to date`.
 
+    `loading` means that parts of the first load are missing.
     `compared` means that each publication compares all rows (`changes: compare`), so the lag is unknown.
     """
     feed: str | None = shown("feed")
@@ -66,6 +68,8 @@ class Status(Row):
     """Error that would stop the next run or, if none is found, the error that stopped the last run."""
     paused: str | None = None
     """Reason and end of the pause. None if the table is not paused."""
+    load: LoadProgress | None = None
+    """Published share of a first load, if parts of it are missing."""
     special_step: str | None = None
     """Next step in words, if the next run reloads the table or does not read all changes from the feed."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
@@ -92,8 +96,9 @@ class Status(Row):
     def remarks(self) -> Sequence[str]:
         if self.paused:
             return (f"{self.table}: {self.paused}",)
+        load = (f"{self.table}: {self.load.in_words} of the first load are published.",) if self.load else ()
         step = (f"{self.table}: Next step: {self.special_step}",) if self.special_step and not self.error else ()
-        return (*step, *Row.remarks(self))
+        return (*load, *step, *Row.remarks(self))
 
     def _age(self, freshness: Freshness, step: Step) -> str | None:
         """Return the time for which changes have waited to reach `step`, as text.
@@ -115,6 +120,8 @@ def status_of(facts: TableFacts) -> Status:
         state = "paused"
     elif error or not log.is_read:
         state = "failing"
+    elif log.load:
+        state = "loading"
     elif log.published is None:
         state = "never published"
     elif lag or log.unfinished:
@@ -132,11 +139,12 @@ def status_of(facts: TableFacts) -> Status:
         lag_versions=lag,
         lag_seconds=source.lag_seconds,
         not_renamed=log.unfinished,
-        not_consumed=0 if log.published is None else max(0, log.data_files - facts.has_consumed),
+        not_consumed=0 if log.published is None and log.load is None else max(0, log.data_files - facts.has_consumed),
         has_consumed=facts.has_consumed,
         freshness=facts.freshness,
         error=error,
         paused=facts.paused,
+        load=log.load,
         special_step=facts.special_step,
         at=facts.at,
     )

@@ -215,11 +215,12 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     if spark is None:
         source = LocalFeed(spark, table.source, selection=table.selection)
     step = find_next_step(source, log, table, view)
-    keys = _key_note(source, table, step.facts) if isinstance(step.decision, Snapshot) else ""
+    is_new = isinstance(step.decision, Snapshot) and not step.decision.continues
+    keys = _key_note(source, table, step.facts) if is_new else ""
     after = f", after renaming {len(view.unfinished)} recorded files" if view and view.unfinished else ""
     error = step.error
     if not (error or isinstance(step.decision, NothingNew)):
-        error = context.failures.read(table.target, view.newest.to_version_inclusive if view and view.newest else None)
+        error = context.failures.read(table.target, view.newest.complete_version if view and view.newest else None)
     kind = "" if step.cause or after else _KINDS.get(type(step.decision), "")
     return Decision(name, f"{step.text}{keys}{after}", error, kind)
 

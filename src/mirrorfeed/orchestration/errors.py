@@ -41,6 +41,8 @@ class TableTimeoutError(TransientError):
     published: int | None
     latest: int | None
     cause: MirrorfeedError | None
+    load: str = ""
+    """Published share of a first load that is not complete. Otherwise empty."""
 
     @property
     def limit(self) -> str:
@@ -48,6 +50,8 @@ class TableTimeoutError(TransientError):
 
     @property
     def done(self) -> str:
+        if self.load:
+            return f"{self.load} of the first load are published"
         newest = "" if self.latest is None else f", the newest is {self.latest}"
         return "nothing is published" if self.published is None else f"version {self.published} is published{newest}"
 

@@ -75,6 +75,8 @@ class LedgerRow:
         "bigint", "The range starts after this source version; NULL for a snapshot, to_version for a repair"
     )
     to_version: int | None = _column("bigint", "The last version of the range, or the compared one")
+    part: int | None = _column("bigint", "Number of the part of a first load in parts; NULL for other publications")
+    parts: int | None = _column("bigint", "Number of parts of this load")
     inserts: int = _column("bigint", "Rows by marker", 0)
     updates: int = _column("bigint", "Rows by marker", 0)
     upserts: int = _column("bigint", "Rows by marker", 0)
@@ -208,6 +210,8 @@ def _publication_row(result: TableResult, record: Record) -> LedgerRow:
         outcome=PUBLISHED,
         from_version=record.from_version_exclusive,
         to_version=record.to_version_inclusive,
+        part=record.load.number if record.load else None,
+        parts=len(record.load.slices) if record.load else None,
         files=len(record.files),
         bytes=record.size,
         tries=result.tries,

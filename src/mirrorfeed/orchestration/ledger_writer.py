@@ -131,7 +131,8 @@ class LedgerWriter:
             if new and result.first_load and earlier.publications:
                 self.reloaded_tables.add(name)
             missing: list[LedgerRow] = []
-            if not is_complete(chains[name], new, result.published_version):
+            in_parts = any(record.load for record in result.records)  # all parts of a load have the same versions
+            if in_parts or not is_complete(chains[name], new, result.published_version):
                 logged = self._logged(result)
                 missing = [row for row in logged if row.key not in (*earlier.publications, *new)]
                 chains[name] = [row.key for row in logged if row.key not in new] or chains[name]

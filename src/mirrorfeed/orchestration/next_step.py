@@ -141,7 +141,7 @@ def _step(
     facts, decision = decide_next(source, table, view, known and known())
     stop = check_next(source, log, table, view, facts, decision)
     compares = facts.is_comparison and not isinstance(decision, ComparisonStart)
-    text = f"{decision}{', by comparison' if compares else origin}"
+    text = f"{decision}{', by comparison' if compares else origin}{_load_note(decision, table, facts, view)}"
     if stop is None:
         return NextStep(text, facts, decision)
     published, error = ", then ".join(map(str, stop.before)), stop.error
@@ -150,6 +150,16 @@ def _step(
             f"{published}{origin}, then a reload from a snapshot. {error.problem}", facts, decision, cause=error
         )
     return NextStep(f"{published}{origin}, then {BLOCKED}", facts, decision, error)
+
+
+def _load_note(decision: Decision | ComparisonStart, table: Table, facts: Facts, view: View | None) -> str:
+    """Return what to add to the text of a first load that has several parts, or of one of its parts."""
+    if not isinstance(decision, Snapshot):
+        return ""
+    if view and view.newest and (done := view.newest.progress):
+        return f", after {done.in_words}"
+    parts = -(-(facts.bytes or 0) // table.load_part_size)
+    return f", in up to {parts:,} parts" if parts > 1 else ""
 
 
 def _needs_spark(source: ChangeSource) -> bool:

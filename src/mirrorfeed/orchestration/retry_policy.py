@@ -16,6 +16,7 @@ from mirrorfeed.source.errors import (
     PartitionsChangedError,
     Recreation,
     SourceRecreatedError,
+    load_version_lost,
 )
 
 ATTEMPTS = 4
@@ -80,7 +81,7 @@ def needs_reload(table: Table, error: MirrorfeedError) -> bool:
     True if the option for this kind of error has the value `reseed`. The options are `on_gap`, `on_replace`,
     `on_dropped_column` and `on_schema_change`.
     """
-    if isinstance(error, FeedGapError | RecordsMissingError):
+    if isinstance(error, FeedGapError | RecordsMissingError) or load_version_lost.matches(error):
         return table.on_gap == "reseed"
     if isinstance(error, SourceRecreatedError):
         return table.on_replace == "reseed" and error.case is not Recreation.RESTORED

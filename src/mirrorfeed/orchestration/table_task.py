@@ -159,6 +159,7 @@ class TableTask:
                 published=self.result.published_version,
                 latest=self.result.latest,
                 cause=self.state.error,
+                load=self.result.load.in_words if self.result.load else "",
             )
             self.state = next_state(attempted, timeout, attempts=self._attempts)
 

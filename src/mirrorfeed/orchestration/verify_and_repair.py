@@ -31,7 +31,7 @@ from mirrorfeed.orchestration.result_writer import ResultWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext, Stop
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import ChangeSource
-from mirrorfeed.publish.errors import feed_required, nothing_published
+from mirrorfeed.publish.errors import feed_required, load_unfinished, nothing_published
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log.audit import mirror_positions
@@ -132,6 +132,10 @@ def verify_tables(
         progress.info("Table %d of %d, %s: comparing it with its mirror", at, len(positions), name)
         if view is None or view.newest is None:
             rows.append(Comparison(name, "not compared", None, error=nothing_published(table=name)))
+            continue
+        if view.newest.complete_version is None:
+            error = load_unfinished(table=name, part=str(view.newest.load))
+            rows.append(Comparison(name, "not compared", None, error=error))
             continue
         result: row_comparison.RowComparison | MirrorfeedError
         try:
@@ -259,6 +263,8 @@ def _position_to_repair(config: Config, table: Table) -> tuple[Record, tuple[Rec
     ((_, view, candidates),) = mirror_positions(config, [name])
     if view is None or view.newest is None:
         raise nothing_published(table=name)
+    if view.newest.complete_version is None:
+        raise load_unfinished(table=name, part=str(view.newest.load))
     if not view.newest.keys:
         raise rebuild_required(table=name, reason="the table has no keys, so rows can be added but not replaced")
     return view.newest, candidates

@@ -17,15 +17,17 @@ from mirrorfeed.errors import (
 )
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.source.errors import PublicationBlockedError
+from mirrorfeed.source.snapshot_or_range import Snapshot
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
-    from mirrorfeed.source.snapshot_or_range import Range, Snapshot
+    from mirrorfeed.source.snapshot_or_range import Range
 
 _REBUILD = "reload the table with `mirrorfeed rebuild`"
 
 
 _BAD_KEY = "a key is NULL or not unique"
+_LATER_PART = "the row is in a later part of a first load"
 _BAD_KEY_IN_SNAPSHOT = "a key of a snapshot is NULL or not unique"
 _NO_KEYS = "a row changed in a table without keys"
 _YEAR = "a year is outside 1 to 9999"
@@ -61,6 +63,10 @@ class RowsRefusedError(TerminalError):
             "Correct these rows in the source, or choose keys that are unique and never NULL. The next run publishes a"
             " snapshot of the version that is then the newest."
         ),
+        _LATER_PART: (
+            "Correct the rows in the source, then run `mirrorfeed rebuild`: all parts of a load publish the same"
+            " version, which was the newest when the load began."
+        ),
         _NO_KEYS: "Set `keys` in the configuration, or define a primary key in Unity Catalog.",
         _YEAR: "Correct the rows in the source, or set `format: parquet` and run `mirrorfeed rebuild`.",
         _INVALID_TEXT: (
@@ -87,6 +93,8 @@ class RowsRefusedError(TerminalError):
     @property
     def case(self) -> str:
         reason = _REASONS[self.rows[0].problem][0]
+        if isinstance(self.range, Snapshot) and self.range.continues:
+            return _LATER_PART
         return _BAD_KEY_IN_SNAPSHOT if reason == _BAD_KEY and self.is_snapshot else reason
 
     @property
@@ -297,6 +305,14 @@ def nothing_published(*, table: str) -> None:
     """{table} is not published yet.
 
     Run `mirrorfeed publish`. The first run publishes a snapshot.
+    """
+
+
+@problem(ConfigurationError, "MF3409")
+def load_unfinished(*, table: str, part: str) -> None:
+    """The first load of {table} is not complete: {part} is the newest published part.
+
+    Run `mirrorfeed publish`, which continues the load.
     """
 
 

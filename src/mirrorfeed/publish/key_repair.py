@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.publish.errors import nothing_published
+from mirrorfeed.publish.errors import load_unfinished, nothing_published
 from mirrorfeed.publish.next_publication import published_version
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import OnStep, Run
@@ -58,10 +58,12 @@ def decide_repair(
     """Return facts about the source, and a repair that publishes the rows of `keys` again, at the published version.
 
     If another table has replaced the source, returns `SourceRecreatedError` instead of the repair. Raises
-    `nothing_published` if the table has no log record.
+    `nothing_published` if the table has no log record, and `load_unfinished` if parts of its first load are missing.
     """
     if view is None or view.newest is None:
         raise nothing_published(table=str(table.target))
+    if view.newest.complete_version is None:
+        raise load_unfinished(table=str(table.target), part=str(view.newest.load))
     published = published_version(view.newest)
     facts = source.facts(published, 0)
     other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)

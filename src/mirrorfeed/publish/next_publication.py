@@ -131,7 +131,7 @@ def prepare(
 
     `newest` is the newest log record, or None.
     """
-    if isinstance(what, WithinVersion):
+    if isinstance(what, WithinVersion) or (isinstance(what, Snapshot) and what.continues):
         assert newest is not None
         columns = repair_columns(table, newest, what.version)
     else:
@@ -158,7 +158,8 @@ def check_unchanged(log: TableLog, table: Table, newest: Record | None) -> None:
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns for a repair: the columns of the record `newest`. `version` is only for error messages.
+    """Return the columns for a publication at the version of the record `newest`: the columns of this record.
+    `version` is only for error messages.
 
     Columns that are no longer selected have `dropped=True`. If there are any, raises `ColumnsDroppedError` unless the
     table has `on_dropped_column: keep`. Raises `selection_changed` if anything else in the selection differs from
@@ -178,6 +179,7 @@ def published_version(newest: Record) -> PublishedVersion:
         newest.partitions,
         committed=None if newest.committed is None else datetime.fromisoformat(newest.committed),
         is_compared=newest.read is not None,
+        load=newest.load,
     )
 
 
@@ -189,17 +191,16 @@ def decide_next(
     `view` is the table's log, or None if the table has no log. Reads the facts if `facts` is None. A problem is
     returned as a `PublicationBlockedError`, and not raised. Returns a `ComparisonStart` if the table has `changes:
     compare`, but its newest publication is from the change data feed. Raises `first_comparison_impossible` if this
-    publication has no keys.
+    publication has no keys, or if it is a part of a first load and parts are missing.
     """
     newest = view.newest if view else None
     published = published_version(newest) if newest else None
     if newest and published and table.changes == "compare" and not published.is_compared:
-        if not newest.keys:
-            from mirrorfeed.publish.change_sources.errors import NO_KEYS, first_comparison_impossible
+        if published.next_part or not newest.keys:
+            from mirrorfeed.publish.change_sources.errors import NO_KEYS, UNFINISHED, first_comparison_impossible
 
-            raise first_comparison_impossible(
-                table=str(table.source), published=published.version, where=published.version, reason=NO_KEYS
-            )
+            version, reason = published.version, UNFINISHED if published.next_part else NO_KEYS
+            raise first_comparison_impossible(table=str(table.source), published=version, where=version, reason=reason)
         facts = source.facts(None, table.max_versions_per_publication)
         return facts, ComparisonStart(facts.latest, published)
     facts = facts or source.facts(published, table.max_versions_per_publication)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.log_record import FullRead, Record
+from mirrorfeed.landing.log_record import PART_FORMAT, FullRead, Record
 from mirrorfeed.landing.names import log_folder
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import source_types
@@ -147,6 +147,8 @@ class Run:
         changed the log, or if another table has replaced the source."""
         started, before = time.monotonic(), view.newest if view else None
         columns, metadata, is_described = prepare(self.source, self.log, self.table, before, facts, what)
+        if isinstance(what, Snapshot) and what.part is None and (facts.bytes or 0) > self.table.load_part_size:
+            what = self.source.first_part(what, facts, self.table)
         if view is None:
             view = self.log.confirm(self.log.create_log())
             is_described = False  # before the log was created, the folder may have been deleted with the file
@@ -211,15 +213,19 @@ class Run:
         self, view: View, facts: Facts, what: Publication, job: StagingJob, staged: Staged, seconds: float
     ) -> Record:
         table, version, first = self.table, what.to_version_inclusive, view.next_file_number
-        committed = facts.commit_time(version)
+        source_id, partitions, committed = facts.table_id, facts.partitions, facts.commit_time(version)
+        part = what.part if isinstance(what, Snapshot) else None
         if isinstance(what, KeyRepair) and view.newest:
             committed = published_version(view.newest).committed
+        elif part and view.newest:  # the facts are those of a later version
+            before = published_version(view.newest)
+            source_id, partitions, committed = before.table_id, before.partitions, before.committed
         return Record(
             number=job.record_number,
             batch=job.batch,
             time=utc_now().isoformat(timespec="milliseconds"),
             source=str(table.source),
-            source_id=facts.table_id,
+            source_id=source_id,
             from_version_exclusive=what.from_version_exclusive,
             to_version_inclusive=version,
             columns=job.columns,
@@ -227,7 +233,7 @@ class Run:
             next_file_number=first + len(staged.files),
             files=tuple(replace(file, number=number) for number, file in enumerate(staged.files, first)),
             extension=table.output.extension,
-            partitions=facts.partitions,
+            partitions=partitions,
             follows=view.reference,
             build=this_build(),
             selection=table.selection,
@@ -235,6 +241,8 @@ class Run:
             committed=None if committed is None else committed.isoformat(timespec="milliseconds"),
             key_digest=table.selection.key_digest if table.selection else None,
             read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
+            load=part,
+            format=PART_FORMAT if part else 1,
         )
 
     def record(self, view: View, record: Record) -> View | None:
@@ -253,7 +261,7 @@ class Run:
             self._report_sent(view)
             view = finish_publication(self.log, view, renamed.append)
         if view is None:
-            self.result.published_version = None
+            self.result.published_version = self.result.load = None
             return None
         self._report_sent(view)
         for record in renamed:
@@ -267,7 +275,8 @@ class Run:
         self.result.cleanup_error = (
             clean_up(self.log, view, self.table.log_retention_records, others=others) or self.result.cleanup_error
         )
-        self.result.published_version = view.newest.to_version_inclusive if view.newest else None
+        self.result.published_version = view.newest.complete_version if view.newest else None
+        self.result.load = view.newest.progress if view.newest else None
         return view
 
     def _report_sent(self, view: View) -> None:
@@ -294,7 +303,7 @@ def _measure(
     }
     if staged.look_up_seconds:
         measured["look_up_seconds"] = staged.look_up_seconds
-    if not isinstance(what, WithinVersion):
+    if not (isinstance(what, WithinVersion) or (isinstance(what, Snapshot) and what.continues)):
         measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
     return measured
 

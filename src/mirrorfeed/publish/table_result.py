@@ -8,6 +8,7 @@ from typing import Any
 
 from mirrorfeed.display.rows import MARKERS, Row, by_marker, counted, duration, nonzero, shown, size
 from mirrorfeed.errors import MirrorfeedError, with_code
+from mirrorfeed.landing.load_part import LoadProgress
 from mirrorfeed.landing.log_record import Record
 
 _LONG_LOOK_UP = 300.0
@@ -28,7 +29,9 @@ class TableResult(Row):
     to_version_inclusive: int | None = None
     """Last version that the run published. None if nothing was published."""
     published_version: int | None = None
-    """Last version that this run or an earlier run published."""
+    """Last version that this run or an earlier run published. None while parts of a first load are missing."""
+    load: LoadProgress | None = None
+    """Published share of a first load, if parts of it are missing. The next run continues it."""
     inserts: int = shown("inserts", nonzero, default=0)
     updates: int = shown("updates", nonzero, default=0)
     upserts: int = shown("upserts", nonzero, default=0)
@@ -84,7 +87,7 @@ class TableResult(Row):
         if last is None:
             self.what = "failed" if self.error else "stopped" if self.stopped else f"nothing new at {published}"
         elif first is None:
-            self.what = f"snapshot to {last}"
+            self.what = f"snapshot to {last}{f', {self.load.in_words}' if self.load else ''}"
         elif first == last:
             self.what = f"row hashes at {last}"
         else:
@@ -105,12 +108,27 @@ class TableResult(Row):
     def in_words(self) -> str:
         """One-line summary of the publications of the run."""
         rows = by_marker(self.rows) or "no rows"
+        if self.load:
+            left = self._seconds_left
+            return f"loaded {self.load.in_words}: {rows}{f', about {duration(left)} left' if left else ''}"
         return f"published up to version {self.published_version}: {rows}, {counted(self.files, 'file')}"
 
     @property
+    def _seconds_left(self) -> float | None:
+        """Estimated seconds until a first load is complete, from the parts of this run. None if unknown."""
+        seconds, size = 0.0, 0
+        for record in self.records:
+            measured = self.measured.get(record.batch, {})
+            if record.load and "stage_seconds" in measured:
+                seconds += measured["stage_seconds"]
+                size += record.load.slice.bytes
+        return seconds / size * (self.load.bytes - self.load.bytes_published) if self.load and size else None
+
+    @property
     def first_load(self) -> bool:
-        """True if the run published a snapshot."""
-        return self.to_version_inclusive is not None and self.from_version_exclusive is None
+        """True if the run published a snapshot, or the first part of one."""
+        began = not (self.records and self.records[0].load and self.records[0].load.number > 1)
+        return began and self.to_version_inclusive is not None and self.from_version_exclusive is None
 
     @property
     def _long_look_ups(self) -> float:
@@ -175,7 +193,8 @@ def add_record(result: TableResult, record: Record) -> None:
     if not result.records:
         result.from_version_exclusive = record.from_version_exclusive
     result.records.append(record)
-    result.published_version = result.to_version_inclusive = record.to_version_inclusive
+    result.published_version, result.load = record.complete_version, record.progress
+    result.to_version_inclusive = record.to_version_inclusive
     result.files += len(record.files)
     result.bytes += record.size
     for marker, count in record.rows.items():

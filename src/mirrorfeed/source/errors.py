@@ -335,6 +335,23 @@ class SnapshotFilesDeletedError(SourceError):
         return self._format(": {uris:few}") if self.uris else ""
 
 
+@problem(PublicationBlockedError, "MF2110")
+def load_version_lost(*, table: str, version: int, part: str) -> None:
+    """The first load of {table} cannot continue with {part}: version {version}, which all parts of the load publish,
+    can no longer be read.
+
+    Run `mirrorfeed rebuild` to start a new load with the newest version; with `on_gap: reseed` this happens
+    automatically. To prevent this, increase delta.deletedFileRetentionDuration of the source before the load.
+    """
+
+
+def snapshot_unreadable(*, table: str, what: Snapshot, uris: Sequence[str] = ()) -> SourceError:
+    """Return the error about a snapshot, or a part of one, whose files or log are gone."""
+    if what.continues:
+        return load_version_lost(table=table, version=what.version, part=str(what.part))
+    return SnapshotFilesDeletedError(table=table, version=what.version, uris=uris)
+
+
 class FilesArchivedError(SourceError):
     code = "MF2107"
     what = "{table} cannot be read: {part} needs files in the archive tier."

@@ -163,6 +163,11 @@ def _truncated(value: Column, _: DataType, transformation: Transformation, __: C
 _TRANSFORMED = {"hash": _hashed, "mask": _masked, "truncate": _truncated}
 
 
+def matching_rows(table: str, rows: DataFrame, selection: Selection) -> DataFrame:
+    """Return the rows that match the filter of a selection, with all columns."""
+    return _filter(table, rows, selection, {field.name: field.dataType for field in rows.schema})
+
+
 @contextmanager
 def read_errors(table: str, what: Range | Snapshot) -> Iterator[None]:
     """Context manager that converts errors of Spark and Delta about the source to errors of mirrorfeed.
@@ -209,7 +214,7 @@ def _read_error(table: str, what: Range | Snapshot, error: Exception) -> Termina
         uri = spark_errors.unreadable_file(error)
         return errors.source_file_damaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
     if isinstance(what, Snapshot):
-        return errors.SnapshotFilesDeletedError(table=table, version=what.version) if is_missing or is_expired else None
+        return errors.snapshot_unreadable(table=table, what=what) if is_missing or is_expired else None
     after = what.from_version_exclusive
     if condition.startswith(spark_errors.SCHEMA_DIFFERS):
         version, read_version = find_parameter(error, "incompatibleVersion"), find_parameter(error, "readVersion")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from mirrorfeed.landing.load_part import LoadPart
 from mirrorfeed.landing.names import split_name
 from mirrorfeed.source.errors import (
     FeedGapError,
@@ -109,6 +110,13 @@ class PublishedVersion:
     """Commit time of the version. None if unknown."""
     is_compared: bool = False
     """True if a comparison of all rows published it. Then id and version belong to the table of row hashes."""
+    load: LoadPart | None = None
+    """Last published part, if the version was published as a first load in parts."""
+
+    @property
+    def next_part(self) -> LoadPart | None:
+        """Part to publish next, before any other version. None if the version is completely published."""
+        return None if self.load is None or self.load.is_last else self.load.next
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +142,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All rows of a version."""
+    """All rows of a version, or one part of them."""
 
     version: int
+    part: LoadPart | None = None
+    """Part to read, if the version is published in parts. None for all rows."""
 
     @property
     def from_version_exclusive(self) -> None:
@@ -150,8 +160,13 @@ class Snapshot:
     def reads(self) -> Snapshot:
         return self
 
+    @property
+    def continues(self) -> bool:
+        """True for a part of a load that other parts precede."""
+        return self.part is not None and self.part.number > 1
+
     def __str__(self) -> str:
-        return f"snapshot at version {self.version}"
+        return f"snapshot at version {self.version}{f', {self.part}' if self.part else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +254,15 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
     """Return the next publication of a table, or the `PublicationBlockedError` that prevents it.
 
     `published` is None before the first publication. A range has at most `max_versions_per_publication` versions,
-    except if changes are found by comparing rows.
+    except if changes are found by comparing rows. A first load in parts is continued before any other version.
     """
     latest = facts.latest
     if published is None:
         return feed_off(table=table, version=latest) if facts.unreadable else Snapshot(latest)
     if finding := find_recreation(table, published, facts.table_id, latest, facts.recreation):
         return finding
+    if part := published.next_part:
+        return Snapshot(published.version, part)
     if latest == published.version:
         return NothingNew(published.version)
     partitions = set(published.partitions)

@@ -17,7 +17,7 @@ from fixtures.onelake.faults import How
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, TerminalError, TransientError
 from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, keys_changed
-from mirrorfeed.landing.log_record import File, PreviousRecord, Record
+from mirrorfeed.landing.log_record import FORMAT, File, PreviousRecord, Record
 from mirrorfeed.landing.names import is_start_marker, start_marker_name
 from mirrorfeed.landing.output_format import Output
 from mirrorfeed.landing.schema import Column
@@ -191,7 +191,7 @@ def test_record_of_a_newer_format_requires_a_newer_version() -> None:
     with pytest.raises(RecordTooNewError) as caught:
         read_view(store, T)
 
-    assert caught.value.facts == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 1}
+    assert caught.value.facts == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": FORMAT}
 
 
 @pytest.mark.parametrize("when", range(1, 6))

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
+from mirrorfeed.landing.load_part import LoadPart
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_columns, selected_schema
 from mirrorfeed.publish import rows_and_markers
@@ -36,7 +37,7 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
-from mirrorfeed.source.versions import read_schema
+from mirrorfeed.source.versions import SPARK_REQUIRED, read_schema
 
 _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
@@ -61,6 +62,8 @@ class DeltaFeed:
     selection: Selection | None = None
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
+        if self.spark is None and published and published.next_part:
+            raise ValueError(SPARK_REQUIRED)  # otherwise no Spark is needed without a new version
         return read_facts(self.spark, self.source, published.version if published else None, limit)
 
     def is_unchanged(self, facts: Facts) -> bool:
@@ -92,7 +95,7 @@ class DeltaFeed:
                     rows = self._readable_rows(what.version, facts)
                     return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
                 if isinstance(what, Snapshot):
-                    return self._stage_snapshot(what.version, facts, table, job)
+                    return self._stage_snapshot(what, facts, table, job)
                 looks_up = job.keys and table.validate_keys == "source"
                 existing = partial(self._existing_rows, what, facts, table, job) if looks_up else None
                 rows, others = self._changed_rows(what, facts, table, job)
@@ -104,6 +107,11 @@ class DeltaFeed:
         except FilesArchivedError as error:
             archive.check(self.spark, self.source, error.range)
             raise
+
+    def first_part(self, what: Snapshot, facts: Facts, table: Table) -> Snapshot:
+        from mirrorfeed.publish.change_sources.load_division import divide_load  # imported late: few tables are large
+
+        return divide_load(self, what, facts, table)
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with reader.read_errors(str(self.source), Snapshot(version)), lossless_settings(self.spark):
@@ -148,31 +156,36 @@ class DeltaFeed:
             raise cause from error
         return staged._replace(note=RangeComparedWarning(cause=cause, range=range_))
 
-    def _stage_snapshot(self, version: int, facts: Facts, table: Table, job: StagingJob) -> Staged:
+    def _stage_snapshot(self, what: Snapshot, facts: Facts, table: Table, job: StagingJob) -> Staged:
         keys = job.keys if table.validate_keys != "none" else ()
-        selected = self._readable_rows(version, facts)
+        selected = self._readable_rows(what.version, facts, what.part)
         rows = rows_and_markers.snapshot_rows(selected, job.columns, keys)
-        size, per_file = self._sizes(version, facts, job, selected)
+        size, per_file = self._sizes(what, facts, job, selected)
         if size is not None:
             least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
-        expect_small = (facts.bytes or 0) <= _SMALL_BYTES
+        expect_small = (what.part.slice.bytes if what.part else facts.bytes or 0) <= _SMALL_BYTES
         most = per_file and per_file * _MAX_FILE_SHARE
         staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: most, unique_keys=keys)
-        return staged if staged.files else Staged([write_empty(job)])
+        return staged if staged.files or what.continues else Staged([write_empty(job)])
 
-    def _sizes(self, version: int, facts: Facts, job: StagingJob, selected: DataFrame) -> tuple[int | None, int | None]:
+    def _sizes(
+        self, what: Snapshot, facts: Facts, job: StagingJob, selected: DataFrame
+    ) -> tuple[int | None, int | None]:
         """Estimate the total size in bytes of a snapshot's data files, and the number of rows per file.
 
         `selected` has the selected rows. Both results are None if the size of the source is unknown. The number of rows
         is also None if the source fits in one file.
         """
-        size, per_file = facts.bytes, self._rows_per_file(facts, job)
+        size, per_file = facts.bytes, None if what.part else self._rows_per_file(facts, job)
+        if what.part:
+            size, target = what.part.slice.bytes, job.output.target_file_size
+            per_file = max(1, what.part.slice.rows * target // size) if size > target else None
         if size is None or per_file is None or self.selection is None:
             return size, per_file
         sample = selected
         if not archive.has_interval(facts.properties):  # the first rows of a table are faster to find
-            rows = reader.read_snapshot(self.spark, self.source, version)
+            rows = reader.read_snapshot(self.spark, self.source, what.version)
             sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
         each = row_staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
@@ -266,13 +279,13 @@ class DeltaFeed:
         checked = None if isinstance(deleted, pa.Table) else version  # many keys come from the feed, which has no plan
         return archive.readable_keys(self.spark, self.source, keys, checked, facts.properties)
 
-    def _readable_rows(self, version: int, facts: Facts) -> DataFrame:
-        """Return the selected rows of a version.
+    def _readable_rows(self, version: int, facts: Facts, part: LoadPart | None = None) -> DataFrame:
+        """Return the selected rows of a version, or of one part of it.
 
         With a condition in `where`, the result reads only files in which rows may match. Raises
         `ArchivedFilesNeededError` if some of these files are not restored.
         """
-        rows = self._rows_at(version)
+        rows = self._rows_at(version, part)
         if self._where is None:
             return rows
         with lossless_settings(self.spark):
@@ -282,8 +295,13 @@ class DeltaFeed:
     def _where(self) -> str | None:
         return self.selection.where if self.selection else None
 
-    def _rows_at(self, version: int) -> DataFrame:
-        return apply_selection(str(self.source), reader.read_snapshot(self.spark, self.source, version), self.selection)
+    def _rows_at(self, version: int, part: LoadPart | None = None) -> DataFrame:
+        rows = reader.read_snapshot(self.spark, self.source, version)
+        if part is not None:
+            from mirrorfeed.source.load_plan import rows_of_part  # imported late: few tables are large
+
+            rows = rows_of_part(rows, part)
+        return apply_selection(str(self.source), rows, self.selection)
 
     def _feed(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)

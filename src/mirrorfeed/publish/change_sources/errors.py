@@ -148,6 +148,7 @@ class RangeComparedWarning(MirrorfeedWarning):
         return "a deletion vector is large" if large else "the feed has a gap"
 
 
+UNFINISHED = "its first load is not complete"
 NO_KEYS = "its rows were published without keys"
 GONE = "its files or its log are gone"
 OTHER_TABLE = "the table was replaced, restored, or dropped and created again"

@@ -13,7 +13,7 @@ from mirrorfeed.landing.log_record import File, Record, possible_positions
 from mirrorfeed.landing.names import Target, log_folder, published_name
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.view import View
-from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import PathMissingError
 
@@ -22,7 +22,8 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
     """Return each table with its log, and with the log record of the newest publication that its mirror contains.
 
     The log is None if the table has no log. If two publications can be the newest one in the mirror, returns both log
-    records, newest first. Returns no log record if Fabric has not completely consumed any publication. `names` are
+    records, newest first. Returns no log record if Fabric has not completely consumed any publication, or not all parts
+    of a first load. `names` are
     targets. If `names` is empty, returns all configured tables.
     """
     store, positions = zone_of(config), []
@@ -32,6 +33,7 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
         if view:
             by_time, staged = table.file_order == "modified_time", [file.number for file in view.unfinished]
             candidates = possible_positions(log.records(view), view.numbers, staged, by_time=by_time)
+            candidates = tuple(each for each in candidates if each.complete_version is not None)
         positions.append((table, view, candidates))
     return positions
 
@@ -81,7 +83,7 @@ def describe_publication(record: Record) -> str:
     """Return a description of a record for display, such as `snapshot at version 3` or `versions 4 to 7`."""
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
-        return f"snapshot at version {last}"
+        return str(Snapshot(last, record.load))
     if record.read and record.is_repair:
         return f"version {last}, row hashes of {counted(record.read.rows, 'row')}"
     if record.read:

@@ -1,0 +1,217 @@
+"""A first load in parts: stops, kills, changes of the source and lost versions, on Delta tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.faults import Crash, Fault, FaultyStore, Mode
+from mirrorfeed.errors import TransientError
+from mirrorfeed.landing.schema import Problem
+from mirrorfeed.orchestration.retry_policy import needs_reload
+from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.change_sources.errors import first_comparison_impossible
+from mirrorfeed.publish.change_sources.feed_gap import bridge_gap
+from mirrorfeed.publish.errors import RowsRefusedError, load_unfinished
+from mirrorfeed.publish.key_repair import repair
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.source.errors import SourceRecreatedError, load_version_lost
+from mirrorfeed.storage import Store
+from tests.raised import raises
+from tests.support.delta import DeltaTable, Zone
+from tests.support.entries import FOLDER, changed
+
+
+def in_parts(spark: SparkSession, folder: Path, files: int = 3, **options: Any) -> Zone:
+    """A table with ten rows in each of its files, whose load has one part for each file."""
+    table = DeltaTable(spark, folder / "t")
+    for at in range(files):
+        table.insert(*range(10 * at, 10 * at + 10))
+    return Zone(folder / "landing", table, **{"load_part_size": 1024, **options})
+
+
+def run(zone: Zone, store: Store | None = None, *, parts: int = 1) -> TableResult:
+    """Run once, and stop after this number of publications."""
+    left = iter([False] * (parts - 1))
+    feed = DeltaFeed(zone.table.spark, zone.table.source, selection=zone.plan.selection)
+    began: list[str] = []
+
+    def stop() -> bool:
+        return bool(began) and next(left, True)
+
+    return publish(feed, store or zone.store, zone.plan, on_step=lambda result: began.append(result.step), stop=stop)
+
+
+def progress(result: TableResult) -> tuple[int, int] | None:
+    return result.load and (result.load.parts_published, result.load.parts)
+
+
+def check_mirror(zone: Zone) -> None:
+    assert zone.mirrors_the_table()
+    assert not list(zone.root.glob("_mirrorfeed_files/*")), "files are left in the staging area"
+
+
+def test_load_continues_after_each_part_while_the_source_changes(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path)
+    pinned = zone.table.latest
+
+    first = run(zone)
+    zone.table.sql("UPDATE {} SET v = 'changed' WHERE id IN (1, 15, 29)")
+    zone.plan = changed(zone.plan, load_part_size=2048)  # has no effect on the load
+    second = run(zone)
+    zone.table.sql("DELETE FROM {} WHERE id = 2 OR id = 25")
+    zone.table.insert(40)
+    with raises(load_unfinished):
+        repair(DeltaFeed(spark, zone.table.source), zone.store, zone.plan, None)
+    third = run(zone)
+
+    assert [progress(each) for each in (first, second, third)] == [(1, 3), (2, 3), None]
+    assert [each.inserts for each in (first, second, third)] == [10, 10, 10]
+    assert [each.published_version for each in (first, second, third)] == [None, None, pinned]
+    assert re.fullmatch(rf"snapshot to {pinned}, 1 of 3 parts \(3\d %\)", replace(first).what)
+    assert replace(third).what == f"snapshot to {pinned}"
+    assert re.fullmatch(r"loaded 1 of 3 parts \(3\d %\): 10 inserts(, about .* left)?", first.in_words)
+    assert (first.first_load, second.first_load) == (True, False)
+    zone.publish()
+    check_mirror(zone)
+
+
+def test_one_run_publishes_all_parts_and_then_the_changes(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path)
+    run(zone)
+    zone.table.sql("DELETE FROM {} WHERE id < 20")
+
+    result = zone.publish()
+
+    assert [str(each.load) if each.load else str(each.to_version_inclusive) for each in result.records] == [
+        "part 2 of 3",
+        "part 3 of 3",
+        str(zone.table.latest),
+    ]
+    check_mirror(zone)
+
+
+def test_table_of_one_part_gets_the_same_record_as_without_parts(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path, files=2, load_part_size=2**30)
+
+    (record,) = zone.publish().records
+
+    assert (record.load, record.format) == (None, 1)
+    assert b"load" not in record.to_json()
+
+
+@pytest.mark.parametrize("mode", [Mode.KILLED, Mode.KILLED_AFTER, Mode.LOST, Mode.LATE])
+def test_run_that_fails_inside_a_part_loses_nothing(
+    spark: SparkSession, tmp_path: Path, mode: Mode, counted: Counter[str]
+) -> None:
+    zone = in_parts(spark, tmp_path, files=2)
+    run(zone)
+
+    def play(name: str, *faults: Fault) -> list[str]:
+        copy = Zone.copied(zone, tmp_path / name)
+        store = FaultyStore(copy.store, faults)
+        with suppress(TransientError, Crash):
+            run(copy, store, parts=3)
+        store.deliver()
+        copy.publish()
+        check_mirror(copy)
+        return store.verbs
+
+    for at, verb in enumerate(play("calm")):
+        if verb in ("create", "create_once", "rename"):
+            play(f"fault{at}", Fault(at, mode, late=3))
+            counted["crash points inside a part, with Spark"] += 1
+
+
+def test_version_that_vacuum_deleted_during_the_load_stops_it(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path)
+    run(zone)
+    gone = zone.table.live_files()
+    zone.table.sql("UPDATE {} SET v = 'all'")
+    for file in gone - zone.table.live_files():
+        file.unlink()
+
+    with raises(load_version_lost, match=r"cannot continue with part 2 of 3: version 3") as caught:
+        zone.publish()
+
+    assert needs_reload(changed(zone.plan, on_gap="reseed"), caught.value)
+    assert not needs_reload(zone.plan, caught.value)
+    assert len(list(zone.folder.glob("*.parquet"))) == 1
+
+
+def test_load_of_a_replaced_table_continues_before_the_difference(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path)
+    run(zone)
+    zone.table.replace((1, "v1"), (2, "other"), (99, "new"))
+    feed = DeltaFeed(spark, zone.table.source)
+
+    with pytest.raises(SourceRecreatedError) as caught:
+        publish(feed, zone.store, zone.plan)
+    bridge = bridge_gap(feed, zone.plan, caught.value)
+    assert bridge is not None
+    result = publish(bridge, zone.store, zone.plan)
+
+    assert [str(each.load) for each in result.records] == ["part 2 of 3", "part 3 of 3", "None"]
+    check_mirror(zone)
+
+
+def test_duplicate_keys_in_other_parts_are_refused_before_the_first_part(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string", by="v")
+    for part in ("a", "b"):
+        table.sql(f"INSERT INTO {{}} SELECT CAST(id AS int), '{part}' FROM range(0, 5, 1, 1)")
+    zone = Zone(tmp_path / "landing", table, load_part_size=1)
+
+    with pytest.raises(RowsRefusedError) as caught:
+        zone.publish()
+
+    assert {row.problem for row in caught.value.rows} == {Problem.DUPLICATE_KEY}
+    assert not list(zone.folder.glob("*"))
+
+
+def test_rows_refused_in_a_later_part_need_a_new_load(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path, files=2)
+    zone.table.insert(15)
+
+    with pytest.raises(RowsRefusedError) as caught:
+        zone.publish()
+
+    assert "part" not in caught.value.problem
+    assert "mirrorfeed rebuild" in caught.value.solution
+    assert len(list(zone.folder.glob("*.parquet"))) == 1
+
+
+def test_comparison_does_not_start_before_the_load_is_complete(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path, files=2)
+    run(zone)
+
+    with raises(first_comparison_impossible, match="its first load is not complete"):
+        publish(DeltaFeed(spark, zone.table.source), zone.store, changed(zone.plan, changes="compare"))
+
+
+def test_selected_rows_are_divided_by_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path, where="id <> 12", rename={"id": "order"}, cast={"v": "string(2)"})
+
+    result = zone.publish()
+
+    assert [each.rows["insert"] for each in result.records] == [10, 9, 10]
+    assert len(zone.mirrored) == 29
+
+
+def test_values_that_are_not_published_are_not_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path, where="id > 15 OR id < 0", cast={"v": "string(2)"})
+
+    result = zone.publish()
+
+    assert [each.rows["insert"] for each in result.records] == [4, 10]
+    assert [each.up_to for each in result.records[0].load.slices] == ["19", None]  # type: ignore[union-attr]
+    zone.plan = changed(zone.plan, where=None, cast={"id": "string"})
+    zone.store.remove_folder(FOLDER)
+    assert [each.load for each in zone.publish().records] == [None]
