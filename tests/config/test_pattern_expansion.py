@@ -37,7 +37,7 @@ from mirrorfeed.landing.names import TABLE_LIMITS
 from mirrorfeed.orchestration.dry_run import list_configured_tables
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.source.errors import NoTableAtPathError
-from mirrorfeed.source.identifier import FoundTable, Source
+from mirrorfeed.source.identifier import FoundTable, Pattern, Source
 from tests.raised import raises
 from tests.support.delta import FEED
 
@@ -159,36 +159,31 @@ TAGS = frozenset({MIRROR, NO_PII})
         ({MIRROR, NO_PII, ("tier", "1")}, "by main.*.*"),
         ({MIRROR}, "lacks the tag pii"),
         ({("mirror", "Fabric"), NO_PII}, "lacks the tag mirror=fabric"),
-        ({("mirror", "other"), ("pii", "yes")}, "lacks the tags mirror=fabric, pii"),
-        (set(), "lacks the tags mirror=fabric, pii"),
+        ({("mirror", "other"), ("pii", "yes")}, "lacks the tag mirror=fabric, pii"),
+        (set(), "lacks the tag mirror=fabric, pii"),
     ],
 )
 def test_tables_with_all_tags_are_selected(written: Written, tags: set[tuple[str, str]], why: str) -> None:
     found = [FoundTable(Source.parse(ORDERS), tags=frozenset(tags)), FoundTable(Source.parse(LINES), tags=TAGS)]
     candidates = select_matches(written(TAGGED), [found]).candidates
     assert [row.why for row in candidates] == [why, "by main.*.*"]
-    with raises(nothing_matches, match=r"main\.sales\.orders lacks the tags mirror=fabric, pii\."):
+    with raises(nothing_matches, match=r"main\.sales\.orders lacks the tag mirror=fabric, pii\."):
         select_matches(written(TAGGED), [found_tables(ORDERS)])
 
 
-def test_tags_are_read_once_for_each_pattern_that_has_them(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    tags = {Source.parse(ORDERS).fold(): {MIRROR, NO_PII}, Source.parse(LINES).fold(): {MIRROR}}
-    requests = list[tuple[str, list[str]]]()
+def test_tags_are_read_only_for_patterns_that_have_them(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, found = list[Any](), [FoundTable(Source.parse(ORDERS), tags=TAGS), *found_tables(LINES)]
 
-    def read(spark: str, catalog: str, names: dict[str, str]) -> dict[tuple[str, ...], set[tuple[str, str]]]:
-        assert spark == "session"
-        requests.append((catalog, list(names)))
-        return tags
+    def list_tables(pattern: Pattern, *others: Any) -> list[FoundTable]:
+        tags = others[-1]
+        requests.append((str(pattern), tags and list(tags)))
+        return found
 
-    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: found_tables(ORDERS.upper(), LINES))
-    monkeypatch.setattr("mirrorfeed.source.catalog.read_tags", read)
+    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", list_tables)
     config = written(TAGGED, {"sources": "main.sales.l*", "target": "l.{table}"})
-    expansion = expand_patterns(config, lambda: "session")  # type: ignore[arg-type,return-value]
-    assert [str(table.target) for table in expansion.config.tables] == ["SALES.ORDERS", "l.lines"]
-    assert requests == [("main", ["mirror", "pii"])]
-    tags.clear()
-    with raises(nothing_matches):
-        expand_patterns(config, lambda: "session")  # type: ignore[arg-type,return-value]
+    expansion = expand_patterns(config, lambda: pytest.fail("Spark was started"))
+    assert [str(table.target) for table in expansion.config.tables] == ["sales.orders", "l.lines"]
+    assert requests == [("main.*.*", ["mirror", "pii"]), ("main.sales.l*", None)]
 
 
 def test_table_without_a_change_feed_is_excluded_with_its_type(written: Written) -> None:

@@ -22,8 +22,8 @@ from databricks.sdk.service.catalog import (
 )
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config.errors import no_tables_found, nothing_matches
-from mirrorfeed.orchestration.table_survey import NO_KEYS, SurveyedTable, parse_place, survey_tables
+from mirrorfeed.config.errors import nothing_matches
+from mirrorfeed.orchestration.table_survey import NO_KEYS, SurveyedTable, no_tables_found, parse_place, survey_tables
 from mirrorfeed.source.identifier import Pattern
 from tests.raised import raises
 from tests.support.delta import FEED

@@ -30,6 +30,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, TerminalError, TransientError
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.source import catalog as catalog_module
 from mirrorfeed.source.catalog import (
     check_policies,
     list_tables,
@@ -336,6 +337,17 @@ def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None
     ]  # fmt: skip
     assert catalog.requests == ["main", "main.sales", "main.crm"]
     assert [str(each.source) for each in list_pattern("main.c*.*", lambda: catalog)] == ["main.crm.a"]
+
+
+def test_tags_are_added_to_the_tables_of_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = {("main", "sales", "orders"): {("mirror", "fabric")}, ("main", "sales", "other"): {("mirror", "x")}}
+    monkeypatch.setattr(catalog_module, "read_tags", lambda *arguments: arguments == ("s", "main", ["mirror"]) and tags)
+    catalog = Catalog({"sales": [table("Orders"), table("lines")]})
+    found = list_tables(Pattern.parse("main.*.*"), False, lambda: "s", lambda: catalog, tags=["mirror"])  # type: ignore
+    assert {each.source.parts[2]: set(each.tags) for each in found} == {
+        "Orders": {("mirror", "fabric")},
+        "lines": set(),
+    }
 
 
 def test_errors_of_unity_catalog_are_reported() -> None:

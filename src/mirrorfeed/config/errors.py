@@ -119,14 +119,6 @@ def duplicate_histories(*, path: str, conflicts: Sequence[str]) -> None:
     """
 
 
-@problem(ConfigurationError, "MF1115")
-def no_tables_found(*, place: str) -> None:
-    """There is no Delta table that matches {place}.
-
-    Check the name and your privileges. `--from` is a schema such as main.sales, a catalog, a folder, or a pattern.
-    """
-
-
 @problem(ConfigurationError, "MF3214")
 def database_not_named(*, landing_zone: str) -> None:
     """The landing zone {landing_zone} has the id of a workspace, but not the id of a mirrored database.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -48,26 +48,17 @@ def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expans
     """
     if not config.patterns:
         return select_matches(config, ())
-    return select_matches(config, [_find_matches(config, each, spark) for each in config.patterns])
-
-
-def _find_matches(config: Config, entry: Sources, spark: Callable[[], SparkSession]) -> list[FoundTable]:
-    """Return the tables that match the name of a pattern. If the pattern has tags, also read the tags of the tables.
-
-    Column names are read only for tables that may be selected, because a broken table may match."""
-    from mirrorfeed.source.catalog import list_tables, read_tags
+    from mirrorfeed.source.catalog import list_tables
 
     own = {table.source.fold() for table in config.tables}
 
-    def needs_columns(found: FoundTable) -> bool:
-        may_be_selected = bool(entry.tags) or not _why_not(config, entry, found)
-        return entry.keys is not None and found.source.fold() not in own and may_be_selected
+    def find(entry: Sources) -> list[FoundTable]:
+        def needs_columns(found: FoundTable) -> bool:  # a broken table that is not selected must not matter
+            return entry.keys is not None and found.source.fold() not in own and not _why_not(config, entry, found)
 
-    found = list_tables(entry.sources, needs_columns, spark, default_workspace)
-    if not entry.tags:
-        return found
-    tags = read_tags(spark(), entry.sources.parts[0], entry.tags)
-    return [replace(each, tags=frozenset(tags.get(each.source.fold(), ()))) for each in found]
+        return list_tables(entry.sources, needs_columns, spark, default_workspace, entry.tags)
+
+    return select_matches(config, list(map(find, config.patterns)))
 
 
 def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
@@ -119,7 +110,7 @@ def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
     if any(matches_end(source, ending) for ending in entry.exclude):
         return "is listed in `exclude`"
     if missing := [each for each in (entry.tags or {}).items() if each not in found.tags]:
-        return f"lacks {_tags_as_text(missing)}"
+        return f"lacks the tag {', '.join(f'{name}={value}' if value else name for name, value in missing)}"
     if found.unsupported and entry.changes != "compare":
         return f"is {found.unsupported}, which has no change data feed"
     if ledger and source.fold() == ledger.fold():
@@ -133,11 +124,6 @@ def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
     if config.staging_path and source.path and PurePath(source.path).is_relative_to(config.staging_path):
         return "is in the staging area"
     return "is in the landing zone" if source.path and config.is_in_landing_zone(source.path) else ""
-
-
-def _tags_as_text(tags: Sequence[tuple[str, str]]) -> str:
-    texts = ", ".join(f"{name}={value}" if value else name for name, value in tags)
-    return f"the tags {texts}" if len(tags) > 1 else f"the tag {texts}"
 
 
 def _is_below(source: Source, location: Source) -> bool:

@@ -7,12 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.errors import no_tables_found
 from mirrorfeed.config.model import Config, Sources
 from mirrorfeed.config.pattern_expansion import Candidate, select_matches
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown, size
-from mirrorfeed.errors import MirrorfeedError, wrap_error
+from mirrorfeed.errors import ConfigurationError, MirrorfeedError, problem, wrap_error
 from mirrorfeed.orchestration.dry_run import NO_WORKSPACE, list_table
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.runtime.credentials import default_workspace
@@ -26,6 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NO_KEYS = "has no known key. Set the columns that identify a row, or [] if rows are only inserted"
+
+
+@problem(ConfigurationError, "MF1115")
+def no_tables_found(*, place: str) -> None:
+    """There is no Delta table that matches {place}.
+
+    Check the name and your privileges. `--from` is a schema such as main.sales, a catalog, a folder, or a pattern.
+    """
 
 
 @row
@@ -97,13 +104,13 @@ def survey_tables(
         listed = list_table(client, session, candidate)
         if candidate.table is None:
             return SurveyedTable(listed.source, decision=listed.why)
-        problem, feed, count = listed.error, None, None
+        error, feed, count = listed.error, None, None
         try:
             feed, count = _read_feed_and_size(client, spark, candidate.source)
-        except Exception as error:
-            problem = problem or wrap_error(f"Reading {listed.source}", error)
+        except Exception as caught:
+            error = error or wrap_error(f"Reading {listed.source}", caught)
         without_keys = NO_KEYS if listed.keys == () else NO_WORKSPACE
-        decision = problem.problem if problem else "" if listed.keys else without_keys
+        decision = error.problem if error else "" if listed.keys else without_keys
         return SurveyedTable(
             listed.source, listed.table, feed, count, listed.keys or None, decision, columns[candidate.source]
         )

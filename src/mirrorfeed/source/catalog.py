@@ -104,8 +104,10 @@ def list_tables(
     needs_columns: Callable[[FoundTable], bool],
     spark: Callable[[], SparkSession],
     workspace: Callable[[], WorkspaceClient],
+    tags: Iterable[str] | None = None,
 ) -> list[FoundTable]:
-    """Return all tables and views that match the pattern, sorted by name.
+    """Return all tables and views that match the pattern, sorted by name. With `tags`, also read the values of the tags
+    with these names.
 
     Also reads the column names of a table if `needs_columns` returns True for it. If they cannot be read, the table is
     returned without them, so that it does not hide the others. If the pattern is a path, searches local folders. If the
@@ -116,17 +118,14 @@ def list_tables(
     if pattern.path is not None:
         tables = _list_folders(pattern)
     elif Source(pattern.parts).is_in_unity_catalog and (client := open_workspace(workspace)):
-        return _sorted(_list_unity_catalog(client, pattern), pattern)
+        tables, needs_columns = _list_unity_catalog(client, pattern), lambda _: False  # the list has the columns
     else:
         tables = _list_spark_catalog(spark(), pattern)
-    return [
-        replace(each, columns=_columns_of(each.source, spark)) if needs_columns(each) else each
-        for each in _sorted(tables, pattern)
-    ]
-
-
-def _sorted(tables: Iterable[FoundTable], pattern: Pattern) -> list[FoundTable]:
-    return sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
+    found = sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
+    if tags:
+        values = read_tags(spark(), pattern.parts[0], tags)
+        found = [replace(each, tags=frozenset(values.get(each.source.fold(), ()))) for each in found]
+    return [replace(each, columns=_columns_of(each.source, spark)) if needs_columns(each) else each for each in found]
 
 
 def read_tags(spark: SparkSession, catalog: str, names: Iterable[str]) -> dict[tuple[str, ...], set[tuple[str, str]]]:
