@@ -15,7 +15,7 @@ RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 OF_FOLDER = $(or $(wildcard tests/$(FOLDER) tests/test_$(FOLDER).py),$(error There is no folder or test file '$(FOLDER)' in tests))
 WITH_DUCKDB = "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION)
-SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --extra openlineage --python "$$(.ci/prerequisites)"
+SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --extra openlineage --extra opentelemetry --python "$$(.ci/prerequisites)"
 
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON

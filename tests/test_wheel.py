@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
 """pyspark and its dependencies, which a runtime includes."""
-BY_EXTRA = ("mirrorfeed.mirror.local_replica", "mirrorfeed.orchestration.lineage")
+BY_EXTRA = ("mirrorfeed.mirror.local_replica", "mirrorfeed.orchestration.lineage", "mirrorfeed.orchestration.telemetry")
 """Modules that need an extra."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import Event
 
 import pytest
@@ -43,9 +43,13 @@ class Hanging(Recording):
         self.ends.wait()
 
 
+def _constant(receiver: Receiver) -> Callable[[], Receiver]:
+    return lambda: receiver
+
+
 def export(receivers: Iterable[Receiver], tables: str, timeout: float = 10.0) -> list[MirrorfeedError]:
     problems: list[MirrorfeedError] = []
-    exporter = Exporter(CONFIG, lambda _: entry(), problems.append, lambda _: receivers, timeout)
+    exporter = Exporter(CONFIG, lambda _: entry(), problems.append, lambda _: map(_constant, receivers), timeout)
     exporter.add(map(TableResult, tables))
     exporter.finish()
     return problems
@@ -83,6 +87,17 @@ def test_missing_package_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None
     exporter.finish()
     assert len(problems) == 1
     assert "pip install 'mirrorfeed[openlineage]'" in str(problems[0])
+
+
+def test_receiver_that_cannot_be_created_does_not_stop_the_others() -> None:
+    def fail() -> Receiver:
+        raise ModuleNotFoundError("No module named 'openlineage'")
+
+    problems, other = list[MirrorfeedError](), Recording()
+    exporter = Exporter(CONFIG, lambda _: entry(), problems.append, lambda _: [fail, lambda: other])
+    exporter.add([TableResult("a")])
+    exporter.finish()
+    assert (other.sent, len(problems)) == (["a"], 1)
 
 
 def test_run_without_results_starts_no_thread() -> None:

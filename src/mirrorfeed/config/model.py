@@ -118,6 +118,8 @@ class Config(Options):
     """Schema or folder for the histories of all tables that do not set `history`. None means no histories."""
     lineage: Literal["openlineage"] | None = None
     """System that receives an event for each publication and each failure. None means that no events are sent."""
+    telemetry: Literal["opentelemetry"] | None = None
+    """System that receives metrics of each result and a trace of each run. None means that nothing is sent."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files: prices. None means no prices."""
     alerts: Alerts = Alerts()

@@ -1,4 +1,4 @@
-"""Send the results of a run to other systems, such as OpenLineage, in a separate thread.
+"""Send the results of a run to other systems, such as OpenLineage and OpenTelemetry, in a separate thread.
 
 A run waits for this thread only at its end and only for a limited time. Errors of other systems become one warning.
 """
@@ -6,7 +6,7 @@ A run waits for this thread only at its end and only for a limited time. Errors 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,12 +29,12 @@ _MAX_WAITING = 10_000
     MirrorfeedWarning,
     "MF8004",
     meaning=(
-        "Lineage events of some publications were not sent, for example because the receiver could not be reached. They"
-        " are not sent later. The tables were published."
+        "Lineage events or telemetry of some publications were not sent, for example because the receiver could not be"
+        " reached. They are not sent later. The tables were published."
     ),
 )
 def results_not_sent(*, reason: str) -> None:
-    """Results of the run were not all sent as `lineage` sets: {reason}.
+    """Results of the run were not all sent as `lineage` or `telemetry` sets: {reason}.
 
     Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the
     receiver. Publications do not depend on it.
@@ -48,6 +48,8 @@ class Finished:
     table: Table
     result: TableResult
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    run_started: datetime | None = None
+    """Start of the run. None in continuous publishing, which may never end."""
 
 
 class Receiver(Protocol):
@@ -59,12 +61,23 @@ class Receiver(Protocol):
         """Wait until everything is sent."""
 
 
-def receivers_of(config: Config) -> Iterator[Receiver]:
-    """Yield the systems in the configuration. Imports the packages that only they need."""
-    if config.lineage:
+def receivers_of(config: Config) -> Iterator[Callable[[], Receiver]]:
+    """Yield a function for each system in the configuration. The function imports the packages of the system."""
+
+    def lineage() -> Receiver:
         from mirrorfeed.orchestration.lineage import Lineage
 
-        yield Lineage(config)
+        return Lineage(config)
+
+    def telemetry() -> Receiver:
+        from mirrorfeed.orchestration.telemetry import Telemetry
+
+        return Telemetry()
+
+    if config.lineage:
+        yield lineage
+    if config.telemetry:
+        yield telemetry
 
 
 @dataclass
@@ -76,9 +89,11 @@ class Exporter:
     """Function that returns a configured table by its name."""
     on_problem: Callable[[MirrorfeedError], None]
     """Function that receives the first problem. Later problems are only logged."""
-    receivers: Callable[[Config], Iterable[Receiver]] = receivers_of
+    receivers: Callable[[Config], Iterable[Callable[[], Receiver]]] = receivers_of
     timeout: float = 10.0
     """Maximum seconds for which `finish` waits."""
+    run_started: datetime | None = None
+    """Start of the run. None in continuous publishing."""
     _waiting: SimpleQueue[Finished | None] = field(default_factory=SimpleQueue, init=False)
     _has_problem: bool = field(default=False, init=False)
 
@@ -93,7 +108,7 @@ class Exporter:
                 self._is_started = True
                 self._thread.start()
             if self._waiting.qsize() < _MAX_WAITING:
-                self._waiting.put(Finished(self.table(result.table), result))
+                self._waiting.put(Finished(self.table(result.table), result, run_started=self.run_started))
             else:
                 self._report(f"more than {_MAX_WAITING:,} results were waiting")
 
@@ -107,9 +122,10 @@ class Exporter:
             self._report(f"sending took more than {self.timeout:g} seconds after the end of the run")
 
     def _send_all(self) -> None:
-        receivers: Sequence[Receiver] = ()
-        with self._reporting():
-            receivers = list(self.receivers(self.config))
+        receivers: list[Receiver] = []
+        for create in self.receivers(self.config):
+            with self._reporting():
+                receivers.append(create())
         while finished := self._waiting.get():
             for receiver in receivers:
                 with self._reporting():

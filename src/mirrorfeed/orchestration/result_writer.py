@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ class ResultWriter:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
             self._ledger = LedgerWriter(context, location, table)
-        if context.config.lineage:
+        if context.config.lineage or context.config.telemetry:
             from mirrorfeed.orchestration.exporter import Exporter
 
-            self._exporter = Exporter(context.config, table, self._on_problem)
+            run_started = None if context.follows else datetime.now(UTC)
+            self._exporter = Exporter(context.config, table, self._on_problem, run_started=run_started)
 
     def begin(self) -> None:
         """Create the ledger, or add missing columns."""
