@@ -12,9 +12,15 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
 from mirrorfeed.mirror.verify.row_comparison import compare_rows
-from mirrorfeed.publish import rows_and_markers
-from mirrorfeed.publish.row_cancellation import full, net_of_other_keys
-from mirrorfeed.publish.rows_and_markers import PROBLEM, inserts, key_hashes, key_problems, snapshot_rows
+from mirrorfeed.publish import row_cancellation, rows_and_markers
+from mirrorfeed.publish.rows_and_markers import (
+    PROBLEM,
+    inserts,
+    key_hashes,
+    key_problems,
+    landing_rows,
+    snapshot_rows,
+)
 from mirrorfeed.source.reader import without_collations
 
 pytestmark = pytest.mark.connect
@@ -37,8 +43,12 @@ def feed(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """The complete result of both queries, as a publication stages it."""
-    decided = rows_and_markers.net(feed, columns, keys).where(f"{MARKER} IS NOT NULL")
-    return decided.union(net_of_other_keys(feed, columns, keys))
+    decided = landing_rows(rows_and_markers.net(feed, columns, keys), columns, keys).where(f"{MARKER} IS NOT NULL")
+    return decided.union(landing_rows(row_cancellation.net_of_other_keys(feed, columns, keys), columns, keys))
+
+
+def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
+    return landing_rows(row_cancellation.full(feed, columns, keys, exact=exact), columns, keys)
 
 
 def in_one_query(
@@ -357,8 +367,9 @@ def test_net_changes_of_random_histories_are_those_of_cancellation(spark: SparkS
     random.shuffle(events)
     feed = spark.createDataFrame(events, "id int, v string, _change_type string, _commit_version long")
     found, undecided = dict[int, Any](), 0
-    for is_first, rows in ((True, rows_and_markers.net), (False, net_of_other_keys)):
-        for key, value, marker, problem in rows(feed, COLUMNS, ["id"]).collect():
+    for is_first, changes in ((True, rows_and_markers.net), (False, row_cancellation.net_of_other_keys)):
+        rows = landing_rows(changes(feed, COLUMNS, ["id"]), COLUMNS, ["id"])
+        for key, value, marker, problem in rows.collect():
             if marker is None:
                 assert is_first
                 assert (key, value, problem) == (None, None, None)

@@ -16,10 +16,9 @@ from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.verify.expected_rows import select_rows as expected
-from mirrorfeed.publish.row_cancellation import full
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.reader import apply_selection, without_collations
-from tests.publish.test_rows_and_markers import DELETE, SHARED, UPSERT, Event, landed, net
+from tests.publish.test_rows_and_markers import DELETE, SHARED, UPSERT, Event, full, landed, net
 from tests.raised import raises
 
 pytestmark = pytest.mark.connect

@@ -15,17 +15,12 @@ from mirrorfeed.publish.rows_and_markers import (
     is_decided,
     key_positions,
     key_problem,
-    landing_rows,
     summed_events,
 )
 
 
 def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the net changes of all keys for which `net` returns a row with only NULLs.
-
-    If the changes leave several new source rows for a key, its net change has `Problem.DUPLICATE_KEY` in the column
-    `PROBLEM`.
-    """
+    """Return the net changes of all keys for which `net` returns a row with NULL as marker."""
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_positions(columns, keys)
@@ -37,7 +32,7 @@ def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence
         f"sum(greatest(__count__, 0)) OVER ({of_key} ROWS UNBOUNDED PRECEDING) AS __gained__",
         f"IF(__count__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value}) AS __marker__",
     )
-    return landing_rows(rows.where("__last__").sortWithinPartitions(*key), columns, keys)
+    return rows.where("__last__").sortWithinPartitions(*key)
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
@@ -81,8 +76,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
         )
     markers = f"IF(IF(__all_follow__, __count__, __gained__) > 0, {upsert}, {delete})"
     rows = rows.withColumn("__marker__", F.explode(F.expr(markers)))
-    rows = rows.orderBy("_commit_version", F.expr(f"__marker__ <> {Marker.DELETE.value}"), *key)
-    return landing_rows(rows, columns, keys)
+    return rows.orderBy("_commit_version", F.expr(f"__marker__ <> {Marker.DELETE.value}"), *key)
 
 
 def _counted(events: DataFrame, by: Sequence[str]) -> DataFrame:

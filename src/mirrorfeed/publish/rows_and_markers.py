@@ -1,7 +1,11 @@
 """Convert source rows to rows of data files, and check them.
 
 The converted rows, called landing rows, have the columns and values of the data files, and the column `PROBLEM`. If the
-table has keys, its changes also have a row marker.
+table has keys, its changes also have a row marker. `landing_rows` converts the changes that other functions find. These
+have the columns by position (`_0`, `_1` and so on), and two columns:
+
+- `__marker__`: row marker, or NULL if another query finds the change of the key.
+- `__gained__`: number of rows with the key at the end of the range, or 0 if it is not counted.
 """
 
 from __future__ import annotations
@@ -94,7 +98,7 @@ def existing_keys(
 def rows_of_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Return rows to publish for the keys in `wanted`: an upsert for a key in the snapshot, a delete for any other key.
+    """Return a change for each key in `wanted`: an upsert for a key in the snapshot, a delete for any other key.
 
     `wanted` has no NULL and no duplicates. If the optional column `DELETE_FIRST` of `wanted` is true for a key, a
     delete directly precedes the upsert. If the snapshot has several rows with one key, all these rows are returned,
@@ -115,7 +119,7 @@ def rows_of_keys(
         f"CASE WHEN __live__ IS NULL THEN array({delete})"
         f" WHEN __delete_first__ THEN array({delete}, {upsert}) ELSE array({upsert}) END"
     )
-    return landing_rows(rows.withColumn("__marker__", F.explode(F.expr(markers))), columns, keys)
+    return rows.withColumn("__marker__", F.explode(F.expr(markers)))
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
@@ -193,8 +197,8 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_o
     With `in_one_task`, Spark shuffles nothing, which is faster for few rows.
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
-    or a delete with only the key. If a key is NULL, or its net change is more than the exchange of its first removed
-    row for its last added row, the result has a row with only NULLs, also in the row marker. For these keys, which are
+    or a delete. If a key is NULL, or its net change is more than the exchange of its first removed row for its last
+    added row, the result has a row with NULL as marker. For these keys, which are
     rare, `row_cancellation.net_of_other_keys` returns the net changes.
     """
     key = key_positions(columns, keys)
@@ -202,7 +206,7 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_o
     marker = f"IF(__gain__ < 0, {Marker.DELETE.value}, {Marker.UPSERT.value})"
     rows = rows.selectExpr("*", f"IF({is_decided(key)}, {marker}, NULL) AS __marker__", "0 AS __gained__")
     # Sort by key, because similar rows next to each other compress better.
-    return landing_rows(rows.sortWithinPartitions(*key), columns, keys)
+    return rows.sortWithinPartitions(*key)
 
 
 def payload_hashes(columns: Sequence[Column], keys: Sequence[str]) -> tuple[str, str]:
@@ -295,6 +299,10 @@ def summed_events(
 
 
 def landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """Convert changes to landing rows. The row of a delete has only the key, and without a marker also the key is NULL.
+
+    If several rows have the key of a change, its column `PROBLEM` contains `Problem.DUPLICATE_KEY`.
+    """
     key, live = key_positions(columns, keys), f"__marker__ <> {Marker.DELETE.value}"
     names = [position_name(at) for at in range(len(columns))]
     values = [f"IF({'__marker__ IS NOT NULL' if name in key else live}, {name}, NULL)" for name in names]

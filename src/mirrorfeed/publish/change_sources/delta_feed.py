@@ -93,7 +93,8 @@ class DeltaFeed:
             with reader.read_errors(str(self.source), what.reads), lossless_settings(self.spark):
                 if isinstance(what, KeyRepair):
                     rows = self._readable_rows(what.version, facts)
-                    return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
+                    changes = rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys)
+                    return self._stage(_landing_rows(changes, job), job)
                 if isinstance(what, Snapshot):
                     return self._stage_snapshot(what, facts, table, job)
                 looks_up = job.keys and table.validate_keys == "source"
@@ -215,9 +216,10 @@ class DeltaFeed:
         if table.changes == "full":
             from mirrorfeed.publish import row_cancellation  # imported late: few tables publish all changes
 
-            return row_cancellation.full(feed, job.columns, job.keys, exact=table.row_markers == "exact"), None
-        rows = rows_and_markers.net(feed, job.columns, job.keys, in_one_task=_is_small(range_, facts))
-        return rows, partial(_net_of_other_keys, feed, job)
+            changes = row_cancellation.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
+            return _landing_rows(changes, job), None
+        changes = rows_and_markers.net(feed, job.columns, job.keys, in_one_task=_is_small(range_, facts))
+        return _landing_rows(changes, job), partial(_net_of_other_keys, feed, job)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
@@ -270,7 +272,8 @@ class DeltaFeed:
         if few_keys is not None and not few_keys.num_rows:
             return None
         wanted = keys if few_keys is None else few_keys
-        return rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
+        changes = rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
+        return _landing_rows(changes, job)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
         """Return the keys in `deleted` that exist at `version`.
@@ -328,7 +331,11 @@ def _is_small(range_: Range, facts: Facts) -> bool:
 def _net_of_other_keys(feed: DataFrame, job: StagingJob) -> DataFrame:
     from mirrorfeed.publish import row_cancellation  # imported late: few ranges have such keys
 
-    return row_cancellation.net_of_other_keys(feed, job.columns, job.keys)
+    return _landing_rows(row_cancellation.net_of_other_keys(feed, job.columns, job.keys), job)
+
+
+def _landing_rows(changes: DataFrame, job: StagingJob) -> DataFrame:
+    return rows_and_markers.landing_rows(changes, job.columns, job.keys)
 
 
 def _with_added_fields(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
