@@ -36,6 +36,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import HistoryLocation, Options
+from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 from mirrorfeed.runtime.local_spark import local_options
@@ -334,11 +335,13 @@ def test_generated_pages_are_up_to_date() -> None:
     assert stale() == [], "run make fmt, which makes them anew"
 
 
-_TYPES = get_type_hints(Delimited, include_extras=True)
-DELIMITED = {
-    each.name: FieldInfo.from_annotated_attribute(_TYPES[each.name], each.default)
-    for each in dataclasses.fields(Delimited)
-}
+def _fields_of(kind: Any) -> dict[str, FieldInfo]:
+    types = get_type_hints(kind, include_extras=True)
+    parts = dataclasses.fields(kind)
+    return {each.name: FieldInfo.from_annotated_attribute(types[each.name], each.default) for each in parts}
+
+
+DATACLASSES: dict[Any, dict[str, FieldInfo]] = {kind: _fields_of(kind) for kind in (Delimited, Delivery)}
 
 
 def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -347,9 +350,10 @@ def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldI
         name = field.alias or python_name
         if name == "tables":
             continue
-        if field.annotation is Delimited:
-            yield from ((f"{path}{name}.{part}", each) for part, each in DELIMITED.items())
-            continue
+        if parts := DATACLASSES.get(field.annotation):
+            yield from ((f"{path}{name}.{part}", each) for part, each in parts.items())
+            if field.annotation is not Delivery:  # a text or a map
+                continue
         inner = [each for each in kinds(field.annotation) if inspect.isclass(each) and issubclass(each, BaseModel)]
         many = get_origin(field.annotation) in (list, tuple)
         if not inner or HistoryLocation in inner:  # a history is a text or a map
@@ -398,6 +402,8 @@ def test_field_is_documented_with_its_default_and_values(name: str) -> None:
         assert cell == "none"
     elif name in _WRITTEN:
         assert (cell, default) == _WRITTEN[name]
+    elif name == "delivery":
+        assert (cell, default) == ("`upsert`", Delivery())
     elif name == "credential":
         assert cell == "`default`"
     else:

@@ -57,6 +57,7 @@ SIGNATURES = {
     "Feed.rebuild": "(table, minutes=10.0, confirm=None, *, on_step=None, on_done=None, stop=None)",
     "Feed.log": "(table)",
     "Feed.lint": "(check_keys=False)",
+    "Feed.history_view": "(table, name=None)",
     "Feed.replicate": "(folder, poll_seconds=None, on_pass=None, stop=None)",
     "Feed.doctor": "(*tables, fix=False, deep=False, on_finding=None, stop=None)",
     "Feed.check_alerts": "(mirror=None, *, deep=False, stop=None)",
@@ -163,8 +164,9 @@ VALUES = {
     "Finding": "severity code name table what fix command",
     "Explanation": "code name kind means next example",
     "History": "table history since versions newest_version lag_versions rows error",
+    "HistoryView": "table view sql",
     "LintFinding": "code severity file what next",
-    "Listed": "table source selected keys takes part why error",
+    "Listed": "table source selected keys takes part delivery why error",
     "LogRecord": "table record time what from_version_exclusive to_version_inclusive inserts updates upserts"
     " deletes files bytes build places error",
     "PartnerFile": "address written",
@@ -179,7 +181,7 @@ VALUES = {
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
-    " not_renamed not_consumed has_consumed freshness error paused special_step",
+    " not_renamed not_consumed has_consumed freshness error delivery paused special_step",
     "TableExecution": "table operation time rows bytes latency_seconds error",
     "TableReport": "table state files rows message error",
     "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"

@@ -439,13 +439,13 @@ def test_tables_lists_a_folder_with_reasons_without_spark(lake: Path) -> None:
     assert json.loads(run(lake, "tables", "--json"))["rows"] == [
         {
             "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "selected": True, "why": reason, "keys": ["id"],
-            "takes": takes, "error": None, "part": None,
+            "takes": takes, "error": None, "part": None, "delivery": None,
         }
         for name in ("lines", "orders")
     ] + [
         {
             "table": None, "source": f"{lake}/tables/tmp_x", "selected": False, "why": "is listed in `exclude`",
-            "keys": None, "takes": None, "error": None, "part": None,
+            "keys": None, "takes": None, "error": None, "part": None, "delivery": None,
         }
     ]  # fmt: skip
     shown = " ".join(run(lake, "tables").split())

@@ -80,12 +80,13 @@ def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
     add_publication(result, 4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None)
     first, second = ledger.rows([result], NOON)
     assert first == LedgerRow(
-        NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
-        rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
+        NOON, "sales.orders", PUBLISHED, None, 4, delivery="upsert", inserts=3, files=1, bytes=100, stage_seconds=2.0,
+        record_seconds=0.25, rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
     )  # fmt: skip
     assert second == LedgerRow(
-        NOON, "sales.orders", PUBLISHED, 4, 7, upserts=7, deletes=1, files=2, bytes=200, stage_seconds=2.0,
-        record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2, retries=2,
+        NOON, "sales.orders", PUBLISHED, 4, 7, delivery="upsert", upserts=7, deletes=1, files=2, bytes=200,
+        stage_seconds=2.0, record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2,
+        retries=2,
     )  # fmt: skip
 
 

@@ -89,6 +89,9 @@ CASES = [
     Case(
         "changes", "compare", "MF3512", before={"keys": []}, beside={"keys": ["id"], "on_gap": "reseed"}, reloads=True
     ),
+    Case("delivery", "soft_delete", "MF3014"),
+    Case("delivery", "upsert", "MF3014", before={"delivery": "soft_delete"}),
+    Case("delivery", {"mode": "soft_delete", "deleted_column": "gone"}, "MF3014", before={"delivery": "soft_delete"}),
     Case("row_markers", "exact", before={"changes": "full"}),
     Case("row_markers", "upsert", before={"changes": "full", "row_markers": "exact"}),
     Case("validate_keys", "none"),
@@ -216,7 +219,7 @@ def test_other_ledger_stops_a_table_that_is_published_by_comparison() -> None:
     assert caught.value.code == "MF3501"
 
 
-def test_only_keys_and_selection_are_checked_while_the_source_has_nothing_new() -> None:
+def test_only_keys_selection_and_delivery_are_checked_while_the_source_has_nothing_new() -> None:
     zone, rows = MemoryStore(), orders()
     publish(TableFeed(rows), zone, ConfigTable.model_validate(BASE))
 
@@ -229,6 +232,7 @@ def test_only_keys_and_selection_are_checked_while_the_source_has_nothing_new() 
 
     assert code(keys=["status"]) == "MF3006"
     assert code(where="id > 1") == "MF3013"
+    assert code(delivery="soft_delete") == "MF3014"
     assert code(format="delimited") is None
 
 

@@ -27,6 +27,7 @@ from mirrorfeed.config.options import (
 from mirrorfeed.config.validators import ONELAKE, resolve_source
 from mirrorfeed.landing.errors import TargetNameError
 from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.schema import Column
 from mirrorfeed.runtime.credentials import Default
 from mirrorfeed.source.errors import SourceNameError
 from mirrorfeed.source.identifier import Pattern, Source
@@ -49,6 +50,10 @@ class Table(EntryOptions):
         """Key columns in the target. Empty if there is no key, or before keys are read from Unity Catalog."""
         selection = self.selection
         return tuple(selection.name_of(key) if selection else key for key in self.keys or ())
+
+    def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
+        """Return the content of `_metadata.json`. `columns` are the columns from the source."""
+        return self.output.metadata(self.delivery.keys(self.target_keys), (*columns, *self.delivery.columns))
 
     def pause_at(self, now: datetime) -> Pause | None:
         return self.paused if self.paused and now < self.paused.until else None

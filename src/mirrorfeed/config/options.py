@@ -8,9 +8,10 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WrapValidator, model_validator
 
 from mirrorfeed.config import validators
+from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
@@ -73,6 +74,16 @@ class Partner(validators.ConfigModel):
     information: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
+def _delivery_of(value: object) -> object:
+    return {"mode": value} if isinstance(value, str) else value
+
+
+DeliveryField = Annotated[
+    Delivery,
+    BeforeValidator(_delivery_of, json_schema_input_type=Literal["upsert", "soft_delete", "append"] | Delivery),
+]
+
+
 class Options(validators.ConfigModel):
     """Options that can be set at the top level for all tables, or in the entry of a table."""
 
@@ -83,6 +94,8 @@ class Options(validators.ConfigModel):
     default_row_marker: Literal["insert", "upsert"] = "insert"
     """Marker that Fabric assumes for rows without a marker."""
 
+    delivery: DeliveryField = UPSERT
+    """How changes arrive in the mirror."""
     changes: Literal["net", "full", "compare"] = "net"
     row_markers: Literal["upsert", "exact"] = "upsert"
     validate_keys: Literal["source", "range", "none"] = "source"
@@ -227,6 +240,11 @@ def _format_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
         yield ("keys",), "is required with changes: compare"
     if entry.default_row_marker == "upsert" and entry.keys == ():
         yield ("default_row_marker",), "upsert requires keys, and the table has none"
+    if entry.delivery != UPSERT:
+        from mirrorfeed.config.delivery_conflicts import delivery_conflicts  # imported late: few tables need it
+
+        names = ("delivery", "keys", "changes", "row_markers", "default_row_marker")
+        yield from delivery_conflicts(*(getattr(entry, name) for name in names))
     if entry.format == "delimited" and (fault := entry.output.delimited and entry.output.delimited.fault()):
         field, reason = fault
         yield ("delimited", field), reason

@@ -183,6 +183,25 @@ def null_as_empty_line(*, column: str, table: str) -> None:
     """
 
 
+@problem(ConfigurationError, "MF3014")
+def delivery_changed(*, table: str, published: str, wanted: str) -> None:
+    """The rows of {table} were published with the delivery mode {published}, but the configuration has {wanted}.
+
+    Restore the previous `delivery` in the configuration, or run `mirrorfeed rebuild` to reload the table with the new
+    one. Nothing was published.
+    """
+
+
+@problem(ConfigurationError, "MF3015")
+def delivery_column_taken(*, table: str, columns: Sequence[str], mode: str) -> None:
+    """{table} has columns with the names of columns that the delivery mode {mode} adds: {columns:quoted}.
+
+    Set other names under `delivery`, or exclude or rename these columns with `exclude_columns` or `rename`. If the
+    table is already published, the names under `delivery` cannot change without `mirrorfeed rebuild`. Nothing was
+    published.
+    """
+
+
 class RecordTooNewError(LandingZoneError):
     code = "MF3202"
     what = (

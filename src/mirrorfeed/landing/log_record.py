@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
+from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, selection_changed
 from mirrorfeed.landing.load_part import LoadPart, LoadProgress
 from mirrorfeed.landing.names import staged_record_number
@@ -101,6 +102,8 @@ class Record:
     """Digest of the secret for hashes, with which a change of the secret is found. None if no column is hashed."""
     load: LoadPart | None = None
     """Part of a first load, if the load has several parts. Then all parts are of version `to_version_inclusive`."""
+    delivery: Delivery = UPSERT
+    """Delivery mode. `columns` and `keys` do not contain the columns that the mode adds."""
     format: int = 1
 
     def to_json(self) -> bytes:
@@ -114,6 +117,8 @@ class Record:
         for name in ("committed", "read", "key_digest", "load"):
             if fields[name] is None:
                 del fields[name]
+        if self.delivery == UPSERT:
+            del fields["delivery"]
         return json.dumps(fields, ensure_ascii=False, indent=1).encode()
 
     @property

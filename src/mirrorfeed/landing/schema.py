@@ -13,7 +13,9 @@ from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_key, rese
 
 MARKER = "__rowMarker__"
 FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-RESERVED = frozenset(name.lower() for name in (*FEED_COLUMNS, MARKER))
+ROW_PROBLEM, ROW_IS_WIDE = "__rowProblem__", "__rowIsWide__"
+"""Names of columns that rows have while they are staged."""
+RESERVED = frozenset(name.lower() for name in (*FEED_COLUMNS, MARKER, ROW_PROBLEM, ROW_IS_WIDE))
 
 _PLAIN = frozenset(
     {"boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary"}

@@ -107,6 +107,8 @@ class TableFacts:
     source_name: str = ""
     """Name of the source for display, without SQL quoting."""
     zone: str = "the landing zone"
+    delivery: str | None = None
+    """Delivery mode. None for `upsert`."""
     paused: str | None = None
     """End and reason of the pause. None if the table is not paused."""
     log_facts: LogFacts = LogFacts(is_read=False)

@@ -66,6 +66,8 @@ class Status(Row):
     """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
     """Error that would stop the next run or, if none is found, the error that stopped the last run."""
+    delivery: str | None = shown("delivery", default=None)
+    """Delivery mode and the columns that it adds. None if the mirror equals the source (`upsert`)."""
     paused: str | None = None
     """Reason and end of the pause. None if the table is not paused."""
     load: LoadProgress | None = None
@@ -143,6 +145,7 @@ def status_of(facts: TableFacts) -> Status:
         has_consumed=facts.has_consumed,
         freshness=facts.freshness,
         error=error,
+        delivery=facts.delivery,
         paused=facts.paused,
         load=log.load,
         special_step=facts.special_step,

@@ -15,6 +15,7 @@ from mirrorfeed.display.row_limit import MANY
 from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
+from mirrorfeed.landing.delivery import UPSERT
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
@@ -53,6 +54,8 @@ class Listed(Row):
     """Changes that can be published, such as "inserts, updates, deletes". None if the keys are unknown."""
     part: str | None = shown("part", default=None)
     """Configured filter, columns, new names and casts in words. None if the whole source is published."""
+    delivery: str | None = shown("delivery", default=None)
+    """Delivery mode and the columns that it adds. None if the mirror equals the source (`upsert`)."""
     why: str = shown("why", default="")
     """Configuration entry that selects the table, or the reason why it is not selected."""
     error: MirrorfeedError | None = None
@@ -100,18 +103,19 @@ def list_table(client: WorkspaceClient | None, spark: SparkSession | None, candi
     if table is None:
         return Listed(None, source, False, why=candidate.why)
     part = table.selection.summary if table.selection else None
-    row = Listed(str(table.target), source, True, why=candidate.why, part=part)
+    delivery = None if table.delivery == UPSERT else str(table.delivery)
+    row = Listed(str(table.target), source, True, why=candidate.why, part=part, delivery=delivery)
     if client is None and table.source.is_in_unity_catalog:
         if table.keys is None:
             return replace(row, why=f"{candidate.why}; {NO_WORKSPACE}")
-        return replace(row, keys=table.keys, takes=_takes(table.keys))
+        return replace(row, keys=table.keys, takes=_takes(table, table.keys))
 
     try:
         keys = with_keys(table, lambda: cast("WorkspaceClient", client)).target_keys
         _check_columns(client, spark, table, keys)
     except Exception as error:
         return replace(row, error=wrap_error(f"Reading the keys and columns of {source}", error))
-    return replace(row, keys=keys, takes=_takes(keys))
+    return replace(row, keys=keys, takes=_takes(table, keys))
 
 
 def _check_columns(
@@ -131,8 +135,9 @@ def _check_columns(
         check_keys(name, keys, selection.selected_columns(name, table.selection, schema))
 
 
-def _takes(keys: Sequence[str]) -> str:
-    return "inserts, updates, deletes" if keys else "inserts only, because the table has no keys"
+def _takes(table: Table, keys: Sequence[str]) -> str:
+    takes_all = keys or table.delivery.appends
+    return "inserts, updates, deletes" if takes_all else "inserts only, because the table has no keys"
 
 
 def plan_next_steps(
@@ -230,6 +235,6 @@ def _key_note(source: ChangeSource, table: Table, facts: Facts) -> str:
     from mirrorfeed.orchestration.next_step import check_source_keys  # imports Spark
 
     if not table.target_keys:
-        return f", {_takes(())}"
+        return f", {_takes(table, ())}"
     is_checked = check_source_keys(source, table, facts)
     return "" if is_checked else ", whose keys are checked when it is published"

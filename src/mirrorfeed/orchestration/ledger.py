@@ -77,6 +77,7 @@ class LedgerRow:
     to_version: int | None = _column("bigint", "The last version of the range, or the compared one")
     part: int | None = _column("bigint", "Number of the part of a first load in parts; NULL for other publications")
     parts: int | None = _column("bigint", "Number of parts of this load")
+    delivery: str | None = _column("string", "Delivery mode of a publication: upsert, soft_delete or append")
     inserts: int = _column("bigint", "Rows by marker", 0)
     updates: int = _column("bigint", "Rows by marker", 0)
     upserts: int = _column("bigint", "Rows by marker", 0)
@@ -212,6 +213,7 @@ def _publication_row(result: TableResult, record: Record) -> LedgerRow:
         to_version=record.to_version_inclusive,
         part=record.load.number if record.load else None,
         parts=len(record.load.slices) if record.load else None,
+        delivery=record.delivery.mode,
         files=len(record.files),
         bytes=record.size,
         tries=result.tries,

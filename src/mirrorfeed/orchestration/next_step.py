@@ -198,7 +198,7 @@ def check_next(
     if isinstance(decision, NothingNew):
         check_unchanged(log, table, newest)
         if newest:
-            metadata_files.check(log.store, log.folder, table.output.metadata(table.target_keys, newest.columns))
+            metadata_files.check(log.store, log.folder, table.metadata(newest.columns))
         return None
     check_writable(log.store, log.folder)
     what: Publication = decision.first if isinstance(decision, PublishRanges) else decision
@@ -206,7 +206,7 @@ def check_next(
     if not isinstance(decision, PublishRanges) or newest is None:
         return None
     stop = _later_schema_stop(source, log, table, newest, facts, decision.ranges, columns)
-    if not table.target_keys and isinstance(source, DeltaFeed):
+    if not (table.target_keys or table.delivery.appends) and isinstance(source, DeltaFeed):
         for at, range_ in enumerate(stop.before if stop else decision.ranges):
             if refused := _find_removed_rows(source, table, facts, range_):
                 if at == 0:

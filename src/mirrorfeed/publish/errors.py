@@ -324,6 +324,14 @@ def keys_required(*, table: str) -> None:
     """
 
 
+@problem(ConfigurationError, "MF3016")
+def soft_delete_without_keys(*, table: str) -> None:
+    """{table} has `delivery: soft_delete`, but no keys.
+
+    Set `keys` in the configuration, or define a primary key in Unity Catalog.
+    """
+
+
 @problem(ConfigurationError, "MF3507")
 def feed_required(*, operation: str, table: str) -> None:
     """{operation} requires a change data feed, but {table} is published by comparison (`changes: compare`).

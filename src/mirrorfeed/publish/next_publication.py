@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.landing.errors import ColumnsDroppedError, keys_changed
+from mirrorfeed.landing.errors import ColumnsDroppedError, delivery_changed, keys_changed
 from mirrorfeed.landing.log_record import Record, unselected_columns
 from mirrorfeed.landing.names import METADATA
 from mirrorfeed.landing.output_format import check_output
@@ -22,7 +22,7 @@ from mirrorfeed.landing.selection import (
     source_types,
     target_keys,
 )
-from mirrorfeed.publish.errors import RowsRefusedError, keys_required
+from mirrorfeed.publish.errors import RowsRefusedError, keys_required, soft_delete_without_keys
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
-    Raises an error if the keys cannot be read. With `changes: compare`, raises an error if the table has no keys. With
+    Raises an error if the keys cannot be read. With `changes: compare` or
+    `delivery: soft_delete`, raises an error if the table has no keys. With
     another value of `changes`, raises an error if Unity Catalog reports a row filter or a column mask, or if a policy
     may filter or mask rows for this identity and `policies` is `check`."""
     keys, source = table.keys, str(table.source)
@@ -70,8 +71,11 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
                 if table.policies == "check":
                     check_access_policies(client, table.source, catalog_table)
             keys = primary_key(catalog_table) if keys is None else keys
-    if not target_keys(source, table.selection, keys or ()) and table.changes == "compare":
-        raise keys_required(table=source)
+    if not target_keys(source, table.selection, keys or ()):
+        if table.changes == "compare":
+            raise keys_required(table=source)
+        if table.delivery.marks_deletes:
+            raise soft_delete_without_keys(table=source)
     return table.model_copy(update={"keys": keys or ()})
 
 
@@ -86,6 +90,7 @@ def next_columns(
     schema = source.schema(version, facts)
     columns = selected_columns(name, selection, schema)
     if newest is not None:
+        check_delivery(table, newest)
         before = newest.columns
         deselected = unselected_columns(name, newest, selection)
         # A change that breaks the schema is a separate range.
@@ -106,7 +111,11 @@ def next_columns(
     if selection:
         check_key_names(name, table.keys or (), source_types(schema))
     check_keys(name, keys, [column for column in columns if not column.dropped])
-    check_output(name, table.output, columns, keys)
+    if table.delivery.columns:
+        from mirrorfeed.landing.delivery_checks import check_column_names  # imported late: few tables need it
+
+        check_column_names(name, table.delivery, columns)
+    check_output(name, table.output, (*columns, *table.delivery.columns), keys)
     return columns
 
 
@@ -143,14 +152,22 @@ def prepare(
     gets_keys = newest and table.target_keys and not newest.keys and table.validate_keys != "none"
     if newest and gets_keys and (bad := source.bad_keys(newest.to_version_inclusive, table)):
         raise RowsRefusedError(table=str(table.source), range=Snapshot(newest.to_version_inclusive), rows=bad)
-    wanted = table.output.metadata(table.target_keys, columns)
+    wanted = table.metadata(columns)
     return Prepared(columns, wanted, metadata_files.check(log.store, log.folder, wanted))
 
 
+def check_delivery(table: Table, newest: Record) -> None:
+    """Check that the delivery mode matches the newest record. Raises `delivery_changed` if not."""
+    if newest.delivery != table.delivery:
+        raise delivery_changed(table=str(table.source), published=str(newest.delivery), wanted=str(table.delivery))
+
+
 def check_unchanged(log: TableLog, table: Table, newest: Record | None) -> None:
-    """Check that keys and selection match the newest record. Raises `keys_changed` or `selection_changed` if not."""
+    """Check that delivery mode, keys and selection match the newest record.
+    Raises `delivery_changed`, `keys_changed` or `selection_changed` if not."""
     if newest is None:
         return
+    check_delivery(table, newest)
     if newest.keys and newest.keys != (wanted := table.target_keys):
         address = log.store.address(f"{log.folder}/{METADATA}")
         raise keys_changed(address=address, published=newest.keys, wanted=wanted)

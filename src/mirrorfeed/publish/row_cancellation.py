@@ -19,13 +19,17 @@ from mirrorfeed.publish.rows_and_markers import (
 )
 
 
-def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def net_of_other_keys(
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, keep: bool = False
+) -> DataFrame:
     """Return the net changes of all keys for which `net` returns a row with NULL as marker."""
     # The feed has complete rows before and after every change. Equal rows cancel each other, so the order of events
     # does not matter. If a key gained several rows, all of them are in the source at the end of the range.
     key = key_positions(columns, keys)
-    of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
-    events = summed_events(feed, columns, keys).where(f"NOT ({UNCHANGED} OR {is_decided(key)})")
+    # If all rows of a key were removed, its last values are those of the row that was removed last.
+    order = "__count__ > 0, _commit_version, __count__" if keep else "__count__"
+    of_key = f"PARTITION BY {', '.join(key)} ORDER BY {order}"
+    events = summed_events(feed, columns, keys, keep=keep).where(f"NOT ({UNCHANGED} OR {is_decided(key)})")
     rows = _counted(events, key).selectExpr(
         "*",
         f"lead(__count__) OVER ({of_key}) IS NULL AS __last__",
@@ -35,7 +39,9 @@ def net_of_other_keys(feed: DataFrame, columns: Sequence[Column], keys: Sequence
     return rows.where("__last__").sortWithinPartitions(*key)
 
 
-def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
+def full(
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False, keep: bool = False
+) -> DataFrame:
     """Return a row for each key and each version that changed the key's row. Within a version, deletes come first.
 
     The rows are in the order of the versions. The row markers are "upsert" and "delete". A key has only its
@@ -52,7 +58,7 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
         f"lag(__count__) OVER ({in_order}) = -__count__"
         f" AND (__count__ = 1 OR lag(__hash__) OVER ({in_order}) = __hash__)"
     )
-    rows = _counted(feed_events(feed, columns, keys), [*key, "_commit_version"]).selectExpr(
+    rows = _counted(feed_events(feed, columns, keys, keep=keep), [*key, "_commit_version"]).selectExpr(
         "*",
         f"sum(__count__) OVER ({of_row}) AS __total__",
         f"abs(__count__) = 1 AND coalesce({follows}, true) AND {key_problem(key)} IS NULL AS __follows__",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import reduce
 from operator import and_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.schema import MARKER, Column, Marker
 from mirrorfeed.publish.rows_and_markers import PROBLEM, key_problem, payload_hashes, position_name, with_positions
 
@@ -24,20 +26,30 @@ def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str])
     return with_positions(rows, columns).selectExpr("*", f"unhex(concat({hashes})) AS {HASH}")
 
 
-def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
+def one_per_key(hashes: DataFrame, key: Sequence[str], values: Sequence[str] = ()) -> DataFrame:
     """Return one row with a hash for each key. Omits keys with NULL, because a mirror never contains them.
+    The row also has the columns `values`.
 
     If several rows in `hashes` have the same key, the mirror may have any of these rows. Then the returned hash is
     empty: it differs from the hash of every row, so the key counts as changed.
     """
-    return hashes.dropna(subset=list(key)).groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
+    kept = [F.first(name).alias(name) for name in values]
+    one_hash = F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}")
+    return hashes.dropna(subset=list(key)).groupBy(*key).agg(*kept, one_hash)
 
 
-def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
+def kept_values(columns: Sequence[Column], key: Sequence[str], delivery: Delivery) -> list[str]:
+    """Return the names of the columns whose last values the delivery mode needs for deleted rows."""
+    names = [position_name(at) for at in range(len(columns))] if delivery.columns else []
+    return [name for name in names if name not in key]
+
+
+def differences(now: DataFrame, before: DataFrame, key: Sequence[str], values: Sequence[str] = ()) -> DataFrame:
     """Compare current rows with the hashes of earlier rows. Returns all current rows, and a row for each deleted key.
 
     `now` has the current rows with their hashes, as returned by `with_hashes`. `before` has the earlier keys and
-    hashes. A deleted key has NULL in all columns of `now` except the key. The result has three additional columns:
+    hashes. A deleted key has the values of `before` in the columns `values`, and NULL in all other columns of `now`
+    except the key. The result has three additional columns:
 
     - `CHANGED`: true if the hash differs from the earlier hash of the key, or the key is new or deleted.
     - `GAIN`: 1 for a new key, -1 for a deleted key, otherwise 0.
@@ -46,12 +58,12 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
     current = now.selectExpr(*now.columns, one).alias("now")
-    previous = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
+    previous = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH, *values])).alias("before")
     same = reduce(and_, (F.col(name) == F.col(f"__before{name}") for name in key))
     joined = current.join(previous, same, "full_outer")
     return joined.selectExpr(
         *(f"coalesce({name}, __before{name}) AS {name}" for name in key),
-        *payload,
+        *(f"IF({HASH} IS NULL, __before{name}, {name}) AS {name}" if name in values else name for name in payload),
         HASH,
         f"NOT ({HASH} <=> __before{HASH}) AS {CHANGED}",
         f"CASE WHEN {HASH} IS NULL THEN -1 WHEN __before{HASH} IS NULL THEN 1 ELSE 0 END AS {GAIN}",
@@ -59,11 +71,19 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     )
 
 
-def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
+def differing_rows(
+    rows: DataFrame,
+    columns: Sequence[Column],
+    *,
+    with_marker: bool,
+    exact: bool = False,
+    added: tuple[Delivery, int, datetime] | None = None,
+) -> DataFrame:
     """Return `rows`, a result of `differences`, with the columns of the data files. Columns that `rows` lacks are NULL.
 
     If `with_marker` is True, the rows have a row marker: "delete" for a deleted key, and "upsert" for all other keys.
     If `exact` is also True, the marker is "insert" for a new key and "update" for a changed key, instead of "upsert".
+    `added` is the delivery mode, and the version and time of all changes for the columns that the mode adds.
     """
     names = set(rows.columns)
     values = [
@@ -71,5 +91,13 @@ def differing_rows(rows: DataFrame, columns: Sequence[Column], *, with_marker: b
         for at, column in enumerate(columns)
     ]
     present = f"IF({GAIN} > 0, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else Marker.UPSERT.value
-    markers = [F.expr(f"IF({HASH} IS NULL, {Marker.DELETE.value}, {present}) AS {MARKER}")] if with_marker else []
-    return rows.select(*values, *markers, F.col(ROW_PROBLEM).alias(PROBLEM))
+    marker, more = f"IF({HASH} IS NULL, {Marker.DELETE.value}, {present})", list[str]()
+    if added and added[0].columns:
+        from mirrorfeed.publish import delivered_rows  # imported late: most tables add no columns
+
+        if added[0].marks_deletes:
+            marker = delivered_rows.delivered_marker(marker, f"{HASH} IS NULL")
+        kind = f"CASE WHEN {HASH} IS NULL THEN 'delete' WHEN {GAIN} > 0 THEN 'insert' ELSE 'update_postimage' END"
+        more = delivered_rows.added_columns(*added, kind)
+    markers = [F.expr(f"{marker} AS {MARKER}")] if with_marker else []
+    return rows.select(*values, *map(F.expr, more), *markers, F.col(ROW_PROBLEM).alias(PROBLEM))

@@ -18,22 +18,25 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import MARKER, REPLACEMENT, Column, Marker, Problem, is_geo_type
+from mirrorfeed.landing.schema import MARKER, REPLACEMENT, ROW_PROBLEM, Column, Marker, Problem, is_geo_type
 from mirrorfeed.source.identifier import quote
 
 # Most functions use expressions in SQL text. Spark builds a plan from SQL text faster than from `Column` objects.
 
-PROBLEM = "_change_type"
+PROBLEM = ROW_PROBLEM
 """Name of the column with the numeric code of the `Problem` that prevents the publication of a row, or NULL.
-No published table has this column, because the change data feed reserves the name."""
+No published table has this column, because the name is reserved."""
 DELETE_FIRST = "_commit_version"
 """Boolean column of keys to publish again: true if the mirror has several rows with the key, to be deleted first."""
+
+CHANGED_AT = "__changed_at__"
+"""Column with the time of the commit of a change. Only changes that are read with `keep` have it."""
 
 MAX_FILTER_KEYS = 1_000
 """Maximum number of keys in a filter. With more keys, planning the filter takes Spark longer than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
 """Column types for which Delta skips files correctly. With dates, it wrongly skips files of 5 to 14 October 1582."""
-_LIVE = "_change_type IN ('insert', 'update_postimage')"
+IS_LIVE = "_change_type IN ('insert', 'update_postimage')"
 _LOW_HALF = 2**32 - 1
 
 
@@ -96,9 +99,15 @@ def existing_keys(
 
 
 def rows_of_keys(
-    snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
+    snapshot: DataFrame,
+    columns: Sequence[Column],
+    keys: Sequence[str],
+    wanted: pa.Table | DataFrame,
+    *,
+    keep: bool = False,
 ) -> DataFrame:
     """Return a change for each key in `wanted`: an upsert for a key in the snapshot, a delete for any other key.
+    With `keep`, any other key has an upsert without values, whose column `__live__` is NULL.
 
     `wanted` has no NULL and no duplicates. If the optional column `DELETE_FIRST` of `wanted` is true for a key, a
     delete directly precedes the upsert. If the snapshot has several rows with one key, all these rows are returned,
@@ -116,7 +125,7 @@ def rows_of_keys(
     rows = rows.selectExpr("*", f"count(__live__) OVER (PARTITION BY {', '.join(key)}) AS __gained__")
     upsert, delete = Marker.UPSERT.value, Marker.DELETE.value
     markers = (
-        f"CASE WHEN __live__ IS NULL THEN array({delete})"
+        f"CASE WHEN __live__ IS NULL AND {not keep} THEN array({delete})"
         f" WHEN __delete_first__ THEN array({delete}, {upsert}) ELSE array({upsert}) END"
     )
     return rows.withColumn("__marker__", F.explode(F.expr(markers)))
@@ -192,9 +201,12 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
 
-def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False) -> DataFrame:
+def net(
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False, keep: bool = False
+) -> DataFrame:
     """Return the net change of each key in `feed`. Omits a key if its row is the same before and after the changes.
-    With `in_one_task`, Spark shuffles nothing, which is faster for few rows.
+    With `in_one_task`, Spark shuffles nothing, which is faster for few rows. With `keep`, a delete has the last values
+    of the key and the time of its deletion.
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
     or a delete. If a key is NULL, or its net change is more than the exchange of its first removed row for its last
@@ -202,7 +214,8 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_o
     rare, `row_cancellation.net_of_other_keys` returns the net changes.
     """
     key = key_positions(columns, keys)
-    rows = summed_events(feed, columns, keys, in_one_task=in_one_task).where(f"__is_last__ AND NOT ({UNCHANGED})")
+    events = summed_events(feed, columns, keys, in_one_task=in_one_task, keep=keep)
+    rows = events.where(f"__is_last__ AND NOT ({UNCHANGED})")
     marker = f"IF(__gain__ < 0, {Marker.DELETE.value}, {Marker.UPSERT.value})"
     rows = rows.selectExpr("*", f"IF({is_decided(key)}, {marker}, NULL) AS __marker__", "0 AS __gained__")
     # Sort by key, because similar rows next to each other compress better.
@@ -240,13 +253,14 @@ def row_hash(columns: Sequence[Column], keys: Sequence[str]) -> str:
 
 
 def feed_events(
-    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False, keep: bool = False
 ) -> DataFrame:
     """Return the changes of a feed, partitioned by key: key, values, `_commit_version`, `__live__` and `__hash__`.
 
-    `__live__` is true for an added row and false for a removed row. The values of a removed row are NULL."""
-    key = key_positions(columns, keys)
-    events = with_positions(feed, columns, "_commit_version", F.expr(f"{_LIVE} AS __live__"))
+    `__live__` is true for an added row and false for a removed row. The values of a removed row are NULL, except with
+    `keep`. Then the result also has the time of each change, `CHANGED_AT`."""
+    key, at = key_positions(columns, keys), (F.col("_commit_timestamp").alias(CHANGED_AT),) if keep else ()
+    events = with_positions(feed, columns, "_commit_version", F.expr(f"{IS_LIVE} AS __live__"), *at)
     values = [name for name in map(position_name, range(len(columns))) if name not in key]
     events = events.selectExpr(
         *key,
@@ -254,7 +268,8 @@ def feed_events(
         "__live__",
         f"{row_hash(columns, keys)} AS __hash__",
         # Shuffle only the hash of a removed row.
-        *(f"IF(__live__, {name}, NULL) AS {name}" for name in values),
+        *(name if keep else f"IF(__live__, {name}, NULL) AS {name}" for name in values),
+        *(CHANGED_AT for _ in at),
     )
     return events.coalesce(1) if in_one_task else events.repartition(*map(F.col, key))
 
@@ -281,14 +296,18 @@ def is_decided(key: Sequence[str]) -> str:
 
 
 def summed_events(
-    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False
+    feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, in_one_task: bool = False, keep: bool = False
 ) -> DataFrame:
     """Return the events of a feed, with sums over all events of the key, and the hashes of its first and last event.
-    Removed rows come before added rows. The order is complete, so that all queries of a feed return the same sums."""
+    Removed rows come before added rows. The order is complete, so that all queries of a feed return the same sums.
+    With `keep`, `CHANGED_AT` is the time of the key's last change."""
     order = f"PARTITION BY {', '.join(key_positions(columns, keys))} ORDER BY __live__, _commit_version, __hash__"
     of_key = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
     halves = ((name, half.format("__hash__")) for name, half in _SUMS.items())
-    return feed_events(feed, columns, keys, in_one_task=in_one_task).selectExpr(
+    events = feed_events(feed, columns, keys, in_one_task=in_one_task, keep=keep)
+    if keep:
+        events = events.withColumn(CHANGED_AT, F.expr(f"max({CHANGED_AT}) {of_key}"))
+    return events.selectExpr(
         "*",
         f"lead(__live__) OVER ({order}) IS NULL AS __is_last__",
         f"sum(IF(__live__, 1, -1)) {of_key} AS __gain__",

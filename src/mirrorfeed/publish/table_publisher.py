@@ -187,8 +187,9 @@ class Run:
             batch=uuid.uuid4().hex if view.newest else self.log.create_start_marker(view),
             columns=columns,
             keys=keys,
-            with_marker=bool(keys) and not isinstance(what, Snapshot),
+            with_marker=bool(keys) and not isinstance(what, Snapshot) and not self.table.delivery.appends,
             output=self.table.output,
+            delivery=self.table.delivery,
         )
 
     def _stage_files(self, view: View, facts: Facts, what: Publication, job: StagingJob) -> Staged | None:
@@ -240,6 +241,7 @@ class Run:
             source_columns=source_types(self.source.schema(version, facts)) if table.selection else None,
             committed=None if committed is None else committed.isoformat(timespec="milliseconds"),
             key_digest=table.selection.key_digest if table.selection else None,
+            delivery=table.delivery,
             read=None if staged.rows_read is None else FullRead(staged.rows_read, round(seconds, 3)),
             load=part,
             format=PART_FORMAT if part else 1,

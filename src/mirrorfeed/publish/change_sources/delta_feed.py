@@ -93,10 +93,11 @@ class DeltaFeed:
             with reader.read_errors(str(self.source), what.reads), lossless_settings(self.spark):
                 if isinstance(what, KeyRepair):
                     rows = self._readable_rows(what.version, facts)
-                    changes = rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys)
-                    return self._stage(_landing_rows(changes, job), job)
+                    return self._stage(_rows_of_keys(rows, what.keys, job), job)
                 if isinstance(what, Snapshot):
                     return self._stage_snapshot(what, facts, table, job)
+                if job.delivery.appends:
+                    return self._stage_appended(what, facts, table, job)
                 looks_up = job.keys and table.validate_keys == "source"
                 existing = partial(self._existing_rows, what, facts, table, job) if looks_up else None
                 rows, others = self._changed_rows(what, facts, table, job)
@@ -139,6 +140,13 @@ class DeltaFeed:
             **functions,
         )
 
+    def _stage_appended(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        from mirrorfeed.publish.delivered_rows import appended_rows  # imported late: few tables append all changes
+
+        rows = appended_rows(self._feed(range_, job.columns, facts), job.columns, job.keys, job.delivery)
+        unique = job.delivery.keys(job.keys) if table.validate_keys != "none" else ()
+        return self._stage_range(range_, facts, job, rows, unique_keys=unique)
+
     def _stage_difference(
         self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: PublicationBlockedError
     ) -> Staged:
@@ -152,7 +160,7 @@ class DeltaFeed:
             with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
                     archive.check(self.spark, self.source, Snapshot(version), facts.properties)
-                staged = self._stage_range(range_, facts, job, self._differing_rows(range_, table, job))
+                staged = self._stage_range(range_, facts, job, self._differing_rows(range_, facts, table, job))
         except (FeedGapError, SnapshotFilesDeletedError) as error:
             raise cause from error
         return staged._replace(note=RangeComparedWarning(cause=cause, range=range_))
@@ -161,6 +169,14 @@ class DeltaFeed:
         keys = job.keys if table.validate_keys != "none" else ()
         selected = self._readable_rows(what.version, facts, what.part)
         rows = rows_and_markers.snapshot_rows(selected, job.columns, keys)
+        if job.delivery.columns:
+            from mirrorfeed.publish import delivered_rows  # imported late: most tables add no columns
+
+            at = facts.commit_time(what.version)
+            if at is None:  # a later run continues the load of a version
+                commits = read_commits(self.spark, self.source, what.version - 1)
+                at = next(each.timestamp for each in commits if each.version == what.version)
+            rows = delivered_rows.with_added_columns(rows, job.delivery, what.version, at)
         size, per_file = self._sizes(what, facts, job, selected)
         if size is not None:
             least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
@@ -210,36 +226,42 @@ class DeltaFeed:
     ) -> tuple[DataFrame, Callable[[], DataFrame] | None]:
         """Return the rows to publish for a range, and a function that returns the rows to publish instead of those with
         NULL as row marker. The function is None if there are no such rows."""
-        feed = self._feed(range_, job.columns, facts)
+        feed, keep = self._feed(range_, job.columns, facts), job.delivery.marks_deletes
         if not job.keys:
             return rows_and_markers.inserts(feed, job.columns), None
         if table.changes == "full":
             from mirrorfeed.publish import row_cancellation  # imported late: few tables publish all changes
 
-            changes = row_cancellation.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
-            return _landing_rows(changes, job), None
-        changes = rows_and_markers.net(feed, job.columns, job.keys, in_one_task=_is_small(range_, facts))
+            exact = table.row_markers == "exact"
+            return _landing_rows(row_cancellation.full(feed, job.columns, job.keys, exact=exact, keep=keep), job), None
+        in_one_task = _is_small(range_, facts)
+        changes = rows_and_markers.net(feed, job.columns, job.keys, in_one_task=in_one_task, keep=keep)
         return _landing_rows(changes, job), partial(_net_of_other_keys, feed, job)
 
-    def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
+    def _differing_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         now, key = self._rows_at(range_.to_version_inclusive), rows_and_markers.key_positions(job.columns, job.keys)
         before = self.hashes_at(range_.from_version_exclusive, job)
-        compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), before, key)
-        differing = compared.where(row_diff.DIFFERS)
-        return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
+        values = row_diff.kept_values(job.columns, key, job.delivery)
+        compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), before, key, values)
+        at = facts.commit_time(range_.to_version_inclusive) or facts.commits[-1].timestamp
+        differing, exact = compared.where(row_diff.DIFFERS), table.row_markers == "exact"
+        added = job.delivery, range_.to_version_inclusive, at
+        return row_diff.differing_rows(differing, job.columns, with_marker=job.with_marker, exact=exact, added=added)
 
     def hashes_at(self, version: int, job: StagingJob) -> DataFrame:
-        """Return the keys and row hashes of a version. Columns that the version lacks count as NULL."""
+        """Return the keys and row hashes of a version. Columns that the version lacks count as NULL.
+        If the delivery mode needs the last values of deleted rows, the result also has all values."""
         from mirrorfeed.publish import row_diff  # imported late: few versions are compared
 
         rows, key = self._rows_at(version), rows_and_markers.key_positions(job.columns, job.keys)
         names = set(rows.columns)
         then = [column if column.name in names else replace(column, dropped=True) for column in job.columns]
         hashed = row_diff.with_hashes(_with_added_fields(rows, job.columns), then, job.keys)
-        return row_diff.one_per_key(hashed.select(*key, row_diff.HASH), key)
+        values = row_diff.kept_values(job.columns, key, job.delivery)
+        return row_diff.one_per_key(hashed.select(*key, *values, row_diff.HASH), key, values)
 
     def _existing_rows(
         self,
@@ -272,8 +294,7 @@ class DeltaFeed:
         if few_keys is not None and not few_keys.num_rows:
             return None
         wanted = keys if few_keys is None else few_keys
-        changes = rows_and_markers.rows_of_keys(self._rows_at(version), job.columns, job.keys, wanted)
-        return _landing_rows(changes, job)
+        return _rows_of_keys(self._rows_at(version), wanted, job)
 
     def _existing_keys(self, version: int, facts: Facts, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
         """Return the keys in `deleted` that exist at `version`.
@@ -331,10 +352,22 @@ def _is_small(range_: Range, facts: Facts) -> bool:
 def _net_of_other_keys(feed: DataFrame, job: StagingJob) -> DataFrame:
     from mirrorfeed.publish import row_cancellation  # imported late: few ranges have such keys
 
-    return _landing_rows(row_cancellation.net_of_other_keys(feed, job.columns, job.keys), job)
+    keep = job.delivery.marks_deletes
+    return _landing_rows(row_cancellation.net_of_other_keys(feed, job.columns, job.keys, keep=keep), job)
 
 
-def _landing_rows(changes: DataFrame, job: StagingJob) -> DataFrame:
+def _rows_of_keys(rows: DataFrame, wanted: pa.Table | DataFrame, job: StagingJob) -> DataFrame:
+    keep = job.delivery.marks_deletes
+    changes = rows_and_markers.rows_of_keys(rows, job.columns, job.keys, wanted, keep=keep)
+    return _landing_rows(changes, job, of_keys=True)
+
+
+def _landing_rows(changes: DataFrame, job: StagingJob, *, of_keys: bool = False) -> DataFrame:
+    if job.delivery.marks_deletes:
+        from mirrorfeed.publish import delivered_rows  # imported late: few tables mark deleted rows
+
+        convert = delivered_rows.marked_rows_of_keys if of_keys else delivered_rows.soft_deletes
+        return convert(changes, job.columns, job.keys, job.delivery)
     return rows_and_markers.landing_rows(changes, job.columns, job.keys)
 
 

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import TerminalError
-from mirrorfeed.landing.schema import Column, columns_of, lost_columns
+from mirrorfeed.landing.schema import columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
 from mirrorfeed.publish.change_sources.errors import (
     GONE,
@@ -50,6 +50,7 @@ from mirrorfeed.publish.row_diff import (
     ROW_PROBLEM,
     differences,
     differing_rows,
+    kept_values,
     with_hashes,
 )
 from mirrorfeed.publish.rows_and_markers import key_positions
@@ -155,24 +156,31 @@ class RowHashTable:
         maintenance = {each.version for each in later if each.operation in _MAINTENANCE}
         return next(each for each in range(version, newest + 1) if each == newest or each + 1 not in maintenance)
 
-    def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
+    def hashes_at(self, version: int, key: Sequence[str], values: Sequence[str] = ()) -> DataFrame:
         """Return the keys and row hashes that this table of row hashes has at its version `version`.
-        Keys of deleted rows are left out. `key` has the names of the key columns."""
-        newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
-        rows = self.rows_at(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
-        return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
+        Keys of deleted rows are left out. `key` has the names of the key columns. The result also has the columns
+        `values`."""
+        newest, names = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last()), (*key, *values, HASH)
+        rows = self.rows_at(version).select(*names, F.row_number().over(newest).alias("__nth__"))
+        return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*names)
+
+    def stored_values(self, version: int, names: Sequence[str]) -> list[str]:
+        """Return those of the columns `names` that this table has at a version. Columns added later are missing."""
+        stored = set(self.rows_at(version).columns) if names else set()
+        return [name for name in names if name in stored]
 
     def write(
-        self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
+        self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool, all_values: bool = False
     ) -> tuple[int, int] | None:
         """Commit changed rows and their hashes to the table of row hashes. Creates the table if it does not exist.
 
         `rows` has the current rows, compared with the stored hashes by `row_diff.differences`. With `all_hashes`,
-        replaces the whole table, and also writes the hashes of unchanged rows. Returns the number of rows and bytes of
-        the commit. Returns None, without a commit, if no row changed and `all_hashes` is False. Raises
-        `row_hashes_changed` if another process made a commit after `facts` were read.
+        replaces the whole table, and also writes the hashes of unchanged rows, and with `all_values` their values.
+        Returns the number of rows and bytes of the commit. Returns None, without a commit, if no row changed and
+        `all_hashes` is False. Raises `row_hashes_changed` if another process made a commit after `facts` were read.
         """
-        batch, stored = uuid.uuid4().hex, _to_stored_rows(rows, facts, key, all_hashes=all_hashes)
+        batch = uuid.uuid4().hex
+        stored = _to_stored_rows(rows, facts, key, all_hashes=all_hashes, all_values=all_values)
         if all_hashes:  # write one empty row, because Delta commits nothing without rows
             stored = stored.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
         writer = stored.writeTo(self.location.sql).option("userMetadata", batch)
@@ -225,10 +233,11 @@ class RowHashTable:
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
-    def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-        """Return the changed rows that a comparison wrote to version `version` of this table.
-        If `with_marker` is True, the rows have row markers."""
-        return differing_rows(self.rows_at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
+    def changed_rows(self, version: int, job: StagingJob, at: datetime) -> DataFrame:
+        """Return the changed rows that a comparison at the time `at` wrote to version `version` of this table."""
+        rows = self.rows_at(version).where(F.col(_STATE) == version)
+        added = job.delivery, version, at
+        return differing_rows(rows, job.columns, with_marker=job.with_marker, added=added)
 
     def keep_readable(self) -> None:
         """Add a commit without changes if the newest commit is old. Errors are logged, not raised.
@@ -273,12 +282,15 @@ class RowHashTable:
         return self.spark.read.option("versionAsOf", version).table(self.location.sql)
 
 
-def _to_stored_rows(rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool) -> DataFrame:
-    """Return compared rows as the table of row hashes stores them: without the values of rows that did not change."""
+def _to_stored_rows(
+    rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool, all_values: bool
+) -> DataFrame:
+    """Return compared rows as the table of row hashes stores them: without the values of rows that did not change,
+    unless `all_values`."""
     payload = [name for name in rows.columns if name not in (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)]
     return rows.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
         *key,
-        *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
+        *(name if all_values else f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
         HASH,
         f"IF({DIFFERS}, {facts.latest}L, NULL) AS {_STATE}",
         f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
@@ -355,9 +367,9 @@ class FullCompare:
             (rows, size), target = written, job.output.target_file_size
             rows_read = self.hashes.count_rows(facts.latest)
             if rows == 0:
-                return Staged([] if job.with_marker else [write_empty(job)], rows_read=rows_read)
+                return Staged([write_empty(job)] if published is None else [], rows_read=rows_read)
             staged = row_staging.stage(
-                self.hashes.changed_rows(facts.latest, job.columns, with_marker=job.with_marker),
+                self.hashes.changed_rows(facts.latest, job, facts.commits[-1].timestamp),
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
@@ -387,8 +399,10 @@ class FullCompare:
         unchanged = (*key, HASH, f"false AS {CHANGED}", f"0 AS {GAIN}", f"CAST(NULL AS int) AS {ROW_PROBLEM}")
         with lossless_settings(self.spark):
             with self._published_source(published) as source:
-                hashes = source.hashes_at(published.version, job).selectExpr(*unchanged)
-                self.hashes.write(hashes, facts, key, all_hashes=True)
+                hashes = source.hashes_at(published.version, job)
+                values = kept_values(job.columns, key, job.delivery)
+                stored = hashes.selectExpr(*unchanged, *values)
+                self.hashes.write(stored, facts, key, all_hashes=True, all_values=bool(values))
             with self._published_source(published):  # another table may have replaced it before its rows were read
                 return Staged([], rows_read=self.hashes.count_rows(facts.latest))
 
@@ -438,7 +452,8 @@ class FullCompare:
             return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
         assert facts.before is not None
         all_hashes = all_hashes or self.hashes.stores_other_types(rows, facts.before)
-        compared = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
+        values = self.hashes.stored_values(facts.published_at, kept_values(job.columns, key, job.delivery))
+        compared = differences(rows, self.hashes.hashes_at(facts.published_at, key, values), key, values)
         if all_hashes and facts.published_at == facts.before and compared.where(DIFFERS).isEmpty():
             return None  # without differences, do not rewrite all hashes
-        return self.hashes.write(compared, facts, key, all_hashes=all_hashes)
+        return self.hashes.write(compared, facts, key, all_hashes=all_hashes, all_values=bool(job.delivery.columns))

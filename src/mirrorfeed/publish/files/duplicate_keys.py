@@ -40,7 +40,7 @@ def may_have_duplicates(files: SparkFiles, job: StagingJob, keys: Sequence[str])
     Raises `StagingFilesLostError` if a file is damaged."""
     if not files.paths:
         return False
-    types = [column.type for column in job.columns if column.name in keys]
+    types = [column.type for column in job.file_columns if column.name in keys]
     if len(types) == 1 and types[0] in _INTEGERS and files.area.is_visible():
         ranges = _key_ranges(files, keys[0])
         groups = None if ranges is None else overlapping(ranges)

@@ -51,7 +51,7 @@ class _Files:
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
-        self._schema = arrow_schema(job.columns, with_marker=job.with_marker)
+        self._schema = arrow_schema(job.file_columns, with_marker=job.with_marker)
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
         self._file: NewFile | None = None
@@ -78,7 +78,7 @@ class _Files:
     def open(self) -> None:
         output = self._job.output
         self._file = NewFile(self._job.store, self._job.new_path)
-        schema = arrow_schema(self._job.columns, with_marker=self._has_marker)
+        schema = arrow_schema(self._job.file_columns, with_marker=self._has_marker)
         if output.delimited is None:
             # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
             repeating = [

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from mirrorfeed.landing.schema import MARKER, Marker, Problem
+from mirrorfeed.landing.schema import MARKER, ROW_IS_WIDE, Problem
 from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.errors import staging_path_required
 from mirrorfeed.publish.files.rolling_writer import write_files
@@ -46,9 +46,9 @@ MAX_COLLECTED_KEYS = 2**18
 it need not shuffle the keys of the source."""
 _WIDE_ROW_BYTES = 4096
 """If the text and binary values of any row exceed this total size in bytes, the driver collects no rows."""
-_IS_WIDE = "_commit_timestamp"
+_IS_WIDE = ROW_IS_WIDE
 """Helper column: true if a row exceeds `_WIDE_ROW_BYTES`.
-No published table has this column, because the change data feed reserves the name."""
+No published table has this column, because the name is reserved."""
 _RESULT_LIMIT = "spark.driver.maxResultSize"
 """Text by which Spark's error for a result that is too large is recognized."""
 _TIME_STEP = 1.1
@@ -229,9 +229,9 @@ def _spark_part(
     def deleted() -> pa.Table | DataFrame | None:
         # With `changes: full`, a later row may add a deleted key again. Then this row is staged a second time, as an
         # existing row of the source.
-        deletes = files.rows.get(Marker.DELETE.name.lower(), 0)
-        deleted = files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys)
-        return deleted if deletes > MAX_COLLECTED_KEYS else deleted.toArrow() if deletes else None
+        name, value = job.delivery.of_delete
+        deleted = files.written.where(f"{quote(name)} = {value}").select(*keys)
+        return deleted if files.deletes > MAX_COLLECTED_KEYS else deleted.toArrow() if files.deletes else None
 
     upload = upload_files if upload_from == "driver" else upload_from_executors
     return _Part(deleted, partial(upload, job, files), files.without_marker)
@@ -264,7 +264,8 @@ def _deleted_keys(batch: pa.Table, job: StagingJob) -> pa.Table | None:
     names, at = [str(at) for at in range(len(job.keys))], pa.array(range(batch.num_rows), pa.int64())
     keys = pa.table([*(batch.column(name) for name in job.keys), at], [*names, "at"])
     last_rows = batch.take(keys.group_by(names).aggregate([("at", "max")]).column("at_max"))
-    deletes = last_rows.filter(pc.equal(last_rows.column(MARKER), Marker.DELETE.value))
+    name, value = job.delivery.of_delete
+    deletes = last_rows.filter(pc.equal(last_rows.column(name), value))
     return deletes.select(job.keys) if deletes.num_rows else None
 
 

@@ -83,6 +83,8 @@ class SparkFiles:
     """Number of rows by name of the row marker, counted during the write."""
     replaced: int = 0
     """Number of rows with text in which the change feed may have replaced invalid bytes."""
+    deletes: int = 0
+    """Number of rows that delete a key."""
     without_marker: int = 0
     """Number of rows that were not written, because they have NULL instead of a row marker."""
 
@@ -130,7 +132,8 @@ def _written_files(
     if counts.pop("bad"):
         wrong = rows.where(f"{PROBLEM} <> {Problem.REPLACED_TEXT.value}").limit(PROBLEMS_SHOWN)
         raise BadRows(*bad_rows(wrong.toArrow(), PROBLEM, job.keys))
-    replaced, without_marker = counts.pop("replaced"), counts.pop("without_marker", 0)
+    replaced, deletes = counts.pop("replaced"), counts.pop("deletes", counts.get(str(Marker.DELETE.value), 0))
+    without_marker = counts.pop("without_marker", 0)
     try:
         written = area.read(rows.sparkSession, folder, finished.schema)
         paths = area.file_paths(folder, written)
@@ -139,7 +142,7 @@ def _written_files(
     except Exception as error:
         raise StagingFilesLostError(place=folder, reason=innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
-    return SparkFiles(area, folder, written, paths, job.by_marker(by_marker), replaced, without_marker)
+    return SparkFiles(area, folder, written, paths, job.by_marker(by_marker), replaced, deletes, without_marker)
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:
@@ -148,6 +151,8 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
     if not job.with_marker:
         yield F.expr("count(*) AS rows")
         return
+    if job.delivery.marks_deletes:  # otherwise, the row marker says it
+        yield F.expr(f"count_if({quote(job.delivery.deleted_column)}) AS deletes")
     yield F.expr(f"count_if({MARKER} IS NULL) AS without_marker")
     for marker in Marker:
         yield F.expr(f"count_if({MARKER} = {marker.value}) AS `{marker.value}`")
@@ -183,7 +188,7 @@ def check_file(file: BinaryIO, job: StagingJob) -> SchemaCheck:
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     rows = _count_markers(parquet) if job.with_marker else {None: parquet.metadata.num_rows}
     rows = {marker: count for marker, count in rows.items() if count}
-    differs = _difference(parquet, arrow_schema(job.columns, with_marker=job.with_marker))
+    differs = _difference(parquet, arrow_schema(job.file_columns, with_marker=job.with_marker))
     # If rows without a marker are upserts, a file with only upserts needs no marker column.
     drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
     return SchemaCheck(parquet, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)

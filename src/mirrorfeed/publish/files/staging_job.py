@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
@@ -137,10 +138,16 @@ class StagingJob:
     batch: str
     """Random id of this attempt to publish. Part of the name of each staged file."""
     columns: tuple[Column, ...]
+    """Columns from the source. The files also have the columns of `delivery`."""
     keys: tuple[str, ...]
     with_marker: bool
     """True if the rows have a marker column."""
     output: Output = AS_PARQUET
+    delivery: Delivery = UPSERT
+
+    @property
+    def file_columns(self) -> tuple[Column, ...]:
+        return (*self.columns, *self.delivery.columns)
 
     def new_path(self) -> str:
         """Return the path of a new staged file, with a random name.
