@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed import archive
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.html import Chart, html_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, counted, row, shown
@@ -34,6 +34,7 @@ from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.errors import feed_required, load_unfinished, nothing_published
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import mirror_positions
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.spark_session import lossless_settings
@@ -140,12 +141,14 @@ def verify_tables(
         result: row_comparison.RowComparison | MirrorfeedError
         try:
             mirror = mirror_of(mirrors, table.target)
-            result = verify_at(spark, table.source, mirror, candidates, shown, table.selection)
+            published = TableLog(zone_of(config), table.target.folder).records(view) if table.delivery.appends else ()
+            result = verify_at(spark, table.source, mirror, candidates, shown, table.selection, published)
         except Exception as error:
             result = wrap_error(f"Verifying {name}", error)
         ledger_rows.append(ledger.comparison_row(name, result, datetime.now(UTC)))
         comparison = _row(name, view.newest.to_version_inclusive, len(view.numbers) - 1, result)
-        if comparison.equal is False and table.auto_repair_max_keys and table.changes != "compare":
+        can_repair = table.changes != "compare" and not table.delivery.appends
+        if comparison.equal is False and table.auto_repair_max_keys and can_repair:
             context = RunContext(spark, config, Callbacks(on_problem=on_problem))
             try:
                 repair = repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
@@ -267,6 +270,8 @@ def _position_to_repair(config: Config, table: Table) -> tuple[Record, tuple[Rec
         raise load_unfinished(table=name, part=str(view.newest.load))
     if not view.newest.keys:
         raise rebuild_required(table=name, reason="the table has no keys, so rows can be added but not replaced")
+    if view.newest.delivery.appends:
+        raise rebuild_required(table=name, reason="with `delivery: append`, rows can be added but not replaced")
     return view.newest, candidates
 
 
@@ -336,7 +341,15 @@ def _keys_of_mirror(
         version = comparison.version if comparison else record.to_version_inclusive
         as_text = record.extension != PARQUET
         keys = find_differing_keys(
-            spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=selection
+            spark,
+            table.source,
+            version,
+            mirror,
+            record.keys,
+            where,
+            as_text=as_text,
+            selection=selection,
+            delivery=record.delivery,
         )
     except MirrorColumnsError as error:
         raise rebuild_required(table=str(table.target), reason="; ".join(error.faults)) from error

@@ -5,7 +5,7 @@ Shares no code for values and types with the publisher, so that verification fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,14 @@ from pyspark.sql.types import NullType
 from mirrorfeed import archive
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror import errors
+from mirrorfeed.mirror.verify import delivered
 from mirrorfeed.mirror.verify.expected_rows import column_faults, select_rows
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, RowComparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
@@ -89,13 +91,19 @@ def verify_at(
     records: Sequence[Record],
     shown: int = SHOWN,
     selection: Selection | None = None,
+    published: Iterable[Record] = (),
 ) -> RowComparison:
     """Return the comparison of a mirror with the selected rows and columns of its source.
 
     `records` has the publications that the mirror may have reached, newest first. The mirror is compared with the
     source version of each publication until the rows are equal. If they never are, returns the comparison with the
     fewest differences. A source without versions is compared once, in its current state. Reports differences of at
-    most `shown` keys or rows. Raises `mirror_not_reached` if `records` is empty, and the errors of `compare`.
+    most `shown` keys or rows.
+
+    With `delivery: append`, the mirror also has the earlier versions. If it is equal, it is compared with each earlier
+    version of the records `published` that can still be read, and the first comparison with a difference is returned.
+
+    Raises `mirror_not_reached` if `records` is empty, and the errors of `compare`.
     """
     if not records:
         raise errors.mirror_not_reached(table=str(source))
@@ -113,9 +121,33 @@ def verify_at(
             as_text=record.extension != PARQUET,
             selection=selection,
             has_no_versions=has_no_versions,
+            delivery=record.delivery,
         )
 
-    return first_equal(compare_at, records)
+    result = first_equal(compare_at, records)
+    if not (records[0].delivery.appends and result.equal) or has_no_versions:
+        return result
+    return _with_earlier_versions(compare_at, result, published)
+
+
+def _with_earlier_versions(
+    compare_at: Callable[[Record], RowComparison], newest: RowComparison, published: Iterable[Record]
+) -> RowComparison:
+    """Call `compare_at` for each version of `published` before that of `newest`, except those that cannot be read."""
+    compared = {newest.version}
+    for record in published:
+        if record.to_version_inclusive >= newest.version or record.to_version_inclusive in compared:
+            continue
+        try:
+            earlier = compare_at(record)
+        except MirrorfeedError as error:
+            if error.code != errors.mirrored_version_gone.code:
+                raise
+            continue
+        if not earlier.equal:
+            return earlier
+        compared.add(record.to_version_inclusive)
+    return replace(newest, earlier_versions=len(compared) - 1)
 
 
 def first_equal(compare_at: Callable[[Record], RowComparison], records: Sequence[Record]) -> RowComparison:
@@ -153,6 +185,7 @@ def compare(
     as_text: bool = False,
     selection: Selection | None = None,
     has_no_versions: bool = False,
+    delivery: Delivery = UPSERT,
 ) -> RowComparison:
     """Return the comparison of a source at a version with its mirror.
 
@@ -168,8 +201,11 @@ def compare(
     version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
         read_at = None if has_no_versions else version
-        expected, actual = _read_both(spark, source, read_at, mirror, selection, as_text=as_text)
-        result = compare_rows(version, expected, actual, keys, shown)
+        expected, actual = _read_both(spark, source, read_at, mirror, selection, as_text=as_text, delivery=delivery)
+        if delivery.appends:
+            actual = delivered.rows_at(actual, version, keys, expected.columns)
+        mark = delivery.deleted_column if delivery.marks_deletes else None
+        result = compare_rows(version, expected, actual, keys, shown, mark)
     return replace(result, has_no_versions=has_no_versions)
 
 
@@ -183,6 +219,7 @@ def find_differing_keys(
     *,
     as_text: bool = False,
     selection: Selection | None = None,
+    delivery: Delivery = UPSERT,
 ) -> DataFrame:
     """Return each key whose rows differ between source and mirror.
 
@@ -191,9 +228,10 @@ def find_differing_keys(
     are delimited text. Raises `condition_unreadable` if Spark cannot apply `where`, and the errors of `compare`, except
     `mirrored_version_gone`.
     """
-    expected, actual = _read_both(spark, source, version, mirror, selection, as_text=as_text)
+    expected, actual = _read_both(spark, source, version, mirror, selection, as_text=as_text, delivery=delivery)
+    mark = delivery.deleted_column if delivery.marks_deletes else None
     try:
-        return analyze(differing_keys(expected, actual, keys, where))
+        return analyze(differing_keys(expected, actual, keys, where, mark))
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
@@ -208,6 +246,7 @@ def _read_both(
     selection: Selection | None,
     *,
     as_text: bool,
+    delivery: Delivery,
 ) -> tuple[DataFrame, DataFrame]:
     where = selection.where if selection else None
     if version is None:
@@ -235,6 +274,8 @@ def _read_both(
         reason = first_line(str(error))
         raise errors.mirror_unreadable(table=str(source), path=str(mirror), reason=reason) from error
     expected = expected.select(*typed)
+    if delivery.marks_deletes:
+        expected = delivered.with_live_marks(expected, delivery)
     if faults := column_faults(expected.schema, actual.schema, as_text=as_text):
         raise errors.MirrorColumnsError(table=str(source), path=str(mirror), faults=faults)
     return expected, actual

@@ -53,12 +53,18 @@ class RowComparison:
     """First differences, sorted by the text of the key."""
     has_no_versions: bool = False
     """True if the source has no versions. Source changes since the publication then count as differences."""
+    marked: int = 0
+    """Number of mirror rows that are marked as deleted and not in the source. They are not in `mirror_rows`."""
+    earlier_versions: int = 0
+    """With `delivery: append`: number of earlier versions that are also equal."""
 
     def __str__(self) -> str:
         at_version = f"at version {self.version}"
         if self.equal:
             target = "to the source as it is now" if self.has_no_versions else at_version
-            return f"equal {target}, {counted(self.source_rows, 'row')}"
+            marked = f", {counted(self.marked, 'deleted row')} marked" if self.marked else ""
+            earlier = f", also at {counted(self.earlier_versions, 'earlier version')}" if self.earlier_versions else ""
+            return f"equal {target}, {counted(self.source_rows, 'row')}{marked}{earlier}"
         origin = "from the source as it is now" if self.has_no_versions else at_version
         return (
             f"DIFFERENT {origin}: {counted(self.source_rows, 'row')} in the source,"
@@ -71,33 +77,49 @@ class RowComparison:
 
 
 def compare_rows(
-    version: int, expected: DataFrame, actual: DataFrame, keys: Sequence[str], shown: int = SHOWN
+    version: int,
+    expected: DataFrame,
+    actual: DataFrame,
+    keys: Sequence[str],
+    shown: int = SHOWN,
+    mark: str | None = None,
 ) -> RowComparison:
     """Compare the rows of a source (`expected`) with the rows of its mirror (`actual`), and return the comparison.
 
     `version` is the version of the source. `actual` must have all columns of `expected`. The comparison lists the
-    differences of at most `shown` keys or, if `keys` is empty, at most `shown` rows that differ."""
+    differences of at most `shown` keys or, if `keys` is empty, at most `shown` rows that differ. `mark` is the
+    column that is true for deleted rows of the mirror. Such a row must not be in the source."""
     names, rows = expected.columns, _both_sides(expected, actual)
-    table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
+    table = _compare_by_key(rows, keys, mark) if keys else _compare_by_row(rows, names)
     # A second pass is needed only if there are differences to show.
-    counts = table.agg(F.sum(IN_SOURCE), F.sum(IN_MIRROR), F.count_if("__differs__")).first()
+    counts = table.agg(
+        F.sum(IN_SOURCE),
+        F.sum(IN_MIRROR),
+        F.count_if("__differs__"),
+        F.count_if("__marked__" if mark else F.lit(False)),
+    ).first()
     assert counts is not None
-    source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
+    source_rows, mirror_rows, differing, marked = (int(value or 0) for value in counts)
     columns = [name for name in names if name not in keys] if keys else []
     first = _first_differences(table, keys or names, columns, shown) if differing else ()
-    return RowComparison(version, source_rows, mirror_rows, differing, first)
+    return RowComparison(version, source_rows, mirror_rows - marked, differing, first, marked=marked)
 
 
-def differing_keys(expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None) -> DataFrame:
+def differing_keys(
+    expected: DataFrame, actual: DataFrame, keys: Sequence[str], where: str | None = None, mark: str | None = None
+) -> DataFrame:
     """Return each key whose rows differ between source (`expected`) and mirror (`actual`).
 
     If `where` is set, returns all keys with a source or mirror row for which the SQL condition `where` is true, even if
     no rows differ. Each key column has the type of this column in a mirror that gets Parquet files. If the type in
     `actual` is different, such as text, the keys are converted. A value that cannot be converted becomes NULL. The
     columns `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key. `actual` must have all columns of
-    `expected`."""
+    `expected`. Leaves out keys that are not in the source, and whose row in the mirror is marked by the column `mark`.
+    """
     rows = _both_sides(expected, actual, keys, where)
-    compared = _compare_by_key(rows, keys, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
+    compared = _compare_by_key(rows, keys, mark, *(F.max(name).alias(name) for name in ("__key__", "__wanted__")))
+    if mark:  # published again, it would lose its last values
+        compared = compared.where("NOT __marked__")
     return compared.where("__differs__" if where is None else "__wanted__").select("__key__.*", IN_SOURCE, IN_MIRROR)
 
 
@@ -123,12 +145,13 @@ def _both_sides(
     return side(expected, 0).unionAll(side(actual, 1))
 
 
-def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> DataFrame:
+def _compare_by_key(rows: DataFrame, keys: Sequence[str], mark: str | None, *more: Column) -> DataFrame:
     """Return one row for each key in `rows`. `rows` is the result of `_both_sides`.
 
     `IN_SOURCE` and `IN_MIRROR` have the number of rows with the key in the source and in the mirror. `__s__` is a
     source row with the key, and `__m__` a mirror row. `__differs__` is false only if source and mirror have one row
-    each, and both rows are equal. `more` adds columns.
+    each, and both rows are equal. `more` adds columns. With `mark`, `__marked__` is true for a key with one row in the
+    mirror, in which the column `mark` is true, and none in the source. Then `__differs__` is false, too.
     """
     source, mirror = (F.when(F.col("__side__") == side, F.col("__row__")) for side in (1, 0))
     grouped = rows.groupBy(*map(_row_field, keys)).agg(
@@ -138,7 +161,12 @@ def _compare_by_key(rows: DataFrame, keys: Sequence[str], *more: Column) -> Data
         *more,
     )
     once = (F.col(IN_SOURCE) == 1) & (F.col(IN_MIRROR) == 1)
-    return grouped.withColumn("__differs__", ~(once & F.col("__s__").eqNullSafe(F.col("__m__"))))
+    differs = ~(once & F.col("__s__").eqNullSafe(F.col("__m__")))
+    if mark is None:
+        return grouped.withColumn("__differs__", differs)
+    is_marked = F.col(f"__m__.{quote(mark)}").eqNullSafe(F.lit(True))
+    marked = (F.col(IN_SOURCE) == 0) & (F.col(IN_MIRROR) == 1) & is_marked
+    return grouped.withColumn("__marked__", marked).withColumn("__differs__", differs & ~F.col("__marked__"))
 
 
 def _compare_by_row(rows: DataFrame, names: Sequence[str]) -> DataFrame:
