@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
@@ -19,7 +20,7 @@ from tests.golden.test_archive import ARCHIVE_COMMANDS
 from tests.golden.test_with_spark import COMMANDS_WITH_SPARK
 from tests.publish.scenarios import two_orders
 from tests.support.entries import entry
-from tests.support.tables import TableFeed
+from tests.support.tables import Table, TableFeed
 from tests.support.zones import CUSTOMERS, customers, put, write_clean_zone
 
 COMMANDS_WITHOUT_SPARK = sorted({*COMMANDS} - {*COMMANDS_WITH_SPARK, *ARCHIVE_COMMANDS})
@@ -114,6 +115,14 @@ def _landing_zones(recorder: Recorder) -> None:
     zone.remove(f"sales.schema/orders/{data_name(2)}")
     zone.create(f"sales.schema/orders/{data_name(2)}", b"")
     recorder.case("A file that is not the recorded one", "log", "sales.orders")
+
+    prices = Table({"id": "long", "price": "double"}, ("id",))
+    publish(TableFeed(prices), zone, entry("a", "sales.prices", delivery=Delivery("append")))
+    appended = "{source: ./prices, target: sales.prices, keys: [id], delivery: append}"
+    _write("append.yml", f"landing_zone: zone\ntables: [{appended}]\n")
+    recorder.case("A table with every change", "history-view", "sales.prices", "--config", "append.yml")
+    recorder.case("Another delivery mode", "history-view", "sales.orders")
+    zone.remove_folder("sales.schema/prices")
 
     _publish(zone, "sales.old")
     _publish(zone, "sales.older")

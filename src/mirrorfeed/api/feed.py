@@ -329,6 +329,18 @@ class Feed:
             return Result((), summary=f"{target} has no log, because nothing was published.")
         return Result(*audit)
 
+    def history_view(self, table: str, name: str | None = None) -> Result[results.HistoryView]:
+        """Return the T-SQL of a view that shows when each row of a table with `delivery: append` was valid.
+
+        Run the statement on the SQL endpoint of the mirrored database. The view has the columns of the source, and
+        `valid_from`, `valid_to` and `is_current`. `name` is the name of the view, by default `<table>_history`. Changes
+        nothing, and needs no Spark. Raises `MirrorfeedError` if the table is not published, or has no keys or another
+        delivery mode.
+        """
+        from mirrorfeed.api.history_view import view_of
+
+        return Result((view_of(self._zone, self._current_config, table, name),))
+
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
         """Check all tables of the landing zone against the specification of open mirroring, and return the findings.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api.changes import Changes as Changes
     from mirrorfeed.api.changes import VersionChanges as VersionChanges
     from mirrorfeed.api.go_live import GoLiveCheck as GoLiveCheck
+    from mirrorfeed.api.history_view import HistoryView as HistoryView
     from mirrorfeed.archive.archive_interval import Interval as Interval
     from mirrorfeed.archive.archive_report import Share as Share
     from mirrorfeed.archive.archive_report import Simulation as Simulation
@@ -159,6 +160,7 @@ class Configured(Row):
 _HOMES = {
     "api.changes": ["Changes", "VersionChanges"],
     "api.go_live": ["GoLiveCheck"],
+    "api.history_view": ["HistoryView"],
     "archive.archive_interval": ["Interval"],
     "archive.archived_files": ["DataFile"],
     "archive.archive_report": ["Share", "Simulation"],

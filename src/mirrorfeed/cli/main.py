@@ -84,7 +84,7 @@ _SECTIONS = {
     "Set up": ("init", "schema", "setup", "enable-cdf", "tables"),
     "Publish": ("publish", "try", "rebuild", "repair", "drop"),
     "Check": ("status", "verify", "doctor", "explain", "check-alerts", "report", "changes", "log", "lint"),
-    "Operate": ("fabric", "history", "replicate"),
+    "Operate": ("fabric", "history", "history-view", "replicate"),
     "Archive": ("archive",),
 }
 """Title and commands of each section of `mirrorfeed --help`, in order."""

@@ -1,7 +1,7 @@
 """The commands that set up, publish, compare and repair tables.
 
 `init`, `schema`, `tables`, `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`, `drop`,
-`deployment`.
+`deployment`, `history-view`.
 """
 
 from __future__ import annotations
@@ -274,6 +274,22 @@ def try_publication(tables: tuple[str, ...], mirror: str) -> Result[results.Comp
         print_result(published)
         print_result(replicated)
     return project.verify(*tables, mirror=mirror)
+
+
+@main.command()
+@table_argument
+@click.option("--name", metavar="VIEW", help="Name of the view, without its schema. Default: <table>_history.")
+def history_view(table: str, name: str | None) -> Result[results.HistoryView] | None:
+    """Print the T-SQL of a view that shows when each row of TABLE was valid. Requires `delivery: append`.
+
+    Run it on the SQL endpoint of the mirrored database. The view has the columns of the source, and the columns
+    valid_from, valid_to and is_current. Run it again after columns were added.
+    """
+    result = feed().history_view(table, name)
+    if prints_json():
+        return result
+    print_lines(*result[0].sql.splitlines())
+    return None
 
 
 @main.group()

@@ -168,6 +168,23 @@ def fabric_token_refused(*, item: str, response: str) -> None:
     """
 
 
+@problem(ConfigurationError, "MF7108")
+def history_view_impossible(*, table: str, reason: str) -> None:
+    """The mirror of {table} cannot have a view of its history: {reason}.
+
+    The view needs a table with `delivery: append` and with keys. To change a published table, set both in the
+    configuration and run `mirrorfeed rebuild`.
+    """
+
+
+@problem(ConfigurationError, "MF7109")
+def history_view_column_taken(*, table: str, columns: Sequence[str]) -> None:
+    """The view of the history of {table} adds columns whose names the table already has: {columns:quoted}.
+
+    Rename these columns with `rename` and run `mirrorfeed rebuild`, or write the view yourself.
+    """
+
+
 @problem(FabricError, "MF4202")
 def fabric_permission_missing(*, action: str, item: str, response: str) -> None:
     """This identity has no permission in Fabric to {action} ({item}: {response}).
