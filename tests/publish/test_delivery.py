@@ -24,7 +24,9 @@ from mirrorfeed.publish.change_sources.feed_gap import SnapshotDiff
 from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefusedError, soft_delete_without_keys
 from mirrorfeed.publish.files import row_staging
+from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import FeedGapError, GapReason
 from mirrorfeed.source.identifier import Source
@@ -186,6 +188,21 @@ def test_spark_writes_marked_rows_and_looks_up_deleted_keys(
         (2, "b", False),
         (3, "c", True),
     ]
+
+
+def test_repair_marks_a_row_that_only_the_mirror_has(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b')")
+    zone = Way("net", tmp_path / "zone", table)
+    zone.publish_now()
+    keys = spark.createDataFrame([(1, True), (9, False)], f"id int, {DELETE_FIRST} boolean")
+    repair(DeltaFeed(spark, table.source), zone.store, zone.plan, keys)
+    assert [(row["id"], row["__rowMarker__"], row["_deleted"]) for row in sorted(zone.last, key=repr)] == [
+        (1, 2, False),
+        (1, 4, False),
+        (9, 4, True),
+    ]
+    assert [row["_deleted_at"] is not None for row in zone.mirrored if row["id"] == 9] == [True]
 
 
 def test_row_that_leaves_the_selection_is_marked_under_the_chosen_names(spark: SparkSession, tmp_path: Path) -> None:
