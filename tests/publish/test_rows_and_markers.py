@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
 from mirrorfeed.mirror.verify.row_comparison import compare_rows
 from mirrorfeed.publish import row_cancellation, rows_and_markers
+from mirrorfeed.publish.files.duplicate_keys import key_hashes
 from mirrorfeed.publish.rows_and_markers import (
     PROBLEM,
     inserts,
-    key_hashes,
     key_problems,
     landing_rows,
     snapshot_rows,

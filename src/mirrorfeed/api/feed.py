@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mirrorfeed.api.errors import condition_missing, replica_missing
 from mirrorfeed.api.results import Configured, Enabled, Result
 from mirrorfeed.config import FILE, loader
 from mirrorfeed.config.model import Config, Table, zone_of
@@ -273,6 +272,8 @@ class Feed:
         config, problems = self._current_config, list[MirrorfeedError]()
         selected = config.select([table])
         if source_only and where is None:
+            from mirrorfeed.api.errors import condition_missing
+
             raise condition_missing()
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
         context = RunContext(self._spark(), config, Callbacks.guarded(problems.append, on_step))
@@ -378,6 +379,8 @@ class Feed:
         try:
             from mirrorfeed.mirror import local_replica
         except ModuleNotFoundError as error:
+            from mirrorfeed.api.errors import replica_missing
+
             raise replica_missing(module=error.name or "") from error
         service = local_replica.Replica(self._zone, str(Path(folder).resolve()))
         result: Result[results.TableReport] = Result(())

@@ -74,14 +74,8 @@ class Partner(validators.ConfigModel):
     information: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
-def _delivery_of(value: object) -> object:
-    return {"mode": value} if isinstance(value, str) else value
-
-
-DeliveryField = Annotated[
-    Delivery,
-    BeforeValidator(_delivery_of, json_schema_input_type=Literal["upsert", "soft_delete", "append"] | Delivery),
-]
+_DeliveryInput = Literal["upsert", "soft_delete", "append"] | Delivery
+_AS_MODE = BeforeValidator(lambda value: {"mode": value} if isinstance(value, str) else value, _DeliveryInput)
 
 
 class Options(validators.ConfigModel):
@@ -94,7 +88,7 @@ class Options(validators.ConfigModel):
     default_row_marker: Literal["insert", "upsert"] = "insert"
     """Marker that Fabric assumes for rows without a marker."""
 
-    delivery: DeliveryField = UPSERT
+    delivery: Annotated[Delivery, _AS_MODE] = UPSERT
     """How changes arrive in the mirror."""
     changes: Literal["net", "full", "compare"] = "net"
     row_markers: Literal["upsert", "exact"] = "upsert"

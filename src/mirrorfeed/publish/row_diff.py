@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.schema import MARKER, Column, Marker
-from mirrorfeed.publish.rows_and_markers import PROBLEM, key_problem, payload_hashes, position_name, with_positions
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.rows_and_markers import (
+    PROBLEM,
+    key_positions,
+    key_problem,
+    payload_hashes,
+    position_name,
+    with_positions,
+)
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
@@ -101,3 +113,41 @@ def differing_rows(
         more = delivered_rows.added_columns(*added, kind)
     markers = [F.expr(f"{marker} AS {MARKER}")] if with_marker else []
     return rows.select(*values, *map(F.expr, more), *markers, F.col(ROW_PROBLEM).alias(PROBLEM))
+
+
+def hashes_of(rows: DataFrame, job: StagingJob) -> DataFrame:
+    """Return the keys and row hashes of the rows of a version. Columns that the version lacks count as NULL.
+    If the delivery mode needs the last values of deleted rows, the result also has all values."""
+    key, names = key_positions(job.columns, job.keys), set(rows.columns)
+    then = [column if column.name in names else replace(column, dropped=True) for column in job.columns]
+    hashed = with_hashes(_with_added_fields(rows, job.columns), then, job.keys)
+    values = kept_values(job.columns, key, job.delivery)
+    return one_per_key(hashed.select(*key, *values, HASH), key, values)
+
+
+def rows_to_publish(
+    now: DataFrame, before: DataFrame, job: StagingJob, version: int, at: datetime, *, exact: bool
+) -> DataFrame:
+    """Return the rows to publish for keys whose current rows differ from `before`, a result of `hashes_of`.
+    `version` and `at` are the version of `now` and its time. For `exact`, see `differing_rows`."""
+    key = key_positions(job.columns, job.keys)
+    values = kept_values(job.columns, key, job.delivery)
+    differing = differences(with_hashes(now, job.columns, job.keys), before, key, values).where(DIFFERS)
+    added = job.delivery, version, at
+    return differing_rows(differing, job.columns, with_marker=job.with_marker, exact=exact, added=added)
+
+
+def _with_added_fields(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Return `rows` with the nested types of `columns`. Fields of structs that `rows` lacks are NULL."""
+    types = {column.name: json.loads(column.nested, object_hook=_as_nullable) for column in columns if column.nested}
+    if not types:
+        return rows
+    fields = json.loads(rows.schema.json())["fields"]
+    return rows.to(
+        StructType.fromJson({"fields": [each | {"type": types.get(each["name"], each["type"])} for each in fields]})
+    )
+
+
+def _as_nullable(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a type's JSON in which values can be NULL. `DataFrame.to` adds no other fields."""
+    return part | dict.fromkeys({"nullable", "containsNull", "valueContainsNull"} & part.keys(), True)

@@ -70,11 +70,6 @@ def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence
     return snapshot.select(*map(to_landing, columns), problem)
 
 
-def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return a 64-bit hash of each row's key, in the column `hash`. If no two hashes are equal, all keys are unique."""
-    return rows.select(F.xxhash64(*map(_col, keys)).alias("hash"))
-
-
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
     """Return up to `limit` keys of a snapshot that are NULL or not unique, each with the code of its `Problem`."""
     names = [position_name(at) for at in range(len(keys))]
@@ -99,12 +94,7 @@ def existing_keys(
 
 
 def rows_of_keys(
-    snapshot: DataFrame,
-    columns: Sequence[Column],
-    keys: Sequence[str],
-    wanted: pa.Table | DataFrame,
-    *,
-    keep: bool = False,
+    snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame, *, keep: bool
 ) -> DataFrame:
     """Return a change for each key in `wanted`: an upsert for a key in the snapshot, a delete for any other key.
     With `keep`, any other key has an upsert without values, whose column `__live__` is NULL.

@@ -21,7 +21,6 @@ from fixtures.faults import Crash
 from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import TransientError
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import (
     RowsRefusedError,
@@ -210,13 +209,13 @@ def test_single_integer_keys_are_compared_without_a_query(
     orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     queried_keys: list[Sequence[str]] = []
-    hashes = rows_and_markers.key_hashes
+    hashes = duplicate_keys.key_hashes
 
     def counted(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         queried_keys.append(keys)
         return hashes(rows, keys)
 
-    monkeypatch.setattr(rows_and_markers, "key_hashes", counted)
+    monkeypatch.setattr(duplicate_keys, "key_hashes", counted)
     for keys, queries in ((("id",), 0), (("id", "v"), 1)):
         zone = Zone(tmp_path / keys[-1], orders.table, keys)
         published(zone)

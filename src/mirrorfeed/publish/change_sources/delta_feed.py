@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
@@ -204,7 +203,9 @@ class DeltaFeed:
         if not archive.has_interval(facts.properties):  # the first rows of a table are faster to find
             rows = reader.read_snapshot(self.spark, self.source, what.version)
             sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
-        each = row_staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
+        from mirrorfeed.publish.files.row_size import bytes_per_row  # imported late: few tables have a selection
+
+        each = bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
@@ -242,26 +243,16 @@ class DeltaFeed:
         """Return the rows to publish for keys whose rows at the end of a range are not the same as at its start."""
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
-        now, key = self._rows_at(range_.to_version_inclusive), rows_and_markers.key_positions(job.columns, job.keys)
-        before = self.hashes_at(range_.from_version_exclusive, job)
-        values = row_diff.kept_values(job.columns, key, job.delivery)
-        compared = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), before, key, values)
-        at = facts.commit_time(range_.to_version_inclusive) or facts.commits[-1].timestamp
-        differing, exact = compared.where(row_diff.DIFFERS), table.row_markers == "exact"
-        added = job.delivery, range_.to_version_inclusive, at
-        return row_diff.differing_rows(differing, job.columns, with_marker=job.with_marker, exact=exact, added=added)
+        version = range_.to_version_inclusive
+        at = facts.commit_time(version) or facts.commits[-1].timestamp
+        now, before = self._rows_at(version), self.hashes_at(range_.from_version_exclusive, job)
+        return row_diff.rows_to_publish(now, before, job, version, at, exact=table.row_markers == "exact")
 
     def hashes_at(self, version: int, job: StagingJob) -> DataFrame:
-        """Return the keys and row hashes of a version. Columns that the version lacks count as NULL.
-        If the delivery mode needs the last values of deleted rows, the result also has all values."""
+        """Return the keys and row hashes of a version, as `row_diff.hashes_of`."""
         from mirrorfeed.publish import row_diff  # imported late: few versions are compared
 
-        rows, key = self._rows_at(version), rows_and_markers.key_positions(job.columns, job.keys)
-        names = set(rows.columns)
-        then = [column if column.name in names else replace(column, dropped=True) for column in job.columns]
-        hashed = row_diff.with_hashes(_with_added_fields(rows, job.columns), then, job.keys)
-        values = row_diff.kept_values(job.columns, key, job.delivery)
-        return row_diff.one_per_key(hashed.select(*key, *values, row_diff.HASH), key, values)
+        return row_diff.hashes_of(self._rows_at(version), job)
 
     def _existing_rows(
         self,
@@ -369,19 +360,3 @@ def _landing_rows(changes: DataFrame, job: StagingJob, *, of_keys: bool = False)
         convert = delivered_rows.marked_rows_of_keys if of_keys else delivered_rows.soft_deletes
         return convert(changes, job.columns, job.keys, job.delivery)
     return rows_and_markers.landing_rows(changes, job.columns, job.keys)
-
-
-def _with_added_fields(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Return `rows` with the nested types of `columns`. Fields of structs that `rows` lacks are NULL."""
-    types = {column.name: json.loads(column.nested, object_hook=_as_nullable) for column in columns if column.nested}
-    if not types:
-        return rows
-    fields = json.loads(rows.schema.json())["fields"]
-    return rows.to(
-        StructType.fromJson({"fields": [each | {"type": types.get(each["name"], each["type"])} for each in fields]})
-    )
-
-
-def _as_nullable(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a type's JSON in which values can be NULL. `DataFrame.to` adds no other fields."""
-    return part | dict.fromkeys({"nullable", "containsNull", "valueContainsNull"} & part.keys(), True)

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.errors import StagingFilesLostError
 from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.source.identifier import quote
 
 MAX_DRIVER_KEYS = 2**25
 """Maximum number of integer keys with overlapping ranges that the driver sorts at a time (256 MiB)."""
@@ -48,7 +50,7 @@ def may_have_duplicates(files: SparkFiles, job: StagingJob, keys: Sequence[str])
             return any(_group_may_have_duplicates(files, keys[0], group) for group in groups)
     if sum(files.rows.values()) > MAX_COLLECTED_HASHES:
         return True
-    hashes = rows_and_markers.key_hashes(files.written, keys).toArrow().column(0)
+    hashes = key_hashes(files.written, keys).toArrow().column(0)
     return has_duplicates(copy_numbers(hashes))
 
 
@@ -68,6 +70,11 @@ def overlapping(ranges: Sequence[KeyRange]) -> list[list[KeyRange]]:
 
 def copy_numbers(numbers: pa.ChunkedArray) -> _Numbers:
     return np.concatenate([np.empty(0, np.int64), *(chunk.to_numpy(zero_copy_only=True) for chunk in numbers.chunks)])
+
+
+def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return a 64-bit hash of each row's key, in the column `hash`. If no two hashes are equal, all keys are unique."""
+    return rows.select(F.xxhash64(*(F.col(quote(key)) for key in keys)).alias("hash"))
 
 
 def has_duplicates(numbers: _Numbers) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from mirrorfeed.landing.schema import MARKER, ROW_IS_WIDE, Problem
@@ -182,17 +181,6 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
     if batch.num_rows > SMALL_BATCH_ROWS or (texts and pc.any(batch.column(_IS_WIDE)).as_py()):
         return None
     return batch.drop_columns([_IS_WIDE]) if texts else batch
-
-
-def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
-    """Return the average bytes per row, measured in a Parquet file with the first 5,000 rows.
-    Returns None if there are no rows, or if the rows are too large to collect them on the driver."""
-    sample = collect_small_batch(rows.limit(5_000))
-    if not sample:
-        return None
-    file = pa.BufferOutputStream()
-    pq.write_table(sample, file, compression=compression)
-    return float(file.tell() / sample.num_rows)
 
 
 @dataclass(frozen=True)
