@@ -36,7 +36,7 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
-from mirrorfeed.source.versions import SPARK_REQUIRED, read_schema
+from mirrorfeed.source.versions import SPARK_REQUIRED, read_commits, read_schema
 
 _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
