@@ -15,7 +15,6 @@ from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
-from mirrorfeed.landing.transformation import Transformation
 from mirrorfeed.runtime.credentials import Secret, SecretLocation
 from mirrorfeed.source.errors import IntervalTextError
 from mirrorfeed.source.identifier import MAX_PARTS, Source
@@ -182,6 +181,8 @@ def _parse_casts(value: object) -> dict[str, str]:
 
 
 def _parse_transformations(value: object) -> dict[str, str]:
+    from mirrorfeed.landing.transformation import Transformation  # imported late: few tables need it
+
     transformations = _parse_pairs(value, "{email: hash}")
     for text in transformations.values():
         Transformation.parse(text)

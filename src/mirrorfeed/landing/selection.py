@@ -11,9 +11,9 @@ from mirrorfeed.display.rows import first_names
 from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_selection
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
-from mirrorfeed.landing.transformation import Transformation, digest_of_key
 
 if TYPE_CHECKING:
+    from mirrorfeed.landing.transformation import Transformation
     from mirrorfeed.landing.where_condition import Condition
 
 _CUT = re.compile(r"string\((\d{1,9})\)")
@@ -90,7 +90,11 @@ class Selection:
         return Cast.parse(self.cast[name]) if name in self.cast else None
 
     def transformation_of(self, name: str) -> Transformation | None:
-        return Transformation.parse(self.transform[name]) if name in self.transform else None
+        if name not in self.transform:
+            return None
+        from mirrorfeed.landing.transformation import Transformation  # imported late: few tables need it
+
+        return Transformation.parse(self.transform[name])
 
     @property
     def has_hashes(self) -> bool:
@@ -99,7 +103,11 @@ class Selection:
     @property
     def key_digest(self) -> str | None:
         """Digest of the secret for hashes, or None if no column is hashed. Reads the secret."""
-        return digest_of_key(self.read_hash_key()) if self.has_hashes else None
+        if not self.has_hashes:
+            return None
+        from mirrorfeed.landing.transformation import digest_of_key  # imported late: few tables need it
+
+        return digest_of_key(self.read_hash_key())
 
     def read_hash_key(self) -> str:
         assert self.hash_key is not None  # the configuration requires it with `transform: {…: hash}`

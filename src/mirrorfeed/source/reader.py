@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +14,6 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, Stri
 from mirrorfeed.errors import MirrorfeedError, TerminalError, first_line, innermost_cause
 from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
-from mirrorfeed.landing.transformation import Transformation, hmac_pads
 from mirrorfeed.runtime import spark_errors
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter
 from mirrorfeed.source import errors
@@ -24,8 +22,6 @@ from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 
 TASKS_PER_CORE = 4
-HASH_PADS = ("__inner_pad__", "__outer_pad__")
-"""Names of the columns that `with_hash_key` adds."""
 _ARCHIVED = re.compile(r"\b(BlobArchived|InvalidObjectState)\b")
 """Errors of Azure and S3 for a file in the archive tier. Spark reports these errors only as text."""
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
@@ -116,51 +112,17 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
     if selection is None:
         return rows
     types = {field.name: field.dataType for field in rows.schema if field.name not in extra}
-    values = [
-        _transformed(_cast(F.col(quote(name)), type_, selection.cast_of(name)), type_, selection, name)
+    values = {
+        name: cast_value(F.col(quote(name)), type_, selection.cast_of(name))
         for name, type_ in types.items()
         if selection.includes(name)
-    ]
+    }
     rows = _filter(table, rows, selection, types)
-    if selection.has_hashes:
-        rows = with_hash_key(rows, selection.read_hash_key())
-    return rows.select(*values, *extra)
+    if selection.transform:
+        from mirrorfeed.source.transformed_values import transform_values  # imported late: few tables need it
 
-
-def with_hash_key(rows: DataFrame, key: str) -> DataFrame:
-    """Add columns with the texts that HMAC-SHA-256 derives from the secret for hashes.
-
-    The secret is a value in a joined row and not a part of an expression, because Spark shows expressions in plans,
-    in its UI and in its event log."""
-    pads = {name: pa.array([pad], pa.binary()) for name, pad in zip(HASH_PADS, hmac_pads(key), strict=True)}
-    return rows.crossJoin(F.broadcast(rows.sparkSession.createDataFrame(pa.table(pads))))
-
-
-def _transformed(value: Column, type_: DataType, selection: Selection, name: str) -> Column:
-    """Return a value under its name in the target, transformed as `selection` specifies."""
-    transformation = selection.transformation_of(name)
-    if transformation is not None:
-        value = _TRANSFORMED[transformation.kind](value, type_, transformation, selection.cast_of(name))
-    return value.alias(selection.name_of(name))
-
-
-def _hashed(value: Column, type_: DataType, _: Transformation, cast: Cast | None) -> Column:
-    text = value if isinstance(type_, StringType) or cast else _cast(value, type_, Cast("string"))
-    inner, outer = map(F.col, HASH_PADS)
-    return F.sha2(F.concat(outer, F.unhex(F.sha2(F.concat(inner, text.cast("string").cast("binary")), 256))), 256)
-
-
-def _masked(_: Column, type_: DataType, transformation: Transformation, cast: Cast | None) -> Column:
-    if transformation.text is not None:
-        return F.lit(transformation.text)
-    return F.lit(None).cast(cast.type if cast else type_)
-
-
-def _truncated(value: Column, _: DataType, transformation: Transformation, __: Cast | None) -> Column:
-    return F.trunc(value, transformation.unit)
-
-
-_TRANSFORMED = {"hash": _hashed, "mask": _masked, "truncate": _truncated}
+        rows, values = transform_values(rows, values, types, selection)
+    return rows.select(*(value.alias(selection.name_of(name)) for name, value in values.items()), *extra)
 
 
 def matching_rows(table: str, rows: DataFrame, selection: Selection) -> DataFrame:
@@ -255,7 +217,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
         raise invalid_condition(table=table, condition=selection.where, reason=reason) from error
 
 
-def _cast(value: Column, type_: DataType, cast: Cast | None) -> Column:
+def cast_value(value: Column, type_: DataType, cast: Cast | None) -> Column:
     if cast is None:
         return value
     if cast.length is not None:

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.identifier import quote
-from mirrorfeed.source.reader import HASH_PADS, with_hash_key
+from mirrorfeed.source.transformed_values import HASH_PADS, with_hash_key
 
 NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _ROW = "__row__"
