@@ -120,12 +120,14 @@ def _extend_log(table: Path, age: Age) -> Record:
     for back in range(min(_KEPT, age.records) - 1, -1, -1):
         number, batch = age.records - back, f"{age.records - back:032x}"
         (file,) = first.files
+        time = (start + timedelta(minutes=_KEPT - back)).isoformat(timespec="milliseconds")
         named = replace(file, number=files - back, staged=staged_name(number, batch, "0" * 32))
         record = replace(
             first,
             number=number,
             batch=batch,
-            time=(start + timedelta(minutes=_KEPT - back)).isoformat(timespec="milliseconds"),
+            time=time,
+            committed=time,
             from_version_exclusive=age.commits - back - 1,
             to_version_inclusive=age.commits - back,
             next_file_number=files - back + 1,

@@ -53,6 +53,8 @@ class LoadPart:
     """Column of the source whose values divide the rows."""
     slices: tuple[Slice, ...]
     """The slices of all parts, in ascending order of their values."""
+    rows_published: Count = 0
+    """Number of rows that this part and the parts before it have published. In a part to publish next, without it."""
 
     @property
     def is_last(self) -> bool:

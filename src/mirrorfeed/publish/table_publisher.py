@@ -166,6 +166,10 @@ class Run:
             if not self.source.is_unchanged(facts):
                 discard(self.log, view, job.batch)
                 return None
+            if isinstance(what, Snapshot) and what.part:
+                from mirrorfeed.publish.change_sources.load_division import with_published_rows  # few tables are large
+
+                what = with_published_rows(str(self.table.source), what, staged.files)
         except Exception:
             discard(self.log, view, job.batch)
             raise

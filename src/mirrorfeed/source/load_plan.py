@@ -195,12 +195,17 @@ def _plans(rows: DataFrame, types: Mapping[str, DataType], part_bytes: int) -> d
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _TEXT = f"IF(is_valid_utf8({{0}}) AND length({{0}}) <= {_MAX_TEXT}, {{0}}, NULL)"
-_DATE = "IF({0} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31', CAST({0} AS string), NULL)"
+# For dates of 1582 and before, Delta wrongly skips files.
+_DATE = "IF({0} BETWEEN DATE '1900-01-01' AND DATE '9999-12-31', CAST({0} AS string), NULL)"
+_TIME = (
+    "IF({0} BETWEEN TIMESTAMP '1900-01-01 00:00:00Z' AND TIMESTAMP '9999-12-30 00:00:00Z',"
+    " CAST(unix_micros({0}) AS string), NULL)"
+)
 _TO_TEXT = {
     **dict.fromkeys((*_INTEGERS, DecimalType), "CAST({0} AS string)"),
     StringType: _TEXT,
     DateType: _DATE,
-    TimestampType: "CAST(unix_micros({0}) AS string)",
+    TimestampType: _TIME,
 }
 """SQL expression for the text of a value in a plan, by type. NULL for a value that no plan can contain."""
 

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType, TimestampType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType, TimestampType
 
 from mirrorfeed.errors import MirrorfeedError, TerminalError, first_line, innermost_cause
 from mirrorfeed.landing.errors import invalid_condition
-from mirrorfeed.landing.selection import Cast, Selection, condition_columns
+from mirrorfeed.landing.selection import Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, find_parameter
 from mirrorfeed.source import errors
+from mirrorfeed.source.cast_values import cast_value
 from mirrorfeed.source.errors import FeedGapError, GapReason, PublicationBlockedError
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range, Snapshot
@@ -215,14 +216,3 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
     except (AnalysisException, ParseException) as error:
         reason = first_line(str(error).strip()).partition(" SQLSTATE")[0].rstrip(".")
         raise invalid_condition(table=table, condition=selection.where, reason=reason) from error
-
-
-def cast_value(value: Column, type_: DataType, cast: Cast | None) -> Column:
-    if cast is None:
-        return value
-    if cast.length is not None:
-        return F.substring(value, 1, cast.length)
-    if cast.type == "string" and isinstance(type_, DecimalType):
-        # Session settings decide whether a small decimal is cast to digits or to a power of ten.
-        return F.replace(F.format_number(value, type_.scale), F.lit(","))
-    return value if isinstance(type_, StringType) else value.cast(cast.type)

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, StringType
 
 from mirrorfeed.landing.selection import Cast, Selection
 from mirrorfeed.landing.transformation import Transformation, hmac_pads
-from mirrorfeed.source.reader import cast_value
+from mirrorfeed.source.cast_values import cast_value
 
 HASH_PADS = ("__inner_pad__", "__outer_pad__")
 """Names of the columns that `with_hash_key` adds."""

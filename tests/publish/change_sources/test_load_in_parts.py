@@ -17,7 +17,7 @@ from mirrorfeed.errors import TransientError
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.change_sources.errors import first_comparison_impossible
+from mirrorfeed.publish.change_sources.errors import first_comparison_impossible, load_incomplete
 from mirrorfeed.publish.change_sources.feed_gap import bridge_gap
 from mirrorfeed.publish.errors import RowsRefusedError, load_unfinished
 from mirrorfeed.publish.key_repair import repair
@@ -145,6 +145,21 @@ def test_version_that_vacuum_deleted_during_the_load_stops_it(spark: SparkSessio
     assert needs_reload(changed(zone.plan, on_gap="reseed"), caught.value)
     assert not needs_reload(zone.plan, caught.value)
     assert len(list(zone.folder.glob("*.parquet"))) == 1
+
+
+def test_row_that_no_part_reads_stops_the_load(spark: SparkSession, tmp_path: Path) -> None:
+    """A wrong plan stands for a file that Delta skips by mistake."""
+    zone = in_parts(spark, tmp_path)
+    run(zone)
+    record = max(zone.folder.glob("_mirrorfeed/*/*.json"))
+    text = record.read_text(encoding="utf-8")
+    assert '"rows_published": 10' in text
+    record.write_text(text.replace('"rows_published": 10', '"rows_published": 9'), encoding="utf-8")
+
+    with raises(load_incomplete, match="have 29 rows, and version 3 has 30"):
+        zone.publish()
+
+    assert len(list(zone.folder.glob("*.parquet"))) == 2
 
 
 def test_load_of_a_replaced_table_continues_before_the_difference(spark: SparkSession, tmp_path: Path) -> None:

@@ -170,3 +170,13 @@ def first_comparison_impossible(*, table: str, published: int, where: int | Rang
     Reload {table} with `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically. To continue without a
     reload, set `changes` back to its previous value, such as `net`.
     """
+
+
+@problem(PublicationBlockedError, "MF2111")
+def load_incomplete(*, table: str, version: int, published: int, rows: int) -> None:
+    """The parts of the first load of {table} have {published:,} rows, and version {version} has {rows:,}. The last part
+    was not published.
+
+    Set `load_part_size` to more than the size of the table, and run `mirrorfeed rebuild`. Please report this error: it
+    means that a part did not read a file that it needed, or read it twice.
+    """

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
+from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.selection import EVERYTHING
+from mirrorfeed.publish.change_sources.errors import load_incomplete
 from mirrorfeed.publish.files.staging_job import BadRows
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import load_plan, reader
@@ -35,4 +38,17 @@ def divide_load(feed: DeltaFeed, what: Snapshot, facts: Facts, table: Table) -> 
     checks = table.target_keys and table.validate_keys != "none" and part.column not in keys
     if checks and (bad := feed.bad_keys(what.version, table)):
         raise BadRows(*bad)
+    return replace(what, part=part)
+
+
+def with_published_rows(table: str, what: Snapshot, files: Sequence[File]) -> Snapshot:
+    """Return a part with the number of published rows, if its staged `files` are published.
+
+    Raises `load_incomplete` if the last part does not complete the rows that were counted when the load was divided. So
+    a row that no part has read is found.
+    """
+    assert what.part is not None
+    part = replace(what.part, rows_published=what.part.rows_published + sum(sum(each.rows.values()) for each in files))
+    if part.is_last and part.rows_published != (rows := sum(each.rows for each in part.slices)):
+        raise load_incomplete(table=table, version=what.version, published=part.rows_published, rows=rows)
     return replace(what, part=part)
