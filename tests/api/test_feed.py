@@ -32,7 +32,8 @@ NAMES = (
 )
 SIGNATURES = {
     "load": (
-        "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None, secret_scope=None)"
+        "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None, secret_scope=None,"
+        " variables=None)"
     ),
     "deployed": "(dbutils, spark)",
     "guarded": "(spark)",
@@ -181,10 +182,10 @@ VALUES = {
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
-    " not_renamed not_consumed has_consumed freshness error delivery paused special_step",
+    " not_renamed not_consumed has_consumed freshness error delivery paused load special_step",
     "TableExecution": "table operation time rows bytes latency_seconds error",
     "TableReport": "table state files rows message error",
-    "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
+    "TableResult": "table what from_version_exclusive to_version_inclusive published_version load inserts updates"
     " upserts deletes files bytes seconds lag_versions tries error reseeded stopped",
     "TableState": "table status rows error synced",
     "TableSync": "table status synced error",
@@ -317,7 +318,7 @@ def test_arguments_that_would_have_no_effect_are_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize("severity", Severity)
 def test_finding_is_ok_up_to_severity_note(severity: Severity) -> None:
     found = Result((Finding(severity, "MF101", "NAME", "a", "What it is.", "what helps"),))
-    assert found.ok is (severity.value in ("note", "unknown", "ok"))
+    assert found.ok is (severity.value in ("note", "unknown", "ok", "not applicable"))
     if not found.ok:
         with pytest.raises(FailedRowsError, match=rf"{severity.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
             found.check()

@@ -29,7 +29,7 @@ from tests.raised import raises
 from tests.support.delivered import TimedTable
 from tests.support.delta import Zone
 
-HISTORIES = int(os.environ.get("MIRRORFEED_HISTORIES", "2"))
+HISTORIES = int(os.environ.get("MIRRORFEED_HISTORIES", "1"))
 TARGET, VIEW = Target("sales", "orders"), Target("sales", "orders_history")
 Valid = list[tuple[Any, ...]]
 """Rows of the view: key, value, start, end and whether the row is current."""

@@ -52,7 +52,7 @@ def test_all_checks_are_listed_and_leave_no_files(spark: SparkSession, tmp_path:
     found = list(check_setup(spark, config(tmp_path, "./on", "./silent", "./gone", "main.sales.orders"), nowhere))
     assert [(check.name.replace(str(tmp_path), "."), check.severity) for check in found] == [
         ("privileges in Unity Catalog", Severity.UNKNOWN),
-        ("credential", Severity.UNKNOWN),
+        ("credential", Severity.NOT_APPLICABLE),
         ("landing zone, written by the driver", Severity.OK),
         ("files, written by Spark and read by the driver", Severity.OK),
         ("changes of ./on", Severity.OK),

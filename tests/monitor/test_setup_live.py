@@ -81,7 +81,7 @@ def test_live_checks_pass_in_the_order_of_the_page_and_choose_the_staging_area_o
         ("`observe` of a write", Severity.OK),
         ("`inputFiles` of written files", Severity.OK),
         ("settings of the Spark session", Severity.OK),
-        ("credential", Severity.UNKNOWN),  # only OneLake needs one
+        ("credential", Severity.NOT_APPLICABLE),  # only OneLake needs one
         ("manual checks", Severity.UNKNOWN),
     ]
     texts = {each.name: each.what for each in found}

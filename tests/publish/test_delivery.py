@@ -76,7 +76,7 @@ def live_through(spark: SparkSession, place: Path, seed: int, ways: list[str]) -
     """Publish a random history in several ways. Return the number of compared mirrors."""
     table, compared = TimedTable.create(spark, place / "t", seed), 0
     zones = [Way(name, place / name, table.table) for name in ways]
-    for _ in range(table.random.randint(3, 5)):
+    for _ in range(table.random.randint(2, 3)):
         for _ in range(table.random.randint(1, 4)):
             table.commit()
         for zone in zones:
@@ -110,7 +110,7 @@ APPENDS: dict[str, dict[str, Any]] = {
 def append_through(spark: SparkSession, place: Path, seed: int, ways: list[str]) -> int:
     table, compared = TimedTable.create(spark, place / "t", seed), 0
     zones = [Way(name.split()[0], place / name, table.table, **APPENDS[name]) for name in ways]
-    for _ in range(table.random.randint(3, 5)):
+    for _ in range(table.random.randint(2, 3)):
         for _ in range(table.random.randint(1, 4)):
             table.commit()
         for zone in zones:

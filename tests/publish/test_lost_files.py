@@ -322,9 +322,13 @@ class TestCommands:
         assert "MF313" in output
         assert "MF302" not in output
 
-    def test_next_step_of_a_table_with_lost_files_is_not_known_without_spark(self, file: str, tmp_path: Path) -> None:
+    def test_lost_files_are_known_without_spark(self, file: str, tmp_path: Path) -> None:
         config = loader.load(file)
         task = TableTask(RunContext(NO_SPARK, config), config.tables[0])
-        assert known_step(task.context, task.table) is not None
+        calm = known_step(task.context, task.table)
+        assert calm is not None
+        assert calm.error is None
         self.gone(tmp_path, 3)
-        assert known_step(task.context, task.table) is None
+        stopped = known_step(task.context, task.table)
+        assert stopped is not None
+        assert isinstance(stopped.error, PublishedFilesLostError)

@@ -48,7 +48,7 @@ def find_known_stop(context: RunContext, table: Table) -> KnownStop | None:
         return None
     except Exception as caught:
         error = find_certain_stop(table, caught)
-    last = context.failures.read(table.target, view.newest.to_version_inclusive if view and view.newest else None)
+    last = context.failures.read(table.target, view.newest.complete_version if view and view.newest else None)
     if error is None or last is None or last.code != error.code:
         return None
     source = None if isinstance(error, SourceRecreatedError) else open_local_table(table.source)

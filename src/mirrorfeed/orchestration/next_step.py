@@ -89,11 +89,13 @@ def check_source_keys(source: ChangeSource, table: Table, facts: Facts) -> bool:
     """Raise `RowsRefusedError` if keys of the source are NULL or not unique. Runs a query that reads the keys of all
     rows.
 
-    Returns False, without the query, if the source is larger than `LARGEST_CHECKED`.
+    Returns False, without the query, if the source is larger than `LARGEST_CHECKED`. Raises `ValueError` without Spark.
     """
     if (facts.bytes or 0) > LARGEST_CHECKED:
         return False
     if table.keys and table.validate_keys != "none" and table.changes != "compare":
+        if _needs_spark(source):
+            raise ValueError(SPARK_REQUIRED)
         with publication_errors(str(table.source), Snapshot(facts.latest), facts.commits, table.selection):
             bad = source.bad_keys(facts.latest, table)
         if bad:
