@@ -21,7 +21,7 @@ class Slice:
     up_to: str | None
     """Greatest value of the column in this slice, as text. None in the last slice."""
     rows: Count
-    """Estimated number of rows."""
+    """Estimated number of rows. The sum over all slices is exact."""
     bytes: Count
     """Estimated size in the source."""
 

@@ -143,7 +143,7 @@ def first_part(
         columns = [name for name in dict.fromkeys(names) if name in types and name not in plans]
         plans |= _plans(rows, {name: types[name] for name in columns[:_MAX_COLUMNS]}, part_bytes)
         part = best_part(plans, part_bytes)
-        if part and max(each.bytes for each in part.slices) <= _MANY * part_bytes:
+        if part and plans[part.column].largest <= _MANY * part_bytes:
             return part
     return best_part(plans, part_bytes)
 
