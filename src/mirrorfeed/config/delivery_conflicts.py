@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.selection import name_fault
 
+if TYPE_CHECKING:
+    from mirrorfeed.config.options import Conflict, EntryOptions
+
 _MODE_OF = {"deleted_column": "soft_delete", "deleted_at_column": "soft_delete", "preimages": "append"}
 """Mode in which each option of `delivery` has an effect."""
 
 
-def delivery_conflicts(
-    delivery: Delivery, keys: Sequence[str] | None, changes: str, row_markers: str, default_row_marker: str
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path of each option that conflicts with the delivery mode, and the reason.
-    The arguments are the options of an entry with these names."""
+def delivery_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
+    """Yield the path of each option that conflicts with the delivery mode, and the reason."""
+    delivery = entry.delivery
     yield from ((("delivery", option), reason) for option, reason in _option_faults(delivery))
-    if delivery.marks_deletes and keys == ():
+    if delivery.marks_deletes and entry.keys == ():
         yield ("delivery",), "soft_delete requires keys, and the table has none"
-    if delivery.appends and default_row_marker == "upsert":
+    if delivery.appends and entry.default_row_marker == "upsert":
         yield ("default_row_marker",), "upsert cannot be combined with delivery: append, whose rows are inserts"
-    if delivery.appends and row_markers == "exact":
+    if delivery.appends and entry.row_markers == "exact":
         yield ("row_markers",), "exact cannot be combined with delivery: append, whose rows have no markers"
-    if delivery.preimages and changes == "compare":
+    if delivery.preimages and entry.changes == "compare":
         yield ("delivery", "preimages"), "cannot be combined with changes: compare, which finds only the new rows"
 
 

@@ -238,8 +238,7 @@ def _format_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
     if entry.delivery != UPSERT:
         from mirrorfeed.config.delivery_conflicts import delivery_conflicts  # imported late: few tables need it
 
-        names = ("delivery", "keys", "changes", "row_markers", "default_row_marker")
-        yield from delivery_conflicts(*(getattr(entry, name) for name in names))
+        yield from delivery_conflicts(entry)
     if entry.format == "delimited" and (fault := entry.output.delimited and entry.output.delimited.fault()):
         field, reason = fault
         yield ("delimited", field), reason
