@@ -147,6 +147,8 @@ class Snapshot:
     version: int
     part: LoadPart | None = None
     """Part to read, if the version is published in parts. None for all rows."""
+    committed: datetime | None = None
+    """Commit time of the version. None if the commit is one of `Facts.commits`."""
 
     @property
     def from_version_exclusive(self) -> None:
@@ -262,7 +264,7 @@ def decide(table: str, published: PublishedVersion | None, facts: Facts, max_ver
     if finding := find_recreation(table, published, facts.table_id, latest, facts.recreation):
         return finding
     if part := published.next_part:
-        return Snapshot(published.version, part)
+        return Snapshot(published.version, part, published.committed)
     if latest == published.version:
         return NothingNew(published.version)
     partitions = set(published.partitions)

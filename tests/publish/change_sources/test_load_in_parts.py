@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash, Fault, FaultyStore, Mode
 from mirrorfeed.errors import TransientError
+from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
@@ -129,6 +131,20 @@ def test_run_that_fails_inside_a_part_loses_nothing(
         if verb in ("create", "create_once", "rename"):
             play(f"fault{at}", Fault(at, mode, late=3))
             counted["crash points inside a part, with Spark"] += 1
+
+
+def test_all_parts_of_an_appended_table_have_the_time_of_the_version(spark: SparkSession, tmp_path: Path) -> None:
+    zone = in_parts(spark, tmp_path, delivery=Delivery("append"))
+    (first,) = run(zone).records
+    zone.table.insert(40)  # then the commit of the load is not the newest one
+    zone.publish()
+
+    rows = [row for file in zone.files for row in file.to_pylist()]
+    loaded = [row for row in rows if row["id"] != 40]
+    assert len(rows) == 31
+    assert {(row["_change_type"], row["_commit_version"]) for row in loaded} == {("insert", 3)}
+    assert first.committed is not None
+    assert {row["_commit_timestamp"] for row in loaded} == {datetime.fromisoformat(first.committed)}
 
 
 def test_version_that_vacuum_deleted_during_the_load_stops_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
-from mirrorfeed.source.versions import SPARK_REQUIRED, read_commits, read_schema
+from mirrorfeed.source.versions import SPARK_REQUIRED, read_schema
 
 _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
@@ -171,10 +171,8 @@ class DeltaFeed:
         if job.delivery.columns:
             from mirrorfeed.publish import delivered_rows  # imported late: most tables add no columns
 
-            at = facts.commit_time(what.version)
-            if at is None:  # a later run continues the load of a version
-                commits = read_commits(self.spark, self.source, what.version - 1)
-                at = next(each.timestamp for each in commits if each.version == what.version)
+            at = what.committed or facts.commit_time(what.version)
+            assert at is not None
             rows = delivered_rows.with_added_columns(rows, job.delivery, what.version, at)
         size, per_file = self._sizes(what, facts, job, selected)
         if size is not None:
