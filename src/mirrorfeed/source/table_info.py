@@ -130,8 +130,9 @@ def find_log_damage(source: Source) -> MirrorfeedError | None:
         return None
     log = Path(source.path, "_delta_log")
     try:
-        checkpoints = [int(match[1]) for each in log.iterdir() if (match := _CHECKPOINT.match(each.name))]
-        versions, first = list_versions(str(log)), max(checkpoints, default=-1) + 1
+        names = os.listdir(log)
+        checkpoints = [int(match[1]) for name in names if (match := _CHECKPOINT.match(name))]
+        versions, first = versions_of(names), max(checkpoints, default=-1) + 1
         if not versions and not checkpoints:
             return TableNotReadyError(table=str(source))
         files = [log / commit_name(version) for version in range(first, max(versions, default=-1) + 1)]
@@ -326,7 +327,12 @@ def commit_version(name: str) -> int | None:
 
 def list_versions(log: str) -> list[int]:
     """Return all versions in a local folder `_delta_log`, in ascending order."""
-    return sorted(version for version in map(commit_version, os.listdir(log)) if version is not None)
+    return versions_of(os.listdir(log))
+
+
+def versions_of(names: Iterable[str]) -> list[int]:
+    """Return the versions of the commits among the files of a Delta log, in ascending order."""
+    return sorted(version for version in map(commit_version, names) if version is not None)
 
 
 def read_commit_info(path: str) -> Mapping[str, Any]:
