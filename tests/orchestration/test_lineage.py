@@ -20,14 +20,12 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.exporter import Finished
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
-from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import feed_off
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.publish.scenarios import two_orders
+from tests.publish.scenarios import snapshot_and_range
 from tests.support.delta import DeltaTable
 from tests.support.entries import entry
-from tests.support.tables import TableFeed
 
 lineage = pytest.importorskip("mirrorfeed.orchestration.lineage", exc_type=ImportError)
 from openlineage.client.serde import Serde  # noqa: E402
@@ -60,13 +58,7 @@ def config(zone: str) -> Config:
 
 def published(folder: Path) -> Finished:
     """Result of a snapshot and, after a change, of a range."""
-    orders, zone, table = two_orders(), FolderStore(str(folder)), entry()
-    first = publish(TableFeed(orders), zone, table)
-    orders.update(1, status="paid")
-    second = publish(TableFeed(orders), zone, table)
-    second.records = [*first.records, *second.records]
-    second.measured |= first.measured
-    return Finished(table, second)
+    return Finished(entry(), snapshot_and_range(FolderStore(str(folder))))
 
 
 def test_publication_is_a_run_with_version_range_schema_and_row_count(tmp_path: Path) -> None:

@@ -18,13 +18,11 @@ from mirrorfeed.orchestration.exporter import Finished, results_not_sent
 from mirrorfeed.orchestration.result_writer import ResultWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources import NO_SPARK
-from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import feed_off
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.publish.scenarios import two_orders
+from tests.publish.scenarios import snapshot_and_range
 from tests.support.entries import entry
-from tests.support.tables import TableFeed
 
 telemetry = pytest.importorskip("mirrorfeed.orchestration.telemetry", exc_type=ImportError)
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest  # noqa: E402
@@ -39,11 +37,7 @@ FAILED = TableResult("b", seconds=60.0, tries=3, error=feed_off(table="main.sale
 
 def published(folder: Path) -> TableResult:
     """Result of a snapshot with two rows and a range with one row. The times are known."""
-    orders, zone, table = two_orders(), FolderStore(str(folder)), entry()
-    first = publish(TableFeed(orders), zone, table)
-    orders.update(1, status="paid")
-    result = publish(TableFeed(orders), zone, table)
-    result.records = [*first.records, *result.records]
+    result = snapshot_and_range(FolderStore(str(folder)))
     result.inserts, result.bytes = 2, sum(each.size for each in result.records)
     result.latest = result.records[1].to_version_inclusive + 2
     result.measured = {

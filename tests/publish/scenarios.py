@@ -15,6 +15,7 @@ from mirrorfeed.errors import ConfigurationError, TransientError
 from mirrorfeed.publish.errors import RecordsMissingError, nothing_published
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.storage import Store
 from tests.support.entries import FOLDER, entry
 from tests.support.tables import Table, TableFeed
@@ -55,6 +56,17 @@ def orders(*rows: tuple[int, str], keys: tuple[str, ...] = ("id",)) -> Table:
 
 def two_orders() -> Table:
     return orders((1, "new"), (2, "new"))
+
+
+def snapshot_and_range(store: Store) -> TableResult:
+    """Publish two orders and then a change of one, and return both publications as the result of one run."""
+    orders = two_orders()
+    first = publish(TableFeed(orders), store, entry())
+    orders.update(1, status="paid")
+    result = publish(TableFeed(orders), store, entry())
+    result.records = [*first.records, *result.records]
+    result.measured |= first.measured
+    return result
 
 
 def five_orders() -> Table:
