@@ -72,7 +72,7 @@ class NewConfig(Row):
         from mirrorfeed.config.printed_commands import name_config
 
         steps = "run `mirrorfeed enable-cdf` and `mirrorfeed publish`."
-        steps = f"{steps.capitalize()}" if self.is_complete else f"Edit this file, then {steps}"
+        steps = steps.capitalize() if self.is_complete else f"Edit this file, then {steps}"
         return (
             f"{self.file} was written. {name_config(steps, self.file)}",
             name_config("`mirrorfeed try` also replicates to a folder and compares all rows.", self.file),

@@ -103,8 +103,7 @@ def check_alerts(
 
     The first result has the problems and failures. The second has the error if the ledger cannot be written, otherwise
     it is empty. The third is a summary. `mirror` is the folder of the mirrored tables, or None for Fabric's mirror.
-    Raises an error if the file that records sent alerts cannot be reached. For `deep` and
-    `stop`, see `check_all`.
+    Raises an error if the file that records sent alerts cannot be reached. For `deep` and `stop`, see `check_all`.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
 

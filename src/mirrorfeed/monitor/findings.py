@@ -91,6 +91,7 @@ class SourceFacts:
 
 
 _IGNORED_SHARE = 0.05
+"""A lag is ignored if it is shorter than this share of the shortest retention."""
 
 
 def is_long_lag(lag: float | None, retentions: Mapping[str, float | None]) -> bool:

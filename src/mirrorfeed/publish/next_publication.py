@@ -50,10 +50,9 @@ if TYPE_CHECKING:
 
 def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return a copy of the table with its keys: the configured keys, or the primary key in Unity Catalog, if any.
-    Raises an error if the keys cannot be read. With `changes: compare` or
-    `delivery: soft_delete`, raises an error if the table has no keys. With
-    another value of `changes`, raises an error if Unity Catalog reports a row filter or a column mask, or if a policy
-    may filter or mask rows for this identity and `policies` is `check`."""
+    Raises an error if the keys cannot be read. With `changes: compare` or `delivery: soft_delete`, raises an error if
+    the table has no keys. With another value of `changes`, raises an error if Unity Catalog reports a row filter or a
+    column mask, or if a policy may filter or mask rows for this identity and `policies` is `check`."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:
         from mirrorfeed.source.catalog import check_access_policies, check_policies, primary_key, read_catalog_table

@@ -200,8 +200,8 @@ def net(
 
     `feed` has the changes of a range of versions. A net change is one row: an upsert with the values after the changes,
     or a delete. If a key is NULL, or its net change is more than the exchange of its first removed row for its last
-    added row, the result has a row with NULL as marker. For these keys, which are
-    rare, `row_cancellation.net_of_other_keys` returns the net changes.
+    added row, the result has a row with NULL as marker. For these keys, which are rare,
+    `row_cancellation.net_of_other_keys` returns the net changes.
     """
     key = key_positions(columns, keys)
     events = summed_events(feed, columns, keys, in_one_task=in_one_task, keep=keep)

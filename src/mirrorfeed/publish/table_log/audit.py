@@ -23,8 +23,7 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
 
     The log is None if the table has no log. If two publications can be the newest one in the mirror, returns both log
     records, newest first. Returns no log record if Fabric has not completely consumed any publication, or not all parts
-    of a first load. `names` are
-    targets. If `names` is empty, returns all configured tables.
+    of a first load. `names` are targets. If `names` is empty, returns all configured tables.
     """
     store, positions = zone_of(config), []
     for table in config.select(names):
