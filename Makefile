@@ -131,6 +131,7 @@ prerequisites: # $(error) prints one line; a failing recipe prints two
 .venv/made: pyproject.toml uv.lock | prerequisites $(UV)
 	@echo 'Setting up .venv'
 	@UV_PROJECT_ENVIRONMENT=.venv $(SYNC) --group local
+	@PYTHONPATH=. SPARK_SUBMIT_OPTS=-XX:TieredStopAtLevel=1 $(RUN) -m tools.warm_up
 	@touch $@
 
 .venv-floor/made: pyproject.toml uv.lock | prerequisites $(UV)

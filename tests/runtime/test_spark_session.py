@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import pickle
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +25,7 @@ from mirrorfeed.runtime.local_spark import (
     cache_folder,
     cached_jars,
     check_java,
+    class_archive_options,
     java_command,
     local_options,
     record_jars,
@@ -263,3 +266,28 @@ def test_lost_session_without_a_replacement_is_reported(
     with pytest.raises(SparkSessionLostError, match=r"The Spark session ended: .* Run the same command again"):
         renew_session(lost)
     assert lost.stopped is (kind is _Remote)  # a session of the runtime must not be stopped
+
+
+def test_jvm_starts_from_a_complete_archive_of_classes_and_otherwise_writes_one(tmp_path: Path) -> None:
+    (spark := tmp_path / "spark").mkdir()
+
+    def option(java: str = "17.0.15") -> tuple[str, Path]:
+        name, _, archive = class_archive_options(tmp_path, java, spark).split()[0].removeprefix("-XX:").partition("=")
+        return name, Path(archive)
+
+    name, archive = option()
+    assert name == "ArchiveClassesAtExit"
+    archive.write_bytes(bytes(8))
+    assert option() == ("ArchiveClassesAtExit", archive), "a JVM was killed while it wrote the archive"
+    archive.write_bytes(b"\xf0\x0b\xab\xa8")
+    assert option() == ("SharedArchiveFile", archive)
+    assert option("21.0.1")[0] == "ArchiveClassesAtExit"
+
+
+def test_archives_that_were_not_used_for_a_month_are_deleted(tmp_path: Path) -> None:
+    old, used = tmp_path / "a.jsa", tmp_path / "b.jsa"
+    for archive, days in ((old, 31), (used, 29)):
+        archive.touch()
+        os.utime(archive, (0, time.time() - days * 86_400))
+    class_archive_options(tmp_path, "17", tmp_path)
+    assert [old.exists(), used.exists()] == [False, True]

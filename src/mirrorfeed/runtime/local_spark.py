@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +40,8 @@ _BOUNDED_MEMORY = {
     ),
 }
 """Settings that bound the memory and threads of a process that publishes many tables."""
+
+_ARCHIVE_KEPT_SECONDS = 30 * 86_400
 
 _SPARK_INCLUDES = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
@@ -82,14 +86,37 @@ def java_command(environment: Mapping[str, str]) -> str:
     return command
 
 
-def check_java(command: str) -> None:
-    """Raise `java_unusable` if a `java` program is not Java 17 or 21."""
+def check_java(command: str) -> str:
+    """Return what a `java` program prints about its version. Raises `java_unusable` if it is not Java 17 or 21."""
     ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
     if version is None:
         raise java_unusable(reason=f"{command} does not report its version")
     if int(version[1]) not in JAVA_VERSIONS:
         raise java_unusable(reason=f"{command} is Java {version[1]}")
+    return ended.stderr + ended.stdout
+
+
+def class_archive_options(folder: Path, java: str, spark: Path) -> str:
+    """Return the options with which a JVM starts from the archive of its classes in a cache folder.
+
+    If there is no archive for this Java and this installation of Spark, the JVM writes one when it ends. An archive is
+    complete when its first bytes are written, which happens last, so a JVM that is killed leaves none. Archives that
+    were not used for a month are deleted.
+    """
+    made_of = f"{java}\0{spark}\0{spark.stat().st_mtime_ns}"
+    archive = folder / f"{hashlib.sha256(made_of.encode()).hexdigest()[:12]}.jsa"
+    for other in folder.glob("*.jsa"):
+        if other.stat().st_mtime < time.time() - _ARCHIVE_KEPT_SECONDS:
+            other.unlink(missing_ok=True)
+    try:
+        with archive.open("rb") as file:
+            complete = any(file.read(4))
+        os.utime(archive)
+    except OSError:
+        complete = False
+    option = "SharedArchiveFile" if complete else "ArchiveClassesAtExit"
+    return f"-XX:{option}={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def cached_jars(folder: Path) -> list[Path]:
@@ -131,9 +158,10 @@ def start_local(options: Mapping[str, str]) -> SparkSession:
     Raises `java_unusable` if Java is missing or has an unsupported version, `spark_missing` if Delta is not installed,
     `spark_cache_unusable` if the cache folder cannot be created, and `spark_did_not_start` if Spark fails to start.
     """
+    import pyspark
     from pyspark.sql import SparkSession
 
-    check_java(java_command(os.environ))
+    java = check_java(java_command(os.environ))
     try:
         versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
     except importlib.metadata.PackageNotFoundError as error:
@@ -142,15 +170,19 @@ def start_local(options: Mapping[str, str]) -> SparkSession:
     folder = cache_folder(os.environ, versions)
     log = folder.with_name("spark.log")
 
-    builder: Any = SparkSession.builder.config(map={**local_options(os.environ), **options})
+    settings = {**local_options(os.environ), **options}
+    builder: Any = SparkSession.builder
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not download into one folder at the same time
         if jars := cached_jars(folder):
-            return _start(builder.config("spark.jars", ",".join(map(str, jars))), log)
+            archive = class_archive_options(folder, java, Path(pyspark.__file__).parent / "jars")
+            settings["spark.driver.extraJavaOptions"] += f" {archive}"
+            settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # only its classes are archived
+            return _start(builder.config(map=settings).config("spark.jars", ",".join(map(str, jars))), log)
         from delta import configure_spark_with_delta_pip
 
         print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
-        builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
+        builder = configure_spark_with_delta_pip(builder.config(map=settings)).config("spark.jars.ivy", str(folder))
         builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _SPARK_INCLUDES))
         session = _start(builder, log)
         record_jars(folder)
