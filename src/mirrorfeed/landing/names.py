@@ -193,9 +193,19 @@ def staged_record_number(name: str) -> int | None:
     return int(match[1]) or None if match else None
 
 
+def mark_name(number: int) -> str:
+    """Return the name of a verification mark in the folder of a log."""
+    return data_name(number, "verified")
+
+
+def mark_number(name: str) -> int | None:
+    """Return the number in the name of a verification mark, or None for any other name."""
+    return data_number(name, "verified")
+
+
 def is_log_file(name: str) -> bool:
-    """Return whether a name belongs to a file in a log's folder: a log record, a staged file or a `.begun` file."""
-    return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
+    """Return whether a name belongs to a file in a log's folder: a record, staged file, start marker or mark."""
+    return bool(record_number(name) or staged_record_number(name) or is_start_marker(name) or mark_number(name))
 
 
 def staged_batch(name: str) -> str | None:

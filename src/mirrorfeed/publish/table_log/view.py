@@ -30,6 +30,8 @@ class View:
     data: tuple[str, ...] = ()
     """Names in the table's folder that Fabric does not ignore.
     If the log has no records, also the paths of data files that Fabric has moved to a subfolder after processing."""
+    marks: tuple[int, ...] = ()
+    """Numbers of the verification marks, in ascending order."""
 
     @property
     def unfinished(self) -> tuple[File, ...]:
