@@ -222,12 +222,23 @@ class Feed:
         config = self._current_config
         return Result(*read_status(self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
 
-    def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
+    def verify(
+        self,
+        *tables: str,
+        mirror: str | None = None,
+        shown: int = 5,
+        since_last: bool = False,
+        sample: int = 0,
+    ) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
         `mirror` is the folder of the mirrored tables. The default in a notebook is the folder that the widget `mirror`
         or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. Each row of the
         result lists up to `shown` differences.
+
+        With `since_last`, compares only the keys that changed since the last verification that found source and mirror
+        equal, and counts all rows. `sample` also compares this number of random rows. A table without such a
+        verification has an `error`.
 
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, these keys are
         published again. The result of this table is still not `ok`. The result of a table that was never published has
@@ -239,7 +250,9 @@ class Feed:
         config, problems = self._current_config, list[MirrorfeedError]()
         config.select(tables)
         folder = mirrors_folder(config, mirror or self._mirror)
-        rows = verify_tables(self._spark(), config, tables, folder, shown, problems.append)
+        rows = verify_tables(
+            self._spark(), config, tables, folder, shown, problems.append, since_last=since_last, sample=sample
+        )
         return Result(tuple(rows), tuple(map(with_code, problems)))
 
     def repair(

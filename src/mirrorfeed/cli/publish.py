@@ -333,16 +333,30 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
 
 @main.command()
 @tables_argument
+@click.option(
+    "--since-last",
+    is_flag=True,
+    help="Compare only keys that changed since the last verification that found no difference, and count all rows.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    metavar="ROWS",
+    help="Also compare this number of random rows of each source. Requires --since-last.",
+)
 @mirror_option
 @ci_format_option
-def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Comparison]:
+def verify(tables: tuple[str, ...], since_last: bool, sample: int, mirror: str | None) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 
     Writes the results to the ledger. If the rows of at most `auto_repair_max_keys` keys differ, publishes these rows
     again. Exits with 1 if a mirror differs, was repaired, or cannot be compared, for example before the first
     publication.
     """
-    return feed().verify(*tables, mirror=mirror)
+    if sample and not since_last:
+        raise click.UsageError("--sample requires --since-last.")
+    return feed().verify(*tables, mirror=mirror, since_last=since_last, sample=sample)
 
 
 @main.command()

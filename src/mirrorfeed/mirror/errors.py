@@ -185,6 +185,23 @@ def history_view_column_taken(*, table: str, columns: Sequence[str]) -> None:
     """
 
 
+@problem(MirrorError, "MF7110")
+def full_verification_required(*, table: str, reason: str) -> None:
+    """Cannot compare only the changed rows of {table}: {reason:phrase}.
+
+    Run `mirrorfeed verify` without `--since-last`. If source and mirror are equal, it sets the version since which
+    changes are compared.
+    """
+
+
+@problem(TransientError, "MF7111")
+def mirror_moved(*, table: str) -> None:
+    """Fabric applied publications to the mirror of {table} while it was compared, so the differences may not be real.
+
+    Verify again when the mirror changes less often, or pause publishing for the time of the verification.
+    """
+
+
 @problem(FabricError, "MF4202")
 def fabric_permission_missing(*, action: str, item: str, response: str) -> None:
     """This identity has no permission in Fabric to {action} ({item}: {response}).

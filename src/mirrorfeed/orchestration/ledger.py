@@ -75,6 +75,10 @@ class LedgerRow:
         "bigint", "The range starts after this source version; NULL for a snapshot, to_version for a repair"
     )
     to_version: int | None = _column("bigint", "The last version of the range, or the compared one")
+    verified_through: int | None = _column(
+        "bigint",
+        "After a comparison: the newest version at which source and mirror are verified; NULL if there is none",
+    )
     part: int | None = _column("bigint", "Number of the part of a first load in parts; NULL for other publications")
     parts: int | None = _column("bigint", "Number of parts of this load")
     delivery: str | None = _column("string", "Delivery mode of a publication: upsert, soft_delete or append")

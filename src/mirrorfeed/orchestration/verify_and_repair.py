@@ -21,7 +21,13 @@ from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import PARQUET
-from mirrorfeed.mirror.errors import MirrorColumnsError, condition_unreadable, mirror_not_reached
+from mirrorfeed.mirror.errors import (
+    MirrorColumnsError,
+    condition_unreadable,
+    full_verification_required,
+    mirror_moved,
+    mirror_not_reached,
+)
 from mirrorfeed.mirror.verify import find_differing_keys, mirror_of, row_comparison, verify_at, version_gone_errors
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.orchestration import ledger
@@ -36,12 +42,23 @@ from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import mirror_positions
+from mirrorfeed.publish.table_log.verification_mark import (
+    VerificationMark,
+    different_at,
+    equal_at,
+    read_mark,
+    write_mark,
+)
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, read_snapshot
 from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.source.table_info import read_table_info
+
+_ATTEMPTS = 3
+"""Attempts to compare a table whose mirror moves at the same time."""
 
 
 @row
@@ -75,6 +92,12 @@ class Comparison(Row):
     """Number of published files that the mirror does not contain yet."""
     source_rows: int | None = None
     mirror_rows: int | None = None
+    since_version: int | None = None
+    """With `--since-last`: the verified version since which changed keys were compared. All rows were counted."""
+    compared_keys: int | None = None
+    """With `--since-last`: number of compared keys. None if unknown."""
+    verified_through: int | None = None
+    """Newest version at which source and mirror are verified, after this verification. None if there is none."""
     differing: int | None = None
     """Number of keys, or of distinct rows in a table without keys, that differ between source and mirror."""
     differences: tuple[Difference, ...] = ()
@@ -116,8 +139,14 @@ def verify_tables(
     mirrors: str,
     shown: int = SHOWN,
     on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
+    *,
+    since_last: bool = False,
+    sample: int = 0,
 ) -> list[Comparison]:
     """Compare the tables `names` (if empty: all tables) with their mirrors, and write the results to the ledger.
+
+    With `since_last`, compares only the keys that changed since the mark of the last verification, and of `sample`
+    random rows, and counts all rows. Each verification writes the mark, except if the mirror moves meanwhile.
 
     `mirrors` is the folder of the mirrored tables. Each `Comparison` lists the differences of at most `shown` keys. If
     a table cannot be compared, its `Comparison` has the error. A mirror is repaired if the table has the option
@@ -138,15 +167,18 @@ def verify_tables(
             error = load_unfinished(table=name, part=str(view.newest.load))
             rows.append(Comparison(name, "not compared", None, error=error))
             continue
-        result: row_comparison.RowComparison | MirrorfeedError
+        verification = _Verification(spark, config, table, mirrors, shown, since_last, sample, view, candidates)
+        result = verification.run()
         try:
-            mirror = mirror_of(mirrors, table.target)
-            published = TableLog(zone_of(config), table.target.folder).records(view) if table.delivery.appends else ()
-            result = verify_at(spark, table.source, mirror, candidates, shown, table.selection, published)
+            verification.write_mark(result)
         except Exception as error:
-            result = wrap_error(f"Verifying {name}", error)
-        ledger_rows.append(ledger.comparison_row(name, result, datetime.now(UTC)))
-        comparison = _row(name, view.newest.to_version_inclusive, len(view.numbers) - 1, result)
+            on_problem(wrap_error(f"Writing the verification mark of {name}", error))
+        mark = verification.mark
+        now, through = datetime.now(UTC), mark.verified_through if mark else None
+        ledger_rows.append(replace(ledger.comparison_row(name, result, now), verified_through=through))
+        published = verification.view.newest or view.newest
+        comparison = _row(name, published.to_version_inclusive, len(verification.view.numbers) - 1, result)
+        comparison = replace(comparison, verified_through=through)
         can_repair = table.changes != "compare" and not table.delivery.appends
         if comparison.equal is False and table.auto_repair_max_keys and can_repair:
             context = RunContext(spark, config, Callbacks(on_problem=on_problem))
@@ -161,11 +193,105 @@ def verify_tables(
     return rows
 
 
+@dataclass
+class _Verification:
+    """Verification of one table. Reads the position of the mirror again if rows differ, because it may have moved."""
+
+    spark: SparkSession
+    config: Config
+    table: Table
+    mirrors: str
+    shown: int
+    since_last: bool
+    sample: int
+    view: View
+    candidates: tuple[Record, ...]
+    mark: VerificationMark | None = None
+    """Mark before the verification and, after `write_mark`, the mark after it."""
+
+    @property
+    def log(self) -> TableLog:
+        return TableLog(zone_of(self.config), self.table.target.folder)
+
+    def run(self) -> row_comparison.RowComparison | MirrorfeedError:
+        name = str(self.table.target)
+        try:
+            for _ in range(_ATTEMPTS):
+                self.mark = read_mark(self.log, self.view)
+                result = self._compare()
+                if result.equal or result.has_no_versions or not self._has_moved():
+                    return result
+        except Exception as error:
+            return wrap_error(f"Verifying {name}", error)
+        return mirror_moved(table=name)
+
+    def write_mark(self, result: row_comparison.RowComparison | MirrorfeedError) -> None:
+        if isinstance(result, MirrorfeedError) or not self.candidates:
+            return
+        now, source_id = datetime.now(UTC), self.candidates[0].source_id
+        if result.equal:
+            new = equal_at(result.version, source_id, now)
+        else:
+            # Rows outside the changed keys are not compared again by the next verification of changes.
+            are_compared_again = result.since is not None and not result.uncompared_rows and not self.sample
+            new = different_at(result.version, source_id, now, self.mark if are_compared_again else None)
+        log = self.log
+        write_mark(log, self.view, self.mark, new)
+        if view := log.read_latest():
+            self.mark = read_mark(log, view)
+
+    def _compare(self) -> row_comparison.RowComparison:
+        table, mirror = self.table, mirror_of(self.mirrors, self.table.target)
+        if self.since_last:
+            since, sample = self._since(), self.sample
+            return verify_at(
+                self.spark,
+                table.source,
+                mirror,
+                self.candidates,
+                self.shown,
+                table.selection,
+                since=since,
+                sample=sample,
+            )
+        published = self.log.records(self.view) if table.delivery.appends else ()
+        return verify_at(self.spark, table.source, mirror, self.candidates, self.shown, table.selection, published)
+
+    def _since(self) -> int:
+        table, mark = str(self.table.source), self.mark
+        if mark is None or mark.verified_through is None:
+            what = "no verification found source and mirror equal"
+            lost = "the last verification found differences in rows that did not change"
+            raise full_verification_required(table=table, reason=lost if mark else what)
+        ids = {each.source_id for each in self.candidates}
+        if ids - {mark.source_id} or (ids and self._source_id() not in ids):
+            raise full_verification_required(table=table, reason="the source was replaced since the last verification")
+        return mark.verified_through
+
+    def _source_id(self) -> str | None:
+        if self.table.changes == "compare":  # refused later
+            return self.mark.source_id if self.mark else None
+        return read_table_info(self.spark, self.table.source).table_id
+
+    def _has_moved(self) -> bool:
+        """Read the position of the mirror again. Return whether it is another one than before the comparison."""
+        before, ((_, view, self.candidates),) = self.candidates, mirror_positions(self.config, [str(self.table.target)])
+        if view is None:
+            raise nothing_published(table=str(self.table.target))
+        is_same = view.log_id == self.view.log_id and [each.batch for each in before] == [
+            each.batch for each in self.candidates
+        ]
+        self.view = view
+        return not is_same
+
+
 def _row(name: str, published: int, waiting: int, result: row_comparison.RowComparison | MirrorfeedError) -> Comparison:
     if isinstance(result, MirrorfeedError):
         return Comparison(name, "not compared", None, published_version=published, error=result)
     waiting = 0 if published == result.version else max(1, waiting)
     lag = f"; published up to version {published}, {counted(waiting, 'file')} not consumed" if waiting else ""
+    if lag and result.since == result.version:
+        lag = f"; not yet at a newer version{lag}"
     return Comparison(
         name,
         f"{result}{lag}",
@@ -175,8 +301,10 @@ def _row(name: str, published: int, waiting: int, result: row_comparison.RowComp
         waiting,
         result.source_rows,
         result.mirror_rows,
-        result.differing,
-        result.first,
+        result.since,
+        result.compared_keys,
+        differing=result.differing,
+        differences=result.first,
     )
 
 

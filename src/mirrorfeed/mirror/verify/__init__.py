@@ -33,7 +33,7 @@ from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import SnapshotFilesDeletedError
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_full, read_version
-from mirrorfeed.source.snapshot_or_range import Snapshot
+from mirrorfeed.source.snapshot_or_range import Range, Snapshot
 from mirrorfeed.source.table_info import read_table_info
 
 
@@ -92,6 +92,8 @@ def verify_at(
     shown: int = SHOWN,
     selection: Selection | None = None,
     published: Iterable[Record] = (),
+    since: int | None = None,
+    sample: int = 0,
 ) -> RowComparison:
     """Return the comparison of a mirror with the selected rows and columns of its source.
 
@@ -103,12 +105,23 @@ def verify_at(
     With `delivery: append`, the mirror also has the earlier versions. If it is equal, it is compared with each earlier
     version of the records `published` that can still be read, and the first comparison with a difference is returned.
 
+    With `since`, compares only the keys that changed since this version and of `sample` random rows, and counts all
+    rows. Ignores publications before this version. The table must have keys and versions.
+
     Raises `mirror_not_reached` if `records` is empty, and the errors of `compare`.
     """
     if not records:
         raise errors.mirror_not_reached(table=str(source))
     if has_no_versions := records[0].read is not None:
         records = records[:1]
+    changed: Range | None = None
+    if since is not None:
+        from mirrorfeed.mirror.verify.changed_keys import require_changes  # imported late: few commands need it
+
+        records = [record for record in records if record.to_version_inclusive >= since]
+        require_changes(source, records)
+        # If the mirror may have reached an older publication, too, these keys show which one it reached.
+        changed = Range(since, records[0].to_version_inclusive)
 
     def compare_at(record: Record) -> RowComparison:
         return compare(
@@ -122,10 +135,12 @@ def verify_at(
             selection=selection,
             has_no_versions=has_no_versions,
             delivery=record.delivery,
+            changed=changed,
+            sample=sample,
         )
 
     result = first_equal(compare_at, records)
-    if not (records[0].delivery.appends and result.equal) or has_no_versions:
+    if not (records[0].delivery.appends and result.equal) or has_no_versions or since is not None:
         return result
     return _with_earlier_versions(compare_at, result, published)
 
@@ -186,12 +201,14 @@ def compare(
     selection: Selection | None = None,
     has_no_versions: bool = False,
     delivery: Delivery = UPSERT,
+    changed: Range | None = None,
+    sample: int = 0,
 ) -> RowComparison:
     """Return the comparison of a source at a version with its mirror.
 
     Compares rows with the same values in the columns `keys` or, if `keys` is empty, whole rows. Set `as_text` if the
     published files are delimited text. With `has_no_versions`, reads the source in its current state. Reports the
-    differences of at most `shown` keys or rows.
+    differences of at most `shown` keys or rows. With `changed`, compares only the keys that changed in this range.
 
     Raises `mirrored_version_gone` if the version can no longer be read, `ArchivedFilesNeededError` if reading it needs
     archived files that are not restored, and `invalid_condition` if Spark cannot apply the condition in `selection`.
@@ -202,6 +219,12 @@ def compare(
     with version_errors, lossless_settings(spark):
         read_at = None if has_no_versions else version
         expected, actual = _read_both(spark, source, read_at, mirror, selection, as_text=as_text, delivery=delivery)
+        if changed is not None:
+            from mirrorfeed.mirror.verify.changed_keys import compare_changes  # imported late: few commands need it
+
+            return compare_changes(
+                spark, source, changed, version, expected, actual, keys, shown, selection, delivery, sample
+            )
         if delivery.appends:
             actual = delivered.rows_at(actual, version, keys, expected.columns)
         mark = delivery.deleted_column if delivery.marks_deletes else None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import takewhile
+from operator import and_
 from unicodedata import normalize
 
 from pyspark.sql import Column, DataFrame
@@ -57,9 +59,19 @@ class RowComparison:
     """Number of mirror rows that are marked as deleted and not in the source. They are not in `mirror_rows`."""
     earlier_versions: int = 0
     """With `delivery: append`: number of earlier versions that are also equal."""
+    since: int | None = None
+    """Verified version since which changed keys were compared. All rows were counted. None if all rows were compared.
+    """
+    compared_keys: int | None = None
+    """With `since`: number of compared keys. None if unknown."""
+    uncompared_rows: int = 0
+    """With `since`: number of rows that only the source has, minus those that only the mirror has, outside the compared
+    keys. If it is not 0, other rows differ than those that changed."""
 
     def __str__(self) -> str:
         at_version = f"at version {self.version}"
+        if self.since is not None:
+            return self._changes_in_words(at_version)
         if self.equal:
             target = "to the source as it is now" if self.has_no_versions else at_version
             marked = f", {counted(self.marked, 'deleted row')} marked" if self.marked else ""
@@ -69,6 +81,16 @@ class RowComparison:
         return (
             f"DIFFERENT {origin}: {counted(self.source_rows, 'row')} in the source,"
             f" {self.mirror_rows:,} in the mirror, {self.differing:,} of them differ"
+        )
+
+    def _changes_in_words(self, at_version: str) -> str:
+        keys = "changed keys" if self.compared_keys is None else counted(self.compared_keys, "key")
+        compared = f"{keys} since version {self.since} compared"
+        if self.equal:
+            return f"equal {at_version}: {compared}, {counted(self.source_rows, 'row')} counted"
+        return (
+            f"DIFFERENT {at_version}: {compared}, {self.differing:,} of them differ;"
+            f" {counted(self.source_rows, 'row')} counted in the source, {self.mirror_rows:,} in the mirror"
         )
 
     @property
@@ -83,13 +105,15 @@ def compare_rows(
     keys: Sequence[str],
     shown: int = SHOWN,
     mark: str | None = None,
+    wanted: DataFrame | None = None,
 ) -> RowComparison:
     """Compare the rows of a source (`expected`) with the rows of its mirror (`actual`), and return the comparison.
 
     `version` is the version of the source. `actual` must have all columns of `expected`. The comparison lists the
     differences of at most `shown` keys or, if `keys` is empty, at most `shown` rows that differ. `mark` is the
-    column that is true for deleted rows of the mirror. Such a row must not be in the source."""
-    names, rows = expected.columns, _both_sides(expected, actual)
+    column that is true for deleted rows of the mirror. Such a row must not be in the source. With `wanted`, which has
+    the columns `keys`, compares only the rows with these keys."""
+    names, rows = expected.columns, _both_sides(expected, actual, wanted=wanted)
     table = _compare_by_key(rows, keys, mark) if keys else _compare_by_row(rows, names)
     # A second pass is needed only if there are differences to show.
     counts = table.agg(
@@ -124,12 +148,17 @@ def differing_keys(
 
 
 def _both_sides(
-    expected: DataFrame, actual: DataFrame, keys: Sequence[str] = (), where: str | None = None
+    expected: DataFrame,
+    actual: DataFrame,
+    keys: Sequence[str] = (),
+    where: str | None = None,
+    wanted: DataFrame | None = None,
 ) -> DataFrame:
     """Return the rows of source and mirror in one DataFrame.
 
     `__row__` has all values of a row, converted with `comparable_columns`. `__side__` is 1 for the source and 0 for the
-    mirror. `__key__` has the values of the columns `keys`. `__wanted__` is true in rows that match `where`.
+    mirror. `__key__` has the values of the columns `keys`. `__wanted__` is true in rows that match `where`. With
+    `wanted`, the result has only the rows whose keys `wanted` has.
     """
     types = {field.name: field.dataType for field in actual.schema}
     columns = {field.name: comparable_columns(field, types[field.name]) for field in expected.schema}
@@ -140,7 +169,13 @@ def _both_sides(
         row, key = (
             F.struct(*(pair[index].alias(name) for name, pair in pairs.items())) for pairs in (columns, key_values)
         )
-        return rows.select(row.alias("__row__"), key.alias("__key__"), F.lit(1 - index).alias("__side__"), matches)
+        each = rows.select(row.alias("__row__"), key.alias("__key__"), F.lit(1 - index).alias("__side__"), matches)
+        if wanted is None:
+            return each
+        names = [(f"__k{at}__", name) for at, name in enumerate(wanted.columns)]
+        these = wanted.select(*(columns[name][0].alias(alias) for alias, name in names))
+        has_key = reduce(and_, (F.col(f"__row__.{quote(name)}").eqNullSafe(F.col(alias)) for alias, name in names))
+        return each.join(these, has_key, "left_semi")
 
     return side(expected, 0).unionAll(side(actual, 1))
 

@@ -245,7 +245,7 @@ class TableLog:
                 is_linked = self._is_linked(log_id, newest, etags, start_markers)
             except PathMissingError:
                 return None
-        marks = tuple(number for entry in entries if (number := names.mark_number(entry.name)))
+        marks = tuple(mark for entry in entries if (mark := names.mark_number(entry.name)))
         return View(log_id, newest, etags, is_linked, _staged(entries), start_markers, marks=marks)
 
     def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], start_markers: Collection[str]) -> bool:

@@ -83,9 +83,7 @@ def equal_at(version: int, source_id: str, now: datetime) -> VerificationMark:
     return VerificationMark(uuid.uuid4().hex, time, version, True, version, time, source_id)
 
 
-def different_at(
-    version: int, source_id: str, now: datetime, kept: VerificationMark | None = None
-) -> VerificationMark:
+def different_at(version: int, source_id: str, now: datetime, kept: VerificationMark | None = None) -> VerificationMark:
     """Return the mark of a verification that found differences at a version.
 
     `kept` is the mark since which the differing rows changed. A later verification reads these changes again, so its
