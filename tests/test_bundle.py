@@ -205,7 +205,7 @@ def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> No
 )
 def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: dict[str, Any]) -> None:
     """Databricks would retry any failure. The package itself retries transient errors."""
-    prefix = "verify_" if name in ("verify", "repair") else ""
+    prefix = "verify_" if name in ("verify", "verify_changes", "repair") else ""
     assert task["environment_key"] == f"${{var.{prefix}environment_key}}"
     assert task["job_cluster_key"] == f"${{var.{prefix}cluster_key}}"
     assert task["libraries"] == f"${{var.{prefix}libraries}}"
@@ -390,7 +390,7 @@ def test_tasks_run_on_serverless_or_a_classic_cluster_by_variables(target: str) 
 def test_verify_runs_alone_on_a_classic_cluster_with_the_documented_variables() -> None:
     jobs = rendered("prod", SHARED | classic())["resources"]["jobs"]
     classic_jobs = {name for name, job in jobs.items() if compute([job]) == {"classic"}}
-    assert classic_jobs == {"verify", "repair"}
+    assert classic_jobs == {"verify", "verify_changes", "repair"}
     assert all(not job.get("job_clusters") for name, job in jobs.items() if name not in classic_jobs)
 
 

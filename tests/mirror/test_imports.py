@@ -25,7 +25,7 @@ SENTENCE = (
     " names of delivery modes, and the log records"
 )
 IDENTITY = {
-    *(f"source.{module}" for module in ("identifier", "table_info", "errors", "snapshot_or_range")),
+    *(f"source.{module}" for module in ("identifier", "table_info", "errors", "snapshot_or_range", "versions")),
     *(f"landing.{module}" for module in ("names", "errors", "output_format")),
     *("config.model", "archive", "runtime.spark_session", "runtime.spark_errors", "storage.onelake"),
 }

@@ -26,6 +26,7 @@ from mirrorfeed.monitor.problem_rules import (
     table_findings,
 )
 from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
+from mirrorfeed.publish.table_log.verification_mark import different_at, equal_at
 from mirrorfeed.source.table_info import FILES, LOG
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -80,6 +81,18 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
     ),
     "PAUSED": ([table(paused="paused until 2999-01-01 00:00 UTC: migration")], [table(), log()]),
     "NOT_FROM_FEED": ([table(special_step="versions 2 to 5, by comparison")], [table(), log()]),
+    "NOT_VERIFIED": (
+        [
+            replace(log(), max_verification_age=DAY),
+            replace(log(mark=equal_at(7, "id", NOW - timedelta(days=2))), max_verification_age=DAY),
+            replace(log(mark=different_at(7, "id", NOW)), max_verification_age=DAY),
+        ],
+        [
+            log(),
+            replace(log(published=None), max_verification_age=DAY),
+            replace(log(mark=equal_at(7, "id", NOW - timedelta(hours=2))), max_verification_age=DAY),
+        ],
+    ),
     "UNFINISHED": ([log(unfinished=2)], [log(), table()]),
     "ORPHANS": ([log(orphans=("a", "b"))], [log(), table()]),
     "EMPTY_FILE": (

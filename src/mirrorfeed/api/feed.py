@@ -229,6 +229,7 @@ class Feed:
         shown: int = 5,
         since_last: bool = False,
         sample: int = 0,
+        quick: bool = False,
     ) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
@@ -240,20 +241,19 @@ class Feed:
         equal, and counts all rows. `sample` also compares this number of random rows. A table without such a
         verification has an `error`.
 
+        With `quick`, compares only the numbers of rows from the Delta logs, and writes and repairs nothing. The result
+        of a table whose logs do not have the numbers is "not known", and `ok`.
+
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, these keys are
         published again. The result of this table is still not `ok`. The result of a table that was never published has
         an `error`. Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
         """
-        from mirrorfeed.mirror.verify import mirrors_folder
-        from mirrorfeed.orchestration.verify_and_repair import verify_tables
+        from mirrorfeed.orchestration.quick_verification import verify_or_count
 
-        config, problems = self._current_config, list[MirrorfeedError]()
-        config.select(tables)
-        folder = mirrors_folder(config, mirror or self._mirror)
-        rows = verify_tables(
-            self._spark(), config, tables, folder, shown, problems.append, since_last=since_last, sample=sample
+        rows, problems = verify_or_count(
+            self._spark, self._current_config, tables, mirror or self._mirror, shown, quick, since_last, sample
         )
-        return Result(tuple(rows), tuple(map(with_code, problems)))
+        return Result(rows, tuple(map(with_code, problems)))
 
     def repair(
         self,

@@ -191,6 +191,22 @@ class ColumnarLog:
                 yield from _added_in(file)
 
 
+def count_rows(
+    location: str, names: Sequence[str], version: int, local_path: Callable[[str], Path]
+) -> dict[tuple[tuple[str, str | None], ...], int] | str:
+    """Return the number of rows of each partition, or the reason why the log does not show it."""
+    try:
+        _, files = ColumnarLog(location, names, version, local_path).at(version).files()
+    except UncertainFiles as error:
+        return str(error)
+    counts = defaultdict[tuple[tuple[str, str | None], ...], int](int)
+    for file in files:
+        if file.rows is None:
+            return "files without statistics"
+        counts[tuple(sorted((file.partition or {}).items()))] += file.rows
+    return dict(counts)
+
+
 _open_parquet = partial(pq.ParquetFile, pre_buffer=False, buffer_size=_BUFFER_SIZE)
 
 

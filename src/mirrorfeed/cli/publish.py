@@ -334,6 +334,11 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
 @main.command()
 @tables_argument
 @click.option(
+    "--quick",
+    is_flag=True,
+    help="Compare only the numbers of rows, from the Delta logs. Not with --since-last.",
+)
+@click.option(
     "--since-last",
     is_flag=True,
     help="Compare only keys that changed since the last verification that found no difference, and count all rows.",
@@ -347,16 +352,22 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> 
 )
 @mirror_option
 @ci_format_option
-def verify(tables: tuple[str, ...], since_last: bool, sample: int, mirror: str | None) -> Result[results.Comparison]:
+def verify(
+    tables: tuple[str, ...], quick: bool, since_last: bool, sample: int, mirror: str | None
+) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 
     Writes the results to the ledger. If the rows of at most `auto_repair_max_keys` keys differ, publishes these rows
     again. Exits with 1 if a mirror differs, was repaired, or cannot be compared, for example before the first
     publication.
+
+    --quick and --since-last find fewer differences, and cost less: see docs/verification.md.
     """
     if sample and not since_last:
         raise click.UsageError("--sample requires --since-last.")
-    return feed().verify(*tables, mirror=mirror, since_last=since_last, sample=sample)
+    if quick and since_last:
+        raise click.UsageError("Use either --quick or --since-last.")
+    return feed().verify(*tables, mirror=mirror, since_last=since_last, sample=sample, quick=quick)
 
 
 @main.command()

@@ -127,6 +127,8 @@ class Mail(validators.ConfigModel):
 
 class Alerts(validators.ConfigModel):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
+    max_verification_age_hours: Annotated[float, Field(gt=0, le=8_760)] | None = None
+    """Hours after which `check-alerts` reports a table without a verification that found no difference. None: never."""
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
     """Hours after which the alert for a problem that still exists is sent again."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()

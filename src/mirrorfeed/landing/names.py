@@ -193,11 +193,6 @@ def staged_record_number(name: str) -> int | None:
     return int(match[1]) or None if match else None
 
 
-def mark_name(number: int) -> str:
-    """Return the name of a verification mark in the folder of a log."""
-    return data_name(number, "verified")
-
-
 def mark_number(name: str) -> int | None:
     """Return the number in the name of a verification mark, or None for any other name."""
     return data_number(name, "verified")

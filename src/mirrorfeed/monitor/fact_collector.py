@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.selection import Selection
     from mirrorfeed.mirror.fabric.status_and_settings import TableState, TableSync
+    from mirrorfeed.publish.table_log.verification_mark import VerificationMark
     from mirrorfeed.publish.table_log.view import View
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
@@ -138,6 +139,7 @@ class Collector:
             read_service=self.states is not None,
             at=now,
             limits={Step(step): each and each * 60 for step, each in minutes.items()},
+            max_verification_age=_seconds(self.config.alerts.max_verification_age_hours),
         )
         log, view = TableLog(store, table.target.folder), None
         try:
@@ -300,6 +302,10 @@ class Collector:
             return None, False  # the check of the next publication reports files that cannot be read
 
 
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * 3600
+
+
 def _check_keys(spark: Any, source: ChangeSource, table: Table, facts: Facts) -> None:
     if spark is NO_SPARK and table.keys:
         raise ValueError(SPARK_REQUIRED)
@@ -346,6 +352,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     return replace(
         facts,
         published=view.newest.complete_version if view.newest else None,
+        mark=_read_mark(log, view),
         load=view.newest.progress if view.newest else None,
         unfinished=len(view.unfinished),
         # Fabric removes the first file when it has consumed a later one.
@@ -353,6 +360,14 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
         orphans=(*view.leftovers(), *(name for name in logs if name != view.log_id)),
         lost=log.find_lost_files(view),
     )
+
+
+def _read_mark(log: TableLog, view: View) -> VerificationMark | None:
+    if not view.marks:
+        return None
+    from mirrorfeed.publish.table_log.verification_mark import read_mark  # imported late: many tables have none
+
+    return read_mark(log, view)
 
 
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:

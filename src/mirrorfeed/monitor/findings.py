@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mirrorfeed.landing.load_part import LoadProgress
     from mirrorfeed.mirror.fabric.status_and_settings import TableState
     from mirrorfeed.publish.errors import LastFileMissingWarning, PublishedFilesLostError
+    from mirrorfeed.publish.table_log.verification_mark import VerificationMark
 
 
 KEY_PROBLEMS = ("RowsRefused", "InvalidCondition")
@@ -57,6 +58,8 @@ class LogFacts:
     """Published version of the source. None if nothing is published, or not all parts of a first load."""
     load: LoadProgress | None = None
     """Published share of a first load, if parts of it are missing."""
+    mark: VerificationMark | None = None
+    """Mark of the last verification."""
     unfinished: int = 0
     """Number of files in the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
@@ -129,6 +132,8 @@ class TableFacts:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     limits: Mapping[Step, float | None] = field(default_factory=dict)
     """Maximum seconds for which changes can wait to reach a step. A longer wait is a problem. None means no limit."""
+    max_verification_age: float | None = None
+    """Maximum seconds since the last verification that found no difference. None means no limit."""
 
     @property
     def has_consumed(self) -> bool:

@@ -150,6 +150,17 @@ def _stopped(facts: TableFacts) -> Values | None:
     return {"status": service.status}
 
 
+def _is_unverified(facts: TableFacts) -> Values | None:
+    log, limit = facts.log_facts, facts.max_verification_age
+    if limit is None or log.published is None:
+        return None
+    at = log.mark.at if log.mark else None
+    if at is not None and (facts.at - at).total_seconds() <= limit:
+        return None
+    last = "never" if at is None else f"last at {at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return {"last": last, "limit": limit}
+
+
 def _lag_rule(code: str, step: Step, problem: str, fix: str) -> Rule[TableFacts]:
     """Return a rule that reports a table if the lag of `step` is longer than the configured limit.
 
@@ -301,6 +312,13 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
 )
 ALERT_RULES: tuple[Rule[TableFacts], ...] = (
     _lag_rule("MF834", Step.PUBLISHED, "Commits have not been published", "mirrorfeed doctor {table:argument}"),
+    Rule(
+        "MF840",
+        "NOT_VERIFIED",
+        _is_unverified,
+        "No verification of the last {limit:duration} found source and mirror equal: {last}.",
+        "mirrorfeed verify {table:argument}",
+    ),
     _lag_rule("MF836", Step.MIRRORED, "Published changes have not reached the mirror", "mirrorfeed fabric status"),
     _lag_rule(
         "MF837",

@@ -78,6 +78,7 @@ SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time
        max_by(to_version, time) {_LAST_COMPARISON} AS mirror_version,
        max(time) {_LAST_COMPARISON} AS last_compared,
        max(time) FILTER (WHERE outcome = '{VERIFIED}') AS last_equal,
+       max_by(verified_through, time) {_LAST_COMPARISON} AS verified_through,
        max_by(message, time) {_LAST_COMPARISON} AS comparison
 {_OF_TABLES}
 GROUP BY `table` ORDER BY `table`
@@ -208,6 +209,8 @@ class LedgerTableState(Row):
     last_equal: datetime | None
     comparison: str | None
     """Result of the last comparison, in words."""
+    verified_through: int | None = shown("Verified", default=None)
+    """Newest version at which source and mirror were verified."""
     load: str | None = None
     """Published parts of a first load that is not complete, such as "3 of 10 parts"."""
 

@@ -68,6 +68,10 @@ class Status(Row):
     """Error that would stop the next run or, if none is found, the error that stopped the last run."""
     delivery: str | None = shown("delivery", default=None)
     """Delivery mode and the columns that it adds. None if the mirror equals the source (`upsert`)."""
+    verified_through: int | None = shown("verified", default=None)
+    """Newest version at which source and mirror were verified. None if there is none."""
+    verified_at: datetime | None = None
+    """Time of this verification."""
     paused: str | None = None
     """Reason and end of the pause. None if the table is not paused."""
     load: LoadProgress | None = None
@@ -146,6 +150,8 @@ def status_of(facts: TableFacts) -> Status:
         freshness=facts.freshness,
         error=error,
         delivery=facts.delivery,
+        verified_through=log.mark.verified_through if log.mark else None,
+        verified_at=log.mark.at if log.mark else None,
         paused=facts.paused,
         load=log.load,
         special_step=facts.special_step,

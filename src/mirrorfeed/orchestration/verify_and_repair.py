@@ -92,12 +92,6 @@ class Comparison(Row):
     """Number of published files that the mirror does not contain yet."""
     source_rows: int | None = None
     mirror_rows: int | None = None
-    since_version: int | None = None
-    """With `--since-last`: the verified version since which changed keys were compared. All rows were counted."""
-    compared_keys: int | None = None
-    """With `--since-last`: number of compared keys. None if unknown."""
-    verified_through: int | None = None
-    """Newest version at which source and mirror are verified, after this verification. None if there is none."""
     differing: int | None = None
     """Number of keys, or of distinct rows in a table without keys, that differ between source and mirror."""
     differences: tuple[Difference, ...] = ()
@@ -105,11 +99,21 @@ class Comparison(Row):
     repair: Repair | None = None
     """Result of the automatic repair. None if the mirror was equal, or if `auto_repair_max_keys` is not set."""
     error: MirrorfeedError | None = None
+    is_quick: bool = False
+    """True if only the numbers of rows were compared, from the Delta logs. Then `equal` is None if one is not known."""
+    since_version: int | None = None
+    """With `--since-last`: the verified version since which changed keys were compared. All rows were counted."""
+    compared_keys: int | None = None
+    """With `--since-last`: number of compared keys. None if unknown."""
+    verified_through: int | None = None
+    """Newest version at which source and mirror are verified, after this verification. None if there is none."""
 
     @property
     def ok(self) -> bool:
-        """True if source and mirror are equal. False if the mirror was different, even if it is now repaired."""
-        return self.equal is True
+        """True if source and mirror are equal. False if the mirror was different, even if it is now repaired.
+
+        Also true if the numbers of rows cannot be known from the Delta logs."""
+        return self.equal is True or (self.is_quick and self.equal is None and self.error is None)
 
     def chart(self) -> Chart:
         """Return a bar chart with the number of `differences` by column."""
@@ -301,10 +305,10 @@ def _row(name: str, published: int, waiting: int, result: row_comparison.RowComp
         waiting,
         result.source_rows,
         result.mirror_rows,
-        result.since,
-        result.compared_keys,
-        differing=result.differing,
-        differences=result.first,
+        result.differing,
+        result.first,
+        since_version=result.since,
+        compared_keys=result.compared_keys,
     )
 
 

@@ -32,7 +32,7 @@ from mirrorfeed.source.snapshot_or_range import Range, first_missing
 from mirrorfeed.source.versions import read_commits
 
 MOST_KEYS = 100_000
-"""Maximum number of changed rows whose keys the driver collects. With these keys, Spark skips files of both sides."""
+"""Maximum number of changed keys that the driver collects. With these keys, Spark skips files of both sides."""
 _ORDERED = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DateType)
 """Types of keys by whose range files can be skipped. No texts, because a plan would show them."""
 
@@ -79,11 +79,8 @@ def changed_keys(
             every_row = replace(selection, where=None) if selection else None
             selected = select_rows(read_changes(spark, source, range_), every_row)
             found = selected.select(*map(quote, keys)).distinct()
-            changed = [each.rows for each in commits]
-            if None not in changed and sum(each or 0 for each in changed) <= MOST_KEYS:
-                return Keys.of(spark, found.toArrow(), found.schema)
-            found.isEmpty()  # reads changes, so that a feed that cannot be read is an error here
-            return Keys(found)
+            few = found.limit(MOST_KEYS + 1).toArrow()  # a feed that cannot be read is an error here
+            return Keys.of(spark, few, found.schema) if len(few) <= MOST_KEYS else Keys(found)
     except MirrorfeedError as error:
         if error.code == errors.full_verification_required.code:
             raise
@@ -134,7 +131,7 @@ def compare_changes(
 
 
 def _in_range(rows: DataFrame, wanted: Keys, keys: Sequence[str]) -> DataFrame:
-    """Return the rows between the least and the greatest key, so that Spark skips files. All rows if that is unknown."""
+    """Return the rows from the least to the greatest key, so that Spark skips files. All rows if this is unknown."""
     name, column = keys[0], F.col(quote(keys[0]))
     types = wanted.rows.schema[name].dataType, rows.schema[name].dataType
     if wanted.collected is None or not len(wanted.collected) or types[0] != types[1] or type(types[0]) not in _ORDERED:

@@ -1,6 +1,6 @@
 """The mark of a table's verifications: the source version up to which the mirror was equal. Publishing never reads it.
 
-A mark is a small file beside the records of the log. Each verification creates the next one if it is absent, and then
+A mark is a small file next to the records of the log. Each verification creates the next one if it is absent, and then
 deletes older ones. So the mark ends with its log, and two verifications at the same time cannot both move it.
 """
 
@@ -134,4 +134,4 @@ def _remove_older(log: TableLog, view: View, number: int) -> None:
 
 
 def _path(log: TableLog, view: View, number: int) -> str:
-    return f"{log.folder}/{names.log_folder(view.log_id)}/{names.mark_name(number)}"
+    return f"{log.folder}/{names.log_folder(view.log_id)}/{names.data_name(number, 'verified')}"
