@@ -24,10 +24,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mirrorfeed.landing.output_format import Output
 from mirrorfeed.runtime.spark_session import get_session
 from tests.bench.bounds import judge, spread, unsteady
+from tests.bench.file_sizes import histogram, sizes_in
 from tests.bench.profile import profile
-from tests.bench.race import race, ratios
+from tests.bench.race import Case, race, ratios
 
 CASES = {
     "initial_load": ("initial_load", 2_000_000),
@@ -46,6 +48,7 @@ CASES = {
     "cold_start": ("cold_start", 50),
 }
 """Module and size of each case: rows of the table, tables, commits or times."""
+TARGET = Output().target_file_size
 FOUND = Path(".bench/found.json")
 MAX_ATTEMPTS = 3
 """Number of times to measure a case whose rounds differ too much, because something else disturbed the machine."""
@@ -92,6 +95,7 @@ def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
         times = race(case, rounds)
         driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         profiled = profile(spark, case)
+        written = _newest_files(case)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -102,13 +106,26 @@ def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
         "sides": {side: asdict(each) for side, each in times.items()},
         "driver_mib": driver,
         "profile": profiled,
+        "file_sizes": written,
     }
+
+
+def _newest_files(case: Case) -> str:
+    """Return the sizes of the data files of the product's last publication, as text."""
+    if case.zone is None:
+        return ""
+    case.between()
+    before = sizes_in(case.zone)
+    next(iter(case.sides.values()))()
+    return histogram((size for path, size in sizes_in(case.zone).items() if path not in before), TARGET)
 
 
 def lines(name: str, found: dict[str, Any]) -> list[str]:
     """What a person reads: of each side the medians, and what the product takes of them."""
     facts = ", ".join(f"{size:,} {fact.replace('_', ' ')}" for fact, size in found["facts"].items())
     shown = [f"{name}: {found['title']}", f"  {facts}; {found['driver_mib']:.0f} MiB in the driver's Python"]
+    if sizes := found.get("file_sizes"):
+        shown.append(f"  {sizes}")
     shown.append(f"  {'':<28}{'s':>8}{'CPU s':>8}   {'product / side':<24}{'in CPU':<22}")
     product = next(iter(found["sides"].values()))
     for side, times in found["sides"].items():

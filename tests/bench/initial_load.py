@@ -42,4 +42,5 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
         },
         between,
         {"table_rows": rows},
+        folder / "zone",
     )

@@ -70,6 +70,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
         },
         between,
         {"table_rows": rows, "feed_rows": tables.feed(spark, source, 1, MERGES).count()},
+        folder / "zone",
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
@@ -25,6 +26,8 @@ class Case:
     """Makes things as they were before a side ran; its time counts for nobody."""
     facts: Mapping[str, int] = field(default_factory=dict)
     """Sizes."""
+    zone: Path | None = None
+    """Landing zone of the product, if the sizes of its data files are shown."""
 
 
 @dataclass(frozen=True)

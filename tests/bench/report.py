@@ -80,6 +80,8 @@ def page(found: Mapping[str, Any]) -> str:
         parts.append(f"<h2>{escape(case)}</h2><p>{escape(measured['title'])}<br><span class=small>{facts}</span></p>")
         rows = "".join(_row(share) for share in drawn if share.case == case)
         parts.append(f"<table><tr><th>beside<th>wall<th><th>CPU<th>{rows}</table>")
+        if sizes := measured.get("file_sizes"):
+            parts.append(f"<p>{escape(sizes)}</p>")
         parts += _profile(measured.get("profile"))
     parts.append(f"<p class=small>{escape(str(found['machine']))}<br>{escape(str(found['versions']))}</p>")
     return "\n".join(parts)

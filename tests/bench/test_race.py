@@ -8,6 +8,7 @@ from subprocess import PIPE, Popen
 import pytest
 
 from tests.bench.__main__ import CASES, lines
+from tests.bench.file_sizes import histogram
 from tests.bench.race import Case, cpu_seconds, race, ratios, turns
 
 
@@ -83,3 +84,8 @@ def test_case_is_printed_with_medians_and_ratios() -> None:
     assert title == "this: This beside that."
     assert facts == "  2,000 table rows; 100 MiB in the driver's Python"
     assert " ".join(other.split()) == "other 2.00 3.00 1.50 (1.00 to 2.00) 2.00 (2.00 to 2.00)"
+
+
+def test_histogram_counts_files_by_share_of_the_target_size() -> None:
+    shown = histogram([25, 26, 70, 71, 130, 131, 900], 100)
+    assert shown == "7 files, by share of the target size: to 0.25: 1, to 0.7: 2, to 1.3: 2, above: 2"

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.spark_files import upload_file
+from mirrorfeed.publish.files.file_sizes import Piece
+from mirrorfeed.publish.files.spark_files import upload_pieces
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage.onelake import OneLakeStore
@@ -46,7 +47,7 @@ def main() -> None:
         size, found = file.stat().st_size, list[tuple[float, float]]()
         for _ in range(given.rounds + 1):
             cpu, started = time.process_time(), time.perf_counter()
-            (receipt,), _, _, differed, *_ = upload_file(job, StagingArea(place), str(file))
+            (receipt,), _, _, differed, *_ = upload_pieces(job, StagingArea(place), [Piece(str(file))])
             found.append((time.perf_counter() - started, time.process_time() - cpu))
             assert (receipt.bytes, differed) == (size, "")
     seconds, busy = (statistics.median(each) for each in zip(*found[1:], strict=True))

@@ -25,6 +25,7 @@ from fixtures.onelake import CLIENT, SECRET, TENANT, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.errors import MirrorfeedError, TerminalError
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.file_sizes import Piece
 from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
@@ -441,7 +442,11 @@ def test_no_secret_or_token_leaves_the_process(
     contents: list[Any] = [repr(store), str(store), pickle.dumps(store)]
     store.create("t/a", b"content")
     job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False)
-    contents += [pickle.dumps(store), cloudpickle.dumps(upload_task(job, StagingArea("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
+    contents += [
+        pickle.dumps(store),
+        cloudpickle.dumps(upload_task(job, StagingArea("/a"), [[Piece("/a/b")]])),
+        repr(job),
+    ]  # type: ignore[no-untyped-call]
     onelake.authority.audience = "https://elsewhere"
     contents += _errors(onelake.store(part_bytes=1))
     onelake.authority.expired = True

@@ -23,6 +23,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config.errors import database_not_named
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.file_sizes import Piece
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
@@ -658,8 +659,8 @@ def test_tasks_upload_without_the_package_with_one_login_per_process(onelake: On
     logins = len(onelake.authority.tokens)
     store = onelake.store_elsewhere(part_bytes=100)
     job = StagingJob(store, "zone/_mirrorfeed/a", 1, "ab", (Column("id", "long"),), ("id",), False)
-    paths = [f"{tmp_path}/made.parquet"]
-    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
+    plan = [[Piece(f"{tmp_path}/made.parquet")]]
+    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), plan))  # type: ignore[no-untyped-call]
     fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
 

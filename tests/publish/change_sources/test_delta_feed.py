@@ -175,7 +175,7 @@ def test_tasks_of_a_first_load_leave_no_small_files(
     sizes = [path.stat().st_size for path in table.path.glob("*.parquet")]
     assert len(sizes) == 2
     # Each source file has slightly more rows than fit into one file of the target size.
-    zone = Zone(tmp_path / "zone", table, target_file_size=int(sum(sizes) / 2.05))
+    zone = Zone(tmp_path / "zone", table, target_file_size=int(sum(sizes) / 2.05), compression="snappy")
     with setting(spark, "spark.sql.files.maxPartitionBytes", str(max(sizes))):
         zone.publish()
     assert [file.num_rows for file in zone.files] == [2000, 2000]

@@ -166,12 +166,12 @@ def test_empty_range_has_no_file_and_first_load_of_empty_table_has_one(
 def test_full_changes_are_in_commit_order_across_spark_files(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
-    zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=8192)
+    zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=4096)
     zone.publish()
     table.sql("UPDATE {} SET id = id + 1")
     table.sql("UPDATE {} SET v = 'later' WHERE id = 3")
     table.sql("INSERT INTO {} SELECT id + 5, repeat(uuid(), 4) FROM range(300)")
-    assert zone.publish().files > 2
+    assert zone.publish().files > 1
     rows = [row for part in zone.files for row in part.to_pylist() if "__rowMarker__" in row]
     assert [(row["id"], row["v"], row["__rowMarker__"]) for row in rows[:5]] == [
         (1, None, 2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -42,11 +42,8 @@ _SMALL_BYTES = 8 * 2**20
 """Maximum size in bytes of a source whose snapshot is expected to be a small batch."""
 _DEFAULT_CORES = 32
 """Assumed number of cores if Spark does not report the number, for example on serverless compute."""
-_MAX_FILE_SHARE = 2
-"""Maximum size of a snapshot's data file, as a multiple of the target size. Each task writes about one file of the
-target size. With a lower limit, a task with slightly more rows would write a second, very small file."""
 _MIN_TASK_BYTES = 16 * 2**20
-"""Minimum size of a task that reads a snapshot, so that small source files do not become small data files."""
+"""Minimum size of a task that reads a snapshot, so that small source files do not become small row groups."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,6 @@ class DeltaFeed:
             rows,
             job,
             expect_small=_is_small(range_, facts),
-            rows_per_file=lambda: self._rows_per_file(facts, job),
             # With an archive interval, the search could need archived files.
             find_invalid_text=None if has_interval else partial(self._find_invalid_text, facts, job),
             **functions,
@@ -174,46 +170,12 @@ class DeltaFeed:
             at = what.committed or facts.commit_time(what.version)
             assert at is not None
             rows = delivered_rows.with_added_columns(rows, job.delivery, what.version, at)
-        size, per_file = self._sizes(what, facts, job, selected)
+        size = what.part.slice.bytes if what.part else facts.bytes
         if size is not None:
             least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
-        expect_small = (what.part.slice.bytes if what.part else facts.bytes or 0) <= _SMALL_BYTES
-        most = per_file and per_file * _MAX_FILE_SHARE
-        staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: most, unique_keys=keys)
+        staged = self._stage(rows, job, expect_small=(size or 0) <= _SMALL_BYTES, unique_keys=keys)
         return staged if staged.files or what.continues else Staged([write_empty(job)])
-
-    def _sizes(
-        self, what: Snapshot, facts: Facts, job: StagingJob, selected: DataFrame
-    ) -> tuple[int | None, int | None]:
-        """Estimate the total size in bytes of a snapshot's data files, and the number of rows per file.
-
-        `selected` has the selected rows. Both results are None if the size of the source is unknown. The number of rows
-        is also None if the source fits in one file.
-        """
-        size, per_file = facts.bytes, None if what.part else self._rows_per_file(facts, job)
-        if what.part:
-            size, target = what.part.slice.bytes, job.output.target_file_size
-            per_file = max(1, what.part.slice.rows * target // size) if size > target else None
-        if size is None or per_file is None or self.selection is None:
-            return size, per_file
-        sample = selected
-        if not archive.has_interval(facts.properties):  # the first rows of a table are faster to find
-            rows = reader.read_snapshot(self.spark, self.source, what.version)
-            sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
-        from mirrorfeed.publish.files.row_size import bytes_per_row  # imported late: few tables have a selection
-
-        each = bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
-        wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
-        return size * per_file // wanted, wanted
-
-    def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
-        """Return the number of source rows that fill a file of the target size.
-        Returns None if the whole source fits in one file, or if the size of the source is unknown."""
-        if facts.bytes is None or facts.bytes <= job.output.target_file_size:
-            return None
-        rows = reader.read_snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
-        return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _find_invalid_text(self, facts: Facts, job: StagingJob, keys: pa.Table) -> list[BadRow]:
         rows = self._rows_at(facts.latest)

@@ -171,12 +171,12 @@ class RowHashTable:
 
     def write(
         self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool, all_values: bool = False
-    ) -> tuple[int, int] | None:
+    ) -> int | None:
         """Commit changed rows and their hashes to the table of row hashes. Creates the table if it does not exist.
 
         `rows` has the current rows, compared with the stored hashes by `row_diff.differences`. With `all_hashes`,
         replaces the whole table, and also writes the hashes of unchanged rows, and with `all_values` their values.
-        Returns the number of rows and bytes of the commit. Returns None, without a commit, if no row changed and
+        Returns the number of rows of the commit. Returns None, without a commit, if no row changed and
         `all_hashes` is False. Raises `row_hashes_changed` if another process made a commit after `facts` were read.
         """
         batch = uuid.uuid4().hex
@@ -205,8 +205,7 @@ class RowHashTable:
             return None
         if [row["version"] for row in own_commits] != [facts.latest]:
             raise errors.row_hashes_changed(states=str(self.location), table=self.table)
-        metrics = own_commits[0]["operationMetrics"]
-        return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
+        return int(own_commits[0]["operationMetrics"]["numOutputRows"]) - all_hashes
 
     def _remove_empty_folders(self) -> None:
         """Remove the empty folders that a failed creation leaves at a path. Otherwise the next creation fails, too."""
@@ -364,17 +363,15 @@ class FullCompare:
             if written is None:
                 self.hashes.keep_readable()
                 return None
-            (rows, size), target = written, job.output.target_file_size
             rows_read = self.hashes.count_rows(facts.latest)
-            if rows == 0:
+            if written == 0:
                 return Staged([write_empty(job)] if published is None else [], rows_read=rows_read)
             staged = row_staging.stage(
                 self.hashes.changed_rows(facts.latest, job, facts.commits[-1].timestamp),
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
-                expect_small=rows <= row_staging.SMALL_BATCH_ROWS,
-                rows_per_file=lambda: max(1, rows * target // size) if size > target else None,
+                expect_small=written <= row_staging.SMALL_BATCH_ROWS,
             )
         if compacts:
             self.hashes.vacuum()
@@ -433,13 +430,11 @@ class FullCompare:
         except (NotDeltaError, NoTableAtPathError) as error:
             raise problem(NOT_DELTA) from error
 
-    def _compare(
-        self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool
-    ) -> tuple[int, int] | None:
+    def _compare(self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool) -> int | None:
         """Compare all rows of the source with the stored hashes, and commit changed rows to the table of row hashes.
 
         `published` is the published version, or None for the first publication. With `all_hashes`, the commit contains
-        the hashes of all rows. Returns the number of rows and bytes of the commit, or None if no commit was necessary.
+        the hashes of all rows. Returns the number of rows of the commit, or None if no commit was necessary.
         """
         now = read_full(self.spark, self.source)
         columns = columns_of(str(self.source), json.loads(now.schema.json()))

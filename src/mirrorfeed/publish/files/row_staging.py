@@ -68,7 +68,6 @@ def stage(
     upload_from: Literal["driver", "executors"] = "driver",
     *,
     expect_small: bool = True,
-    rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
     find_invalid_text: FindInvalidText | None = None,
     other_rows: Callable[[], DataFrame] | None = None,
@@ -81,7 +80,6 @@ def stage(
 
     - `upload_from`: whether the driver or the executors upload Spark's files.
     - `expect_small`: try to collect the rows first. If there are too many, Spark computes the rows a second time.
-    - `rows_per_file`: returns the maximum number of rows in a file, or None for no limit. Called only if Spark writes.
     - `unique_keys`: key columns whose combined values must be unique. Rows with a duplicate key cannot be published.
     - `find_invalid_text`: called if text has the replacement character for invalid UTF-8. Returns the invalid rows.
     - `other_rows`: called if a row has NULL instead of a row marker. Returns the rows to publish instead of these rows.
@@ -90,7 +88,7 @@ def stage(
       source. These rows are staged in separate files, which Fabric must apply last.
     """
     with ExitStack() as folders:
-        builder = _PartBuilder(job, area, upload_from, rows_per_file, unique_keys, find_invalid_text, folders)
+        builder = _PartBuilder(job, area, upload_from, unique_keys, find_invalid_text, folders)
         parts = [builder.build(rows, collects=expect_small)]
         if other_rows and parts[0].without_marker:
             parts.append(builder.build(other_rows()))
@@ -107,7 +105,6 @@ class _PartBuilder:
     job: StagingJob
     area: StagingArea | None
     upload_from: Literal["driver", "executors"]
-    rows_per_file: Callable[[], int | None]
     unique_keys: Sequence[str]
     find_invalid_text: FindInvalidText | None
     folders: ExitStack
@@ -127,7 +124,7 @@ class _PartBuilder:
             raise staging_path_required(table=job.table)
         from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
 
-        written = write_with_spark(rows, area, job, self.rows_per_file(), part=next(self._names))
+        written = write_with_spark(rows, area, job, part=next(self._names))
         files = self.folders.enter_context(written)
         return _spark_part(rows, files, job, self.unique_keys, self.upload_from, find_text)
 

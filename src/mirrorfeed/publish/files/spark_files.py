@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ from mirrorfeed.errors import MirrorfeedError, TransientError, first_line, inner
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLostError, executor_upload_failed, executor_upload_impossible
+from mirrorfeed.publish.files.file_sizes import Piece, SparkFile, plan_files
+from mirrorfeed.publish.files.joined_parquet import Joined, RowGroups, join, read_footer
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, write_files
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import (
@@ -54,12 +57,13 @@ from mirrorfeed.storage.request_retries import NewFile, retry_counter
 _OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "true",  # write decimals of any width as bytes of a fixed length
-    "parquet.block.size": str(ROW_GROUP_BYTES),
     "parquet.summary.metadata.level": "NONE",  # write no files without rows
-    "maxRecordsPerFile": "0",  # no limit
+    "maxRecordsPerFile": "0",  # no limit, because `plan_files` divides large files
 }
 """Parquet options for Spark's writer. Spark may ignore them, so each file is checked after the write.
 Spark 4.0, for example, reads the first two only from the configuration of the user's session."""
+_GROUPS_PER_FILE = 8
+"""Number of row groups in a file of the target size, so that files can be divided into data files of similar size."""
 _BATCH_ROWS = 2**14
 _PARALLEL_FILES = 4
 """Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
@@ -90,9 +94,7 @@ class SparkFiles:
 
 
 @contextmanager
-def write_with_spark(
-    rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
-) -> Iterator[SparkFiles]:
+def write_with_spark(rows: DataFrame, area: StagingArea, job: StagingJob, part: str = "") -> Iterator[SparkFiles]:
     """Context manager that writes rows with Spark to a folder of the staging area, and yields the files.
 
     Rows with NULL as row marker are counted, but not written. The folder is deleted at the end. `part` is a suffix for
@@ -105,9 +107,10 @@ def write_with_spark(
     finished = (observed.where(f"{MARKER} IS NOT NULL") if job.with_marker else observed).selectExpr(
         *_nullable_columns(rows)
     )
-    options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.output.compression}
-    if rows_per_file is not None:
-        options["maxRecordsPerFile"] = str(rows_per_file)
+    options = _OPTIONS | {
+        "compression": "zstd" if job.output.delimited else job.output.compression,
+        "parquet.block.size": str(min(ROW_GROUP_BYTES, -(-job.output.target_file_size // _GROUPS_PER_FILE))),
+    }
     area.check(folder)
     try:
         try:
@@ -181,12 +184,16 @@ class SchemaCheck:
     """True if the file cannot be uploaded as Spark wrote it."""
 
 
-def check_file(file: BinaryIO, job: StagingJob) -> SchemaCheck:
+def check_file(file: BinaryIO, job: StagingJob, row_groups: Sequence[int] | None = None) -> SchemaCheck:
     """Count the rows of a file from Spark, and compare its schema with the schema of the job's columns.
-    Raises an error of PyArrow if the file is damaged."""
-    # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
-    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    rows = _count_markers(parquet) if job.with_marker else {None: parquet.metadata.num_rows}
+
+    Counts only the rows of `row_groups`, if given. Raises an error of PyArrow if the file is damaged."""
+    parquet = _open_parquet(file)
+    groups = range(parquet.metadata.num_row_groups) if row_groups is None else row_groups
+    if job.with_marker:
+        rows = _count_markers(parquet, groups)
+    else:
+        rows = {None: sum(parquet.metadata.row_group(number).num_rows for number in groups)}
     rows = {marker: count for marker, count in rows.items() if count}
     differs = _difference(parquet, arrow_schema(job.file_columns, with_marker=job.with_marker))
     # If rows without a marker are upserts, a file with only upserts needs no marker column.
@@ -194,10 +201,15 @@ def check_file(file: BinaryIO, job: StagingJob) -> SchemaCheck:
     return SchemaCheck(parquet, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
 
 
-def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
+def _open_parquet(file: BinaryIO) -> pq.ParquetFile:
+    # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+
+
+def _count_markers(file: pq.ParquetFile, row_groups: Sequence[int]) -> dict[int | None, int]:
     """Return the number of rows by marker. Reads the marker column only where the statistics are not sufficient."""
     metadata, counts = file.metadata, Counter[int | None]()
-    for number in range(metadata.num_row_groups):
+    for number in row_groups:
         group = metadata.row_group(number)
         marker = group.column(metadata.num_columns - 1).statistics
         if marker is not None and marker.has_min_max and marker.min == marker.max and marker.null_count == 0:
@@ -236,9 +248,7 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from the driver. Returns the staged files. Raises `BadRows` if delimited text cannot store a
     value, and `StagingFilesLostError` if files are missing or damaged.
     """
-    # The process has one pool, because a thread reuses its memory for its next file.
-    pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
-    uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
+    uploads = [_pool().submit(upload_pieces, job, files.area, pieces) for pieces in _plan(job, files)]
     try:
         staged = combine_staged(upload.result() for upload in uploads)
     finally:
@@ -247,39 +257,108 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     return staged
 
 
-def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Upload one file that Spark wrote, and return the result as a `Staged`.
+def _pool() -> ThreadPoolExecutor:
+    # The process has one pool, because a thread reuses its memory for its next file.
+    return per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
 
-    A file without rows is not uploaded, so its result has no staged file. A file that must be rewritten can become
-    several staged files of about the target size. Raises `BadRows` if delimited text cannot store a value, and
-    `StagingFilesLostError` if the file is missing or damaged.
+
+def _plan(job: StagingJob, files: SparkFiles) -> list[list[Piece]]:
+    """Return the row groups of Spark's files that each data file consists of."""
+    if not files.area.is_visible():  # each read of a footer would download the file
+        return [[Piece(path)] for path in files.paths]
+    sizes = _pool().map(partial(_row_group_sizes, files.area), files.paths)
+    return plan_files([SparkFile(*each) for each in zip(files.paths, sizes, strict=True)], job.output.target_file_size)
+
+
+def _row_group_sizes(area: StagingArea, path: str) -> tuple[int, ...]:
+    with area.open(path) as file, _lost_file_errors(path):
+        metadata = pq.ParquetFile(file).metadata
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return tuple(sum(each.column(at).total_compressed_size for at in range(each.num_columns)) for each in groups)
+
+
+@contextmanager
+def _lost_file_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # errors of pyarrow or the file system
+        raise StagingFilesLostError(place=path, reason=first_line(str(error))) from error
+
+
+def upload_pieces(job: StagingJob, area: StagingArea, pieces: Sequence[Piece]) -> Staged:
+    """Upload row groups of Spark's files as one data file, and return the result as a `Staged`.
+
+    Without rows, nothing is uploaded, and the result has no staged file. If a file must be rewritten, the result can
+    have several staged files of about the target size. Raises `BadRows` if delimited text cannot store a value, and
+    `StagingFilesLostError` if a file is missing or damaged.
     """
     retries_before = retry_counter().of_thread
+    if len(pieces) == 1 and pieces[0].end is None:
+        files, differs = _upload_whole(job, area, pieces[0])
+    else:
+        files, differs = _upload_joined(job, area, pieces)
+    return Staged(files, retries=retry_counter().of_thread - retries_before, differed=differs)
+
+
+def _upload_whole(job: StagingJob, area: StagingArea, piece: Piece) -> tuple[Sequence[File], str]:
+    """Upload one file. Returns the staged files, and the first difference from the schema of the table."""
+    path = piece.path
     with area.open(path) as file:
-        try:
+        with _lost_file_errors(path):
             check = check_file(file, job)
-        except Exception as error:  # errors of pyarrow or the file system
-            raise StagingFilesLostError(place=path, reason=first_line(str(error))) from error
         if not check.rows:
-            return Staged(())
+            return (), ""
         if check.needs_rewrite:
-            files = write_files(job, _batches(path, check.file))
-        else:
-            files = [_move(job, path, check, file) if area.in_zone else _copy(job, check, file)]
-        return Staged(files, retries=retry_counter().of_thread - retries_before, differed=check.differs)
+            return write_files(job, _batches(path, check.file, None)), check.differs
+        return [_move(job, path, check, file) if area.in_zone else _copy(job, check, file)], check.differs
+
+
+def _upload_joined(job: StagingJob, area: StagingArea, pieces: Sequence[Piece]) -> tuple[Sequence[File], str]:
+    """Upload row groups of several files, or some row groups of one. For the result, see `_upload_whole`."""
+    parts, rows, differs, needs_rewrite = list[RowGroups](), Counter[int | None](), "", False
+    for piece in pieces:
+        with area.open(piece.path) as file, _lost_file_errors(piece.path):
+            check = check_file(file, job, piece.numbers)
+            numbers = piece.numbers or range(check.file.metadata.num_row_groups)
+            parts.append(RowGroups(piece.path, read_footer(file), check.file.metadata, numbers))
+        rows.update(check.rows)
+        differs, needs_rewrite = differs or check.differs, needs_rewrite or check.needs_rewrite
+    joined = None if needs_rewrite else join(parts)
+    if joined is None:
+        return write_files(job, _batches_of_pieces(area, pieces)), differs
+    return [_upload_new(job, joined, dict(rows), area)], differs
+
+
+def _upload_new(job: StagingJob, joined: Joined, rows: dict[int | None, int], area: StagingArea) -> File:
+    def write(new: NewFile) -> None:
+        try:
+            joined.write(new, area.open)
+        except EOFError as error:
+            raise StagingFilesLostError(place=str(error), reason="it is shorter than before") from error
+
+    return _create(job, write, rows)
+
+
+def _create(job: StagingJob, write: Callable[[NewFile], None], rows: dict[int | None, int]) -> File:
+    """Create a staged file with the content that `write` writes."""
+
+    def create() -> File:
+        with NewFile(job.store, job.new_path) as new:
+            write(new)
+        return File(new.name, 0, job.by_marker(rows), new.bytes, new.sha256)
+
+    try:
+        return create()
+    except StorageUnavailableError:
+        return create()  # once more, with a new staged name
 
 
 def _copy(job: StagingJob, check: SchemaCheck, file: BinaryIO) -> File:
-    def copy() -> File:
+    def write(new: NewFile) -> None:
         file.seek(0)
-        with NewFile(job.store, job.new_path) as new:
-            shutil.copyfileobj(file, new, 2**20)
-        return File(new.name, 0, job.by_marker(check.rows), new.bytes, new.sha256)
+        shutil.copyfileobj(file, new, 2**20)
 
-    try:
-        return copy()
-    except StorageUnavailableError:
-        return copy()  # once more, with a new staged name
+    return _create(job, write, check.rows)
 
 
 def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> File:
@@ -302,12 +381,19 @@ def _move(job: StagingJob, path: str, check: SchemaCheck, file: BinaryIO) -> Fil
     return File(staged.rpartition("/")[2], 0, job.by_marker(check.rows), file.tell(), digest)
 
 
-def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in small batches. Raises `StagingFilesLostError` with `path` if a read fails."""
+def _batches(path: str, file: pq.ParquetFile, row_groups: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, or of some of its row groups, in small batches.
+    Raises `StagingFilesLostError` with `path` if a read fails."""
     try:
-        yield from file.iter_batches(batch_size=_BATCH_ROWS)
+        yield from file.iter_batches(batch_size=_BATCH_ROWS, row_groups=row_groups)
     except (pa.ArrowException, OSError) as error:
         raise StagingFilesLostError(place=path, reason=first_line(str(error))) from error
+
+
+def _batches_of_pieces(area: StagingArea, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        with area.open(piece.path) as file:
+            yield from _batches(piece.path, _open_parquet(file), piece.numbers)
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
@@ -320,7 +406,7 @@ def _check_counts(files: SparkFiles, staged: Staged) -> None:
 
 
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload the files from executors, with one Spark task per file. Returns the staged files.
+    """Upload the files from executors, with one Spark task per data file. Returns the staged files.
 
     Raises `BadRows` if delimited text cannot store a value, `StagingFilesLostError` if not all rows were uploaded,
     `executor_upload_failed` for a transient error of a task, and `executor_upload_impossible` for any other error of a
@@ -328,10 +414,11 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     """
     if not files.paths:
         return Staged(())
-    numbers = files.written.sparkSession.range(len(files.paths), numPartitions=len(files.paths))
+    plan = _plan(job, files)
+    numbers = files.written.sparkSession.range(len(plan), numPartitions=len(plan))
     # Pickle by value, because executors may not have this package, for example if a notebook imports it from files.
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
-    results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
+    results = numbers.mapInArrow(upload_task(job, files.area, plan), "result string").toArrow()
     parts: dict[int, Staged] = {}
     for each in map(json.loads, results.column("result").to_pylist()):
         if "error" in each:
@@ -349,16 +436,17 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     return staged._replace(retries=0)  # now counted as retries of this thread
 
 
-def upload_task(job: StagingJob, area: StagingArea, paths: Sequence[str]) -> Callable[[_Batches], _Batches]:
+def upload_task(job: StagingJob, area: StagingArea, plan: Sequence[Sequence[Piece]]) -> Callable[[_Batches], _Batches]:
     """Return a function for `mapInArrow` that uploads files.
 
-    Each input row is a position in `paths`. Each output row is JSON text: the staged files, or the error of the upload.
-    The function returns errors and does not raise them: Spark would pass on only their text.
+    Each input row is a position in `plan`, which has the pieces of each data file. Each output row is JSON text: the
+    staged files, or the error of the upload. The function returns errors and does not raise them: Spark would pass on
+    only their text.
     """
 
     def upload(number: int) -> dict[str, object]:
         try:
-            done = upload_file(job, area, paths[number])
+            done = upload_pieces(job, area, plan[number])
             files = [asdict(file) for file in done.files]
             return {"number": number, "files": files, "retries": done.retries, "differed": done.differed}
         except BadRows as error:
