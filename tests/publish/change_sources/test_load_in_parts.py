@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,10 +18,12 @@ from mirrorfeed.errors import TransientError
 from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.orchestration.retry_policy import needs_reload
+from mirrorfeed.publish.change_sources import delta_feed
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.change_sources.errors import first_comparison_impossible, load_incomplete
 from mirrorfeed.publish.change_sources.feed_gap import bridge_gap
 from mirrorfeed.publish.errors import RowsRefusedError, load_unfinished
+from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
@@ -40,10 +42,16 @@ def in_parts(spark: SparkSession, folder: Path, files: int = 3, **options: Any) 
     return Zone(folder / "landing", table, **{"load_part_size": 1024, **options})
 
 
-def run(zone: Zone, store: Store | None = None, *, parts: int = 1) -> TableResult:
+def run(
+    zone: Zone,
+    store: Store | None = None,
+    *,
+    parts: int = 1,
+    upload_from: Literal["driver", "executors"] = "driver",
+) -> TableResult:
     """Run once, and stop after this number of publications."""
     left = iter([False] * (parts - 1))
-    feed = DeltaFeed(zone.table.spark, zone.table.source, selection=zone.plan.selection)
+    feed = DeltaFeed(zone.table.spark, zone.table.source, upload_from=upload_from, selection=zone.plan.selection)
     began: list[str] = []
 
     def stop() -> bool:
@@ -131,6 +139,26 @@ def test_run_that_fails_inside_a_part_loses_nothing(
         if verb in ("create", "create_once", "rename"):
             play(f"fault{at}", Fault(at, mode, late=3))
             counted["crash points inside a part, with Spark"] += 1
+
+
+def test_driver_and_executors_upload_parts_of_one_load(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both upload the same files, and either continues a load that the other began."""
+    monkeypatch.setattr(row_staging, "SMALL_BATCH_ROWS", 0)  # so that Spark writes the files
+    monkeypatch.setattr(delta_feed, "_SMALL_BYTES", 0)
+    zone = in_parts(spark, tmp_path)
+    copy = Zone(tmp_path / "copy", zone.table, load_part_size=1024)
+    ends: tuple[Literal["driver", "executors"], ...] = ("driver", "executors")
+    for at in range(3):
+        (record,) = run(zone, upload_from=ends[at % 2]).records
+        (other,) = run(copy, upload_from=ends[(at + 1) % 2]).records
+        assert [(file.number, file.rows, file.bytes, file.sha256) for file in record.files] == [
+            (file.number, file.rows, file.bytes, file.sha256) for file in other.files
+        ]
+        assert record.load == other.load
+    check_mirror(zone)
+    check_mirror(copy)
 
 
 def test_all_parts_of_an_appended_table_have_the_time_of_the_version(spark: SparkSession, tmp_path: Path) -> None:
