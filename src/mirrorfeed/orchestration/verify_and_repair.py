@@ -239,10 +239,7 @@ class _Verification:
             # Rows outside the changed keys are not compared again by the next verification of changes.
             are_compared_again = result.since is not None and not result.uncompared_rows and not self.sample
             new = different_at(result.version, source_id, now, self.mark if are_compared_again else None)
-        log = self.log
-        write_mark(log, self.view, self.mark, new)
-        if view := log.read_latest():
-            self.mark = read_mark(log, view)
+        self.mark = write_mark(self.log, self.view, self.mark, new) or self.mark
 
     def _compare(self) -> row_comparison.RowComparison:
         table, mirror = self.table, mirror_of(self.mirrors, self.table.target)

@@ -54,7 +54,7 @@ def newest(store: Store) -> VerificationMark | None:
     return read_mark(*opened(store))
 
 
-def write(store: Store, base: VerificationMark | None, new: VerificationMark) -> bool:
+def write(store: Store, base: VerificationMark | None, new: VerificationMark) -> VerificationMark | None:
     return write_mark(*opened(store), base, new)
 
 

@@ -93,27 +93,29 @@ def different_at(version: int, source_id: str, now: datetime, kept: Verification
     return VerificationMark(uuid.uuid4().hex, now.isoformat(), version, False, through, at, source_id)
 
 
-def write_mark(log: TableLog, view: View, base: VerificationMark | None, new: VerificationMark) -> bool:
-    """Create the next mark. Return False if it was not created, because another verification was faster.
+def write_mark(
+    log: TableLog, view: View, base: VerificationMark | None, new: VerificationMark
+) -> VerificationMark | None:
+    """Create the next mark and return it. Return None if it was not created, because another verification was faster.
 
     `base` is the mark that the verification read before it compared rows. A mark that says equal only follows `base`,
     because a difference that was found in the meantime must not be forgotten. A mark with differences follows any mark.
-    Does nothing and returns False if the log was deleted. Raises an error if the mark cannot be created.
+    Does nothing and returns None if the log was deleted. Raises an error if the mark cannot be created.
     """
     number, failure = base.number if base else 0, None
     for _ in range(_ATTEMPTS):
         if log.current_id() != view.log_id:  # a file of a deleted log would create the table's folder again
-            return False
+            return None
         new = replace(new, number=number + 1)
         content = json.dumps(asdict(new), indent=1).encode()
         failure = try_write(log.store.create, _path(log, view, new.number), content)
         newest = read_mark(log, replace(view, marks=_list(log, view)))
         if newest and newest.id == new.id:
             _remove_older(log, view, new.number)
-            return True
+            return newest
         if newest and newest.number > number:
             if new.equal:
-                return False
+                return None
             if new.verified_through is not None:
                 through = newest.verified_through
                 if through is None or through < new.verified_through:
