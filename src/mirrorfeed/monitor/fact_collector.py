@@ -336,7 +336,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     """Return the facts about a table's folder and log. `view` is the content of the log, or None if there is no log."""
     store, folder = log.store, log.folder
     parent, _, name = folder.rpartition("/")
-    entries = store.list(folder)
+    entries = view.entries if view else store.list(folder)
     files = [entry for entry in entries if not entry.is_folder and data_number(entry.name, None)]
     ages = [(now - entry.modified).total_seconds() for entry in files]
     facts = LogFacts(

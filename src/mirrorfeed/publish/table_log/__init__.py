@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -59,7 +59,9 @@ class TableLog:
         for the copy's field `data`. If `data` is False, also returns None if the copy has `empty` staged files.
         """
         if data:
-            view = replace(view, data=tuple(path for path, _ in self._files(processed=view.newest is None)))
+            listed = self.store.list(self.folder)
+            files = self._files(listed, processed=view.newest is None)
+            view = replace(view, entries=tuple(listed), data=tuple(path for path, _ in files))
         # Use the staged files of the second listing: at that time, the log was certainly valid.
         entries = self.entries(view.log_id)
         if _etags(entries) != view.records or self.current_id() != view.log_id:
@@ -103,9 +105,13 @@ class TableLog:
     def check_unclaimed(self) -> None:
         """Raise an error if the table's folder has no `log.json`, but has files that Fabric does not ignore.
         Raises an error also if Fabric has consumed these files and moved them to a subfolder."""
-        files = self._files(processed=True)
+
+        def unclaimed() -> list[tuple[str, str]]:
+            return self._files(self.store.list(self.folder), processed=True)
+
+        files = unclaimed()
         # Another publisher that started in the meantime created its log before its files, so the log is found.
-        if not files or self.current_id() is not None or self._files(processed=True) != files:
+        if not files or self.current_id() is not None or unclaimed() != files:
             return
         if lost := self._find_lost_log():
             raise errors.log_id_missing(
@@ -277,11 +283,10 @@ class TableLog:
                         logs.append((entry.name, view.newest))
         return max(logs, key=lambda log: log[1].at, default=None)
 
-    def _files(self, *, processed: bool) -> list[tuple[str, str]]:
-        """Return the names and ETags of the files and folders in the table's folder that Fabric does not ignore.
+    def _files(self, entries: Sequence[Entry], *, processed: bool) -> list[tuple[str, str]]:
+        """Return the names and ETags of those `entries` of the table's folder that Fabric does not ignore.
         If `processed` is True, also returns the data files that Fabric has consumed and moved to a subfolder. For
         these files, the name includes the subfolder (`_ProcessedFiles/…`), and the ETag is an empty text."""
-        entries = self.store.list(self.folder)
         files = [(entry.name, entry.etag) for entry in entries if not names.is_ignored(entry.name)]
         for place in [entry.name for entry in entries if processed and entry.is_folder]:
             if place in names.PROCESSED:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mirrorfeed.landing import names
 from mirrorfeed.landing.log_record import File, PreviousRecord, Record, last_renamed
 from mirrorfeed.publish import errors
+from mirrorfeed.storage import Entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """Result of reading a table's log and listing its data files.
     One listing can be wrong, so `TableLog.confirm` checks a view with a second listing."""
@@ -27,6 +29,8 @@ class View:
     """Names of the empty files that publishers create before they stage files for a first record."""
     confirmed: bool = False
     """True if `TableLog.confirm` returned this view, so two listings showed the same records."""
+    entries: tuple[Entry, ...] = ()
+    """Files and folders in the table's folder, from the listing of `TableLog.confirm` that found `data`."""
     data: tuple[str, ...] = ()
     """Names in the table's folder that Fabric does not ignore.
     If the log has no records, also the paths of data files that Fabric has moved to a subfolder after processing."""
@@ -52,8 +56,9 @@ class View:
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
         # same or a higher number. `TableLog.confirm` lists the table's folder before the staged files. So the original
         # file was renamed before the staged files were listed, and a staged file with its name is a repetition.
-        highest = max(self.numbers, default=0)
-        return [file for file in self.empty if file.number <= highest]
+        empty = self.empty
+        highest = max(self.numbers, default=0) if empty else 0
+        return [file for file in empty if file.number <= highest]
 
     @property
     def last_renamed(self) -> int:
@@ -80,10 +85,11 @@ class View:
         """Extension of the data files, or None before the first record."""
         return self.newest.extension if self.newest else None
 
-    @property
+    @cached_property
     def numbers(self) -> list[int]:
-        """Numbers of the data files in the table's folder."""
-        return [number for name in self.data if (number := names.data_number(name, self.extension))]
+        """Numbers of the data files in the table's folder. There can be many thousands of them."""
+        extension = self.extension
+        return [number for name in self.data if (number := names.data_number(name, extension))]
 
     def leftovers(self) -> list[str]:
         """Return the names of files in the log's folder that can be deleted. Empty if the log has no record.
@@ -107,13 +113,14 @@ def check(view: View, address: str) -> None:
         raise errors.RecordsMissingError(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
         )
+    extension, expected = view.extension, view.next_file_number
     for name in view.data:
         # Fabric would skip new files with the numbers of processed files.
-        number = names.data_number(name.rpartition("/")[2], view.extension)
+        number = names.data_number(name.rpartition("/")[2], extension)
         if number is None:
             raise errors.foreign_file(address=f"{address}/{name}")
-        if number >= view.next_file_number:
-            raise errors.FileNumberConflictError(address=f"{address}/{name}", expected=view.next_file_number)
+        if number >= expected:
+            raise errors.FileNumberConflictError(address=f"{address}/{name}", expected=expected)
     for file in view.unfinished:
         staged = f"{address}/{names.log_folder(view.log_id)}/{file.staged}"
         final = names.published_name(file.number, file.staged)
