@@ -107,6 +107,7 @@ def test_clone_with_a_missing_original_is_refused(
     assert caught.value.uri.startswith(f"file:{original.path}/day=3/part-")
 
 
+@pytest.mark.slow
 def test_deletion_vector_of_a_clone_uses_the_interval_of_the_clone(spark: SparkSession, tmp_path: Path) -> None:
     original = SparkTable(spark, tmp_path / "original", properties={"delta.enableDeletionVectors": "true"})
     original.sql("INSERT INTO {} SELECT /*+ REPARTITION(1) */ cast(id AS int), 'v' FROM range(10)")

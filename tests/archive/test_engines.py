@@ -64,6 +64,7 @@ def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders)
     assert (caught.value.version, caught.value.newest) == (1, 2)
 
 
+@pytest.mark.slow
 def test_partitions_of_an_older_version_are_read_from_that_version(spark: SparkSession, table: Orders) -> None:
     session: Any = RecordingDatabricks(spark, {"SHOW PARTITIONS": [Row(day=1), Row(day=None)]})
     engine = DatabricksEngine(session)

@@ -133,6 +133,7 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return zone
 
 
+@pytest.mark.slow
 def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(published: Zone, tmp_path: Path) -> None:
     zone = Zone.copied(published, tmp_path)
     folder = zone.table.path
@@ -174,6 +175,7 @@ def test_dry_run_considers_archived_files_and_a_refused_publication_creates_noth
     assert not (tmp_path / "zone").exists()
 
 
+@pytest.mark.slow
 def test_first_publication_with_a_condition_needs_only_the_files_in_which_rows_may_match(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +192,7 @@ def test_first_publication_with_a_condition_needs_only_the_files_in_which_rows_m
     assert "--where 'day > 1 AND id > 20' --to PLAN" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_view", [False, True], ids=["table", "view"])
 def test_comparison_of_archived_files_is_refused_in_a_dry_run_and_before_it_starts(
     spark: SparkSession, tmp_path: Path, is_view: bool

@@ -129,6 +129,7 @@ def merge(*rows: tuple[int, int, int], keys: str = "a", where: str | None = None
     return Statement("MERGE", where, clauses, rows, tuple(keys.split()))
 
 
+@pytest.mark.slow
 def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: Path) -> None:
     """A query's plan uses predicates derived from its conditions; the commands use only the conditions."""
     cut = Cut(spark, tmp_path, vectors=True)
@@ -158,6 +159,7 @@ def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: P
     assert sorted(cut.rows()) == sorted(expected.values())
 
 
+@pytest.mark.slow
 def test_no_statement_lets_auto_compaction_rewrite_archived_files(spark: SparkSession, tmp_path: Path) -> None:
     table = SparkTable(spark, tmp_path / "t", properties={"delta.autoOptimize.autoCompact": "true"})
     table.insert(1)

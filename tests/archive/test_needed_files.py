@@ -166,6 +166,7 @@ def compare(request: pytest.FixtureRequest, tables: dict[str, DeltaTable]) -> It
         ANSWERS.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "conditions", "of_version_1"),
     [
@@ -252,6 +253,7 @@ def test_files_of_changes_are_as_recorded(
         compare(f"{name}: {change}", partial(CHANGES[change], writer, spark))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ranges"),
     [

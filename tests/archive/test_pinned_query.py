@@ -44,6 +44,7 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         spark.sql(f"DROP DATABASE {database} CASCADE")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("orders")
 def test_plan_made_from_sql_returns_the_rows_of_its_versions(spark: SparkSession, tmp_path: Path) -> None:
     """All tables have a version: those without archived files can change, or can be replaced, as well."""

@@ -80,6 +80,7 @@ def test_file_with_bounds_that_exclude_a_match_is_left_out(
     assert needed(table, held, predicate) == {"even"}
 
 
+@pytest.mark.slow
 def test_every_file_is_retained_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.databricks.delta.stats.collect", "false")
     try:

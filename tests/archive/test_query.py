@@ -353,6 +353,7 @@ def test_files_of_a_delta_table_cannot_be_read_as_plain_files(
         assert asking.frame(spark.read.schema("add string").json(f"{orders}/_delta_log/*.json")).count() > 4
 
 
+@pytest.mark.slow
 def test_one_plan_restores_files_of_several_tables(
     spark: SparkSession, asking: Guarded, tables: dict[str, Orders], tiers: FolderTiers, clock: Clock
 ) -> None:

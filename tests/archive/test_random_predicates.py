@@ -218,6 +218,7 @@ FEW = [pytest.param(trait, 5, 7, id=trait) for trait in IN_CI]
 MANY = [pytest.param(trait, 1000, None, id=f"{trait}, many", marks=pytest.mark.soak) for trait in TRAITS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "count", "seed"), [*FEW, *MANY], indirect=["table"])
 def test_no_file_with_a_matching_row_is_missing(
     spark: SparkSession, table: Source, count: int, seed: int | None

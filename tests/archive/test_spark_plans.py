@@ -87,6 +87,7 @@ def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
             frame.unpersist(blocking=True)
 
 
+@pytest.mark.slow
 def test_cached_data_hides_no_file(spark: SparkSession, orders: Orders) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with cached(spark, orders):

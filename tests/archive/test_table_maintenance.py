@@ -46,6 +46,7 @@ def test_partitions_are_named_as_not_rewritten_because_vacuum_covers_the_whole_t
     )
 
 
+@pytest.mark.slow
 def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: SparkSession, tmp_path: Path) -> None:
     """The archived files are moved away, so that reading one fails."""
     table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)

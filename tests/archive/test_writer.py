@@ -100,6 +100,7 @@ class ConcurrentChange:
         return getattr(self._spark, name)
 
 
+@pytest.mark.slow
 def test_rows_added_to_the_source_meanwhile_are_not_merged(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
     """The new rows have keys in archived files, which were not checked."""
     staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
@@ -274,6 +275,7 @@ def test_statements_on_active_files_run(spark: SparkSession, table: Orders, writ
     assert spark.conf.get(DERIVES) == "true"
 
 
+@pytest.mark.slow
 def test_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -> None:
     plain = DeltaTable(spark, tmp_path / "plain", "Id int, paid boolean")
     plain.sql("INSERT INTO {} VALUES (1, true), (2, false)")
@@ -321,6 +323,7 @@ def test_overwrite_reads_no_file_and_replaces_all_rows_in_any_partition_overwrit
         spark.sql("DROP TABLE overwritten")
 
 
+@pytest.mark.slow
 def test_merge_reads_only_files_that_can_contain_its_keys(
     spark: SparkSession, table: Orders, writer: GuardedTable
 ) -> None:
@@ -347,6 +350,7 @@ def test_merge_of_only_null_keys_or_of_no_rows_reads_no_file(spark: SparkSession
     assert not list(table.path.glob("day=*/*.parquet"))
 
 
+@pytest.mark.slow
 def test_key_column_in_another_case_is_matched_and_text_that_looks_like_a_variable_is_not_replaced(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_history_has_no_change_data_feed_even_by_default(spark: SparkSession, tm
         spark.conf.unset(setting)
 
 
+@pytest.mark.slow
 def test_history_with_merged_files_continues_after_a_partition_column_was_renamed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +258,7 @@ def test_concurrent_runs_and_maintenance_append_each_version_once(
     assert history.equals_time_travel(3)
 
 
+@pytest.mark.slow
 def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
     spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:
@@ -328,6 +330,7 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 
+@pytest.mark.slow
 def test_type_can_be_widened_if_earlier_versions_changed_no_rows(
     spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:

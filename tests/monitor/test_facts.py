@@ -96,6 +96,7 @@ def test_new_table_goes_from_not_published_to_no_findings(checked: CheckedTable)
     assert checked.nothing in checked.doctor()
 
 
+@pytest.mark.slow
 def test_table_that_delta_rs_cannot_read_is_checked_with_spark(
     published: CheckedTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,6 +266,7 @@ def test_disabled_feed_and_clone_are_found(checked: CheckedTable, tmp_path: Path
     assert clone.latest == 0
 
 
+@pytest.mark.slow
 def test_too_short_retention_is_found(published: CheckedTable) -> None:
     def judged_at(facts: TableFacts, *lags: float) -> list[list[str]]:
         """Findings for each lag, in days."""

@@ -148,6 +148,7 @@ def test_each_step_shows_its_age_or_waiting_time() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_recreated_table_has_no_negative_lag(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:

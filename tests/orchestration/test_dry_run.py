@@ -30,6 +30,7 @@ def test_dry_run_skips_a_paused_table(spark: SparkSession, tmp_path: Path, confi
     assert found.next == "paused until 2999-01-31 00:00 UTC: its source is loaded anew"
 
 
+@pytest.mark.slow
 def test_dry_run_finds_the_first_range_with_a_change_that_a_table_without_keys_rejects(
     spark: SparkSession, tmp_path: Path
 ) -> None:

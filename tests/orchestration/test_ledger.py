@@ -277,6 +277,7 @@ def test_older_ledger_is_read_with_defaults_and_gets_missing_columns_before_its_
     assert found[0] == before
 
 
+@pytest.mark.slow
 def test_changed_bytes_are_summed_per_table_also_in_a_ledger_of_a_newer_release(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -296,6 +297,7 @@ def files_of(spark: SparkSession, place: Source) -> list[str]:
     return sorted(Path(file).parent.name for file in spark.read.table(place.sql).inputFiles())
 
 
+@pytest.mark.slow
 def test_queries_read_only_files_of_their_time_and_maintenance_merges_past_days(
     spark: SparkSession, tmp_path: Path
 ) -> None:

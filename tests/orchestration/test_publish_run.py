@@ -37,6 +37,7 @@ from tests.support.delta import FEED, DeltaTable
 OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
 
 
+@pytest.mark.slow
 def test_failure_of_one_table_does_not_stop_the_others(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
@@ -224,6 +225,7 @@ class Waiting(TransientError):
     fix = "Wait."
 
 
+@pytest.mark.slow
 def test_failed_reload_is_not_reported_and_has_as_many_attempts_as_a_publication(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -314,6 +314,7 @@ def test_verify_repairs_up_to_the_limit_and_still_fails(published: Shop, tmp_pat
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
 
 
+@pytest.mark.slow
 def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path / "keyed")
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
@@ -334,6 +335,7 @@ def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, publi
     assert "s.t cannot be repaired row by row: the table has no keys" in bare.repair(code=1)
 
 
+@pytest.mark.slow
 def test_key_with_two_source_rows_is_not_repaired(spark: SparkSession, tmp_path: Path) -> None:
     shop = Shop(DeltaTable(spark, tmp_path / "source"), tmp_path, "id", "validate_keys: none\n")
     shop.table.insert(1, 1, 2)

@@ -171,6 +171,7 @@ def test_spark_writes_appended_rows_under_the_key_of_the_change(
         zone.publish_now()
 
 
+@pytest.mark.slow
 def test_spark_writes_marked_rows_and_looks_up_deleted_keys(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +206,7 @@ def test_repair_marks_a_row_that_only_the_mirror_has(spark: SparkSession, tmp_pa
     assert [row["_deleted_at"] is not None for row in zone.mirrored if row["id"] == 9] == [True]
 
 
+@pytest.mark.slow
 def test_row_that_leaves_the_selection_is_marked_under_the_chosen_names(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, _deleted string")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b')")

@@ -102,6 +102,7 @@ def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -
         yield canonical(rows_by_id.values())
 
 
+@pytest.mark.slow
 def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, tmp_path: Path) -> None:
     original = DeltaTable(spark, tmp_path / "original")
     original.insert(1, 2)
@@ -134,6 +135,7 @@ def test_clone_into_an_emptied_table_is_published(spark: SparkSession, tmp_path:
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_refreshed_deep_clone_is_published_as_file_changes(spark: SparkSession, tmp_path: Path) -> None:
     """Open source Delta has no deep clones, so the commit is written as the protocol describes it."""
     table = DeltaTable(spark, tmp_path / "t")
@@ -233,6 +235,7 @@ def test_changes_by_timestamp_are_the_same_as_in_delta(backwards: DeltaTable, bo
     assert {row["_commit_version"] for row in changes.collect()} == versions
 
 
+@pytest.mark.slow
 def test_in_commit_timestamps_are_used_instead_of_file_times(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)

@@ -381,6 +381,7 @@ def test_versions_before_a_partition_column_is_renamed_are_published(table: Chan
     assert table.published() == first + 1
 
 
+@pytest.mark.slow
 def test_changed_partition_columns_stop_the_table_until_rebuild(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="PARTITIONED BY (w)")
     table.run("INSERT INTO {} VALUES (4, 'd', 4)")

@@ -296,6 +296,7 @@ def test_added_column_with_the_name_of_a_renamed_one_stops_the_table(mapped: Zon
     assert zone.record["to_version_inclusive"] == 1
 
 
+@pytest.mark.slow
 def test_later_source_columns_are_published_or_excluded(part: Zone) -> None:
     part.table.sql("ALTER TABLE {} ADD COLUMNS (x int, y int)")
     part.table.sql("INSERT INTO {} VALUES (2, 'b', 'secret', 1, 2)")

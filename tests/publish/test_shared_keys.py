@@ -110,7 +110,7 @@ def test_remaining_duplicates_are_refused(spark: SparkSession, tmp_path: Path) -
     ("most", "most_keys"),
     [
         pytest.param(row_staging.SMALL_BATCH_ROWS, 0, marks=pytest.mark.slow),
-        (0, 0),
+        pytest.param(0, 0, marks=pytest.mark.slow),
         (0, row_staging.MAX_COLLECTED_KEYS),
     ],
 )
@@ -131,6 +131,7 @@ def test_update_after_a_second_row_came_and_went_is_published(
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_keys_of_every_type_are_looked_up(spark: SparkSession, tmp_path: Path) -> None:
     types = ("string", "tinyint", "bigint", "decimal(9,2)", "date", "timestamp", "timestamp_ntz", "binary", "boolean")
     names = tuple(f"k{n}" for n in range(len(types)))
@@ -154,6 +155,7 @@ def test_keys_of_every_type_are_looked_up(spark: SparkSession, tmp_path: Path) -
     assert [row["v"] for row in zone.mirrored] == ["new", "new"]
 
 
+@pytest.mark.slow
 def test_only_deleted_keys_of_a_table_without_guaranteed_keys_are_looked_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -171,6 +173,7 @@ def test_only_deleted_keys_of_a_table_without_guaranteed_keys_are_looked_up(
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_exact_markers_need_the_files_of_the_version_at_which_keys_are_looked_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -39,8 +39,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_mirror_is_equal_after_faults_at_system_calls(library: Path, tmp_path: Path, counted: Counter[str]) -> None:
-    faults = _play(library, tmp_path, 0, 60, counted)
-    assert faults > 150
+    faults = _play(library, tmp_path, 0, 30, counted)
+    assert faults > 75
 
 
 @pytest.mark.soak

@@ -264,6 +264,7 @@ def test_old_dates_and_times_are_published_exactly_in_any_session(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [row_staging.SMALL_BATCH_ROWS, pytest.param(0, marks=pytest.mark.soak)])
 def test_dates_of_other_writers_and_padded_texts_are_published_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int

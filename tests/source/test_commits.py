@@ -68,6 +68,7 @@ def test_commits_with_metadata_are_found(spark: SparkSession, written: Source) -
     assert find_metadata_changes(spark, written.path, [3, 4, 5]) == {4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, pytest.param(5, marks=pytest.mark.slow)])
 def test_delta_checks_only_metadata_changes_among_many_writes(
     spark: SparkSession, written: Source, listings: list[int], monkeypatch: pytest.MonkeyPatch, after: int

@@ -116,7 +116,9 @@ def parts_of(part: LoadPart | None) -> list[LoadPart]:
     return [part, *([] if part.is_last else parts_of(part.next))]
 
 
-@pytest.mark.parametrize("column", list(VALUES))
+@pytest.mark.parametrize(
+    "column", ["k", "s", *(pytest.param(each, marks=pytest.mark.slow) for each in ("d", "day", "ts"))]
+)
 def test_parts_together_have_each_row_once(table: DeltaTable, column: str) -> None:
     version, zone = table.latest, "spark.sql.session.timeZone"
     rows = read_version(table.spark, table.source, version)
@@ -136,6 +138,7 @@ def test_parts_together_have_each_row_once(table: DeltaTable, column: str) -> No
     assert [len(each.inputFiles()) for each in found] == read
 
 
+@pytest.mark.slow
 def test_values_with_another_order_or_without_text_divide_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """For dates of October 1582, Delta wrongly skips files."""
     columns = "f double, b binary, s string, day date, at timestamp"
@@ -148,6 +151,7 @@ def test_values_with_another_order_or_without_text_divide_nothing(spark: SparkSe
     assert first_part(rows, rows.columns, rows.columns, (), 1) is None
 
 
+@pytest.mark.slow
 def test_partitions_and_times_divide_a_table_whose_keys_do_not(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, region string, at date", by="region")
     for day, region in enumerate(("eu", "eu", "us")):

@@ -194,6 +194,7 @@ def test_snapshot_checks_keys_unless_disabled(spark: SparkSession, tmp_path: Pat
     assert sum(part.num_rows for part in zone.files) == 3
 
 
+@pytest.mark.slow
 def test_table_without_keys_accepts_only_inserts_and_checks_keys_added_later(
     spark: SparkSession, tmp_path: Path
 ) -> None:

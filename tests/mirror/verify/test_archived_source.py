@@ -45,6 +45,7 @@ def test_deleted_version_of_an_archived_table_is_gone(spark: SparkSession, tmp_p
         compare(spark, source, table.latest, source, ["id"])
 
 
+@pytest.mark.slow
 def test_source_with_a_condition_needs_only_the_files_in_which_rows_may_match(
     spark: SparkSession, tmp_path: Path
 ) -> None:

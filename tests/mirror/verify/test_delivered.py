@@ -89,6 +89,7 @@ def test_mirrors_are_equal_over_random_histories(spark: SparkSession, tmp_path: 
             counted["mirrors with added columns verified"] += 1
 
 
+@pytest.mark.slow
 def test_equal_mirrors_are_described(published: dict[str, Zone], tmp_path: Path) -> None:
     texts = {name: str(verified(zone, zone.mirrored, tmp_path / name)) for name, zone in published.items()}
     assert texts == {
@@ -131,6 +132,7 @@ def test_planted_error_is_found(
     assert not verified(zone, rows, tmp_path / "mirror").equal
 
 
+@pytest.mark.slow
 def test_marked_rows_are_not_repaired(published: dict[str, Zone], tmp_path: Path) -> None:
     """Published again, they would lose their last values."""
     zone, mirror = published["soft delete"], Source(path=str(tmp_path / "mirror"))

@@ -135,6 +135,7 @@ LOOKALIKES = [
 ]
 
 
+@pytest.mark.slow
 def test_similar_looking_texts_are_shown_with_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
     source, mirror = (Source(path=str(tmp_path / name)) for name in ("source", "mirror"))
     for side, table in enumerate((source, mirror)):
@@ -208,11 +209,13 @@ def frames(spark: SparkSession, cases: list[tuple[str, str, str | None]]) -> tup
     return spark.sql(" UNION ALL ".join(rows)), spark.createDataFrame(texts, schema)
 
 
+@pytest.mark.slow
 def test_json_text_of_the_same_value_is_equal(spark: SparkSession) -> None:
     found = compare_rows(0, *frames(spark, EQUAL_TEXTS), ("id",), shown=len(EQUAL_TEXTS))
     assert found.first == ()
 
 
+@pytest.mark.slow
 def test_text_that_is_not_json_of_the_type_is_a_difference(spark: SparkSession) -> None:
     expected, actual = frames(spark, WRONG_TEXTS)
     found = compare_rows(0, expected, actual, ("id",), shown=len(WRONG_TEXTS))
@@ -230,6 +233,7 @@ def test_key_that_does_not_fit_the_type_of_the_source_is_null(spark: SparkSessio
     assert spark.sql("SELECT 300S AS k").select(key).first() == (None,)
 
 
+@pytest.mark.slow
 def test_duplicate_row_without_keys_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
     rows = deltalake.DeltaTable(str(mirror.path)).to_pyarrow_table(filters=[("id", "=", 2)])
     deltalake.write_deltalake(str(mirror.path), rows, mode="append")

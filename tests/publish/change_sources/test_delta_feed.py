@@ -147,6 +147,7 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_batches")
 def test_large_publication_has_several_key_ordered_files_in_one_record(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string")
@@ -244,6 +245,7 @@ def test_range_is_split_into_records_at_its_version_limit(tmp_path: Path) -> Non
     assert canonical(mirror.rows) == canonical(table.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", ["net", pytest.param("full", marks=pytest.mark.slow)])
 def test_range_is_published_after_its_invalid_keys_are_corrected(
     spark: SparkSession, tmp_path: Path, changes: str

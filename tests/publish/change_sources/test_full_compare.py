@@ -241,6 +241,7 @@ def test_hashes_of_a_run_that_published_nothing_are_ignored(view: Compared) -> N
     assert (view.publish().rows, view.is_mirrored()) == ({"delete": 1}, True)
 
 
+@pytest.mark.slow
 def test_null_keys_are_refused_until_they_are_corrected(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (None, "b"))
@@ -327,6 +328,7 @@ def holds_decimals(view: Compared, scale: int, *values: str) -> None:
     view.rows = [{"id": number, "v": Decimal(value)} for number, value in enumerate(values)]
 
 
+@pytest.mark.slow
 def test_reload_publishes_the_values_of_a_column_with_another_type(view: Compared) -> None:
     holds_decimals(view, 2, "1.25", "9.99")
     view.publish()
@@ -335,6 +337,7 @@ def test_reload_publishes_the_values_of_a_column_with_another_type(view: Compare
     assert (view.publish().rows, view.is_mirrored()) == ({"insert": 2}, True)
 
 
+@pytest.mark.slow
 def test_two_landing_zones_with_the_same_table_of_row_hashes_get_their_values(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -356,6 +359,7 @@ def let_days_pass(view: Compared, days: int) -> None:
     view.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_run_killed_after_a_long_time_without_changes_loses_no_hashes(first: Compared, tmp_path: Path) -> None:
     view = Compared.copied(first, tmp_path)
     view.holds((1, "a"), (2, "b"), (3, None))
@@ -478,6 +482,7 @@ def test_changed_keys_are_refused(published: Compared) -> None:
         view.publish()
 
 
+@pytest.mark.slow
 def test_folder_of_parquet_files_can_be_a_source(view: Compared) -> None:
     folder = view.root / "files"
     view.source = Source(path=str(folder))

@@ -64,6 +64,7 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     assert (row["versions"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
 
 
+@pytest.mark.slow
 def test_gap_is_published_from_history_and_reported(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)

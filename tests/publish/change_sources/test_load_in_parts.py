@@ -118,7 +118,10 @@ def test_table_of_one_part_gets_the_same_record_as_without_parts(spark: SparkSes
     assert b"load" not in record.to_json()
 
 
-@pytest.mark.parametrize("mode", [Mode.KILLED, Mode.KILLED_AFTER, Mode.LOST, Mode.LATE])
+@pytest.mark.parametrize(
+    "mode",
+    [Mode.KILLED_AFTER, *(pytest.param(mode, marks=pytest.mark.slow) for mode in (Mode.KILLED, Mode.LOST, Mode.LATE))],
+)
 def test_run_that_fails_inside_a_part_loses_nothing(
     spark: SparkSession, tmp_path: Path, mode: Mode, counted: Counter[str]
 ) -> None:
@@ -161,6 +164,7 @@ def test_driver_and_executors_upload_parts_of_one_load(
     check_mirror(copy)
 
 
+@pytest.mark.slow
 def test_all_parts_of_an_appended_table_have_the_time_of_the_version(spark: SparkSession, tmp_path: Path) -> None:
     zone = in_parts(spark, tmp_path, delivery=Delivery("append"))
     (first,) = run(zone).records
@@ -206,6 +210,7 @@ def test_row_that_no_part_reads_stops_the_load(spark: SparkSession, tmp_path: Pa
     assert len(list(zone.folder.glob("*.parquet"))) == 2
 
 
+@pytest.mark.slow
 def test_load_of_a_replaced_table_continues_before_the_difference(spark: SparkSession, tmp_path: Path) -> None:
     zone = in_parts(spark, tmp_path)
     run(zone)

@@ -139,6 +139,7 @@ def test_replaced_table_continues_with_the_rows_that_differ(
     assert replaced.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_replaced_table_with_column_mapping_continues(spark: SparkSession, tmp_path: Path) -> None:
     """The replacement gives the columns other physical names, so files of both tables have no column in common."""
     mapped = {"delta.columnMapping.mode": "name"}

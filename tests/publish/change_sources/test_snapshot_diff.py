@@ -87,6 +87,7 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_fields_added_to_structs_within_a_gap_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(
         spark, tmp_path / "t", "id int, s struct<a: string>, l array<struct<a: string>>, m map<int, struct<a: string>>"
@@ -113,6 +114,7 @@ def test_fields_added_to_structs_within_a_gap_are_null_before(spark: SparkSessio
     }
 
 
+@pytest.mark.slow
 def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string, secret string")
     config = a_config(

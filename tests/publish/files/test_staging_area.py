@@ -376,6 +376,7 @@ def test_unwritable_staging_path_is_refused(spark: SparkSession, orders: Zone, s
     assert unusable.value.reason.startswith("Spark cannot write files: ")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
 def test_full_staging_path_publishes_nothing_and_is_reported(
     spark: SparkSession, tmp_path: Path, staging_root: Path
