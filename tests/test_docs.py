@@ -52,7 +52,7 @@ from tools.reference import stale
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ELSEWHERE = {"az", "cp", "dbt", "export", "gh", "pip", "pre-commit"}
 """Programs that are not installed when tests run. Their lines are only split into words."""
-_IN_BUNDLES, _OF_CI = {"variables", "resources", "targets"}, {"jobs", "steps"}
+_IN_BUNDLES, _OF_CI, _OF_COLLECTORS = {"variables", "resources", "targets"}, {"jobs", "steps"}, {"receivers"}
 """Top-level keys of snippets that are no configuration."""
 OURS = {"mirrorfeed", "make", "databricks"}
 
@@ -177,7 +177,7 @@ _FILLED_IN = {"<workspace id>": ID, "<mirrored database id>": ID, "{…}": "{}"}
 
 
 def _is_configuration(document: dict[str, Any]) -> bool:
-    return "tables" in document or not (_IN_BUNDLES | _OF_CI) & document.keys()
+    return "tables" in document or not (_IN_BUNDLES | _OF_CI | _OF_COLLECTORS) & document.keys()
 
 
 _AT_THE_TOP = re.compile(rf"({'|'.join(field.alias or name for name, field in Config.model_fields.items())}): (?!…)\S")

@@ -54,10 +54,8 @@ def send(*results: TableResult, run_started: datetime | None = STARTED) -> tuple
     receiver = telemetry.Telemetry([SimpleSpanProcessor(spans)], [reader])
     for result in results:
         receiver.send(Finished(entry(), result, datetime.now(UTC), run_started))
-    data = reader.get_metrics_data()
-    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
     values: dict[str, Any] = {}
-    for metric in (metric for scope in scopes for metric in scope.metrics):
+    for metric in _metrics_of(reader):
         for point in metric.data.data_points:
             name = ",".join([metric.name, *(str(value) for _, value in sorted(point.attributes.items()))])
             values[name] = point.sum if hasattr(point, "sum") else point.value
@@ -66,6 +64,24 @@ def send(*results: TableResult, run_started: datetime | None = STARTED) -> tuple
     for span in spans.get_finished_spans():
         found.setdefault(span.name, []).append(span)
     return found, values
+
+
+def sent_metrics(*results: TableResult) -> list[Any]:
+    """Return the metrics that a run sends for these results."""
+    reader = InMemoryMetricReader()
+    receiver = telemetry.Telemetry([], [reader])
+    for result in results:
+        receiver.send(Finished(entry(), result))
+    metrics = _metrics_of(reader)
+    receiver.close()
+    return metrics
+
+
+def _metrics_of(reader: Any) -> list[Any]:
+    data = reader.get_metrics_data()
+    return [
+        metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
+    ]
 
 
 def test_metrics_of_publications_and_failures(tmp_path: Path) -> None:
