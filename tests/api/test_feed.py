@@ -53,7 +53,7 @@ SIGNATURES = {
     "Feed.publisher": "(*tables)",
     "Feed.dry_run": "(*tables)",
     "Feed.status": "(*tables, behind=False, fabric=False, mirror=None)",
-    "Feed.verify": "(*tables, mirror=None, shown=5)",
+    "Feed.verify": "(*tables, mirror=None, shown=5, since_last=False, sample=0, quick=False)",
     "Feed.repair": "(table, mirror=None, where=None, *, source_only=False, on_step=None)",
     "Feed.rebuild": "(table, minutes=10.0, confirm=None, *, on_step=None, on_done=None, stop=None)",
     "Feed.log": "(table)",
@@ -152,7 +152,7 @@ VALUES = {
     "Changes": "table from_version_exclusive to_version_inclusive rows",
     "Chart": "title html",
     "Comparison": "table what equal version published_version waiting_files source_rows mirror_rows differing"
-    " differences repair error",
+    " differences repair error is_quick since_version compared_keys verified_through",
     "CreatedDatabase": "name created landing_zone",
     "DataRow": "values",
     "DatabaseStatus": "status",
@@ -182,7 +182,8 @@ VALUES = {
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
-    " not_renamed not_consumed has_consumed freshness error delivery paused load special_step",
+    " not_renamed not_consumed has_consumed freshness error delivery verified_through verified_at paused load"
+    " special_step",
     "TableExecution": "table operation time rows bytes latency_seconds error",
     "TableReport": "table state files rows message error",
     "TableResult": "table what from_version_exclusive to_version_inclusive published_version load inserts updates"

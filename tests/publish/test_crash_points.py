@@ -24,7 +24,15 @@ _LATE_FEW: _Late = ((1, 3, 8, 21, None), (2, 5, 13, 34, None))
 _LATE_MANY: _Late = ((*range(1, 80), None),)
 _CHANGES = ("create", "create_once", "replace", "rename", "remove", "remove_folder")
 
-every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+_LONG = (
+    "pruning to one record",
+    "server that overlooks the condition on renames",
+    "repair of doubled rows, in several files",
+)
+every_scenario = pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(each, id=each.name, marks=[pytest.mark.slow] if each.name in _LONG else []) for each in SCENARIOS],
+)
 
 
 @every_scenario

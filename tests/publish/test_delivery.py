@@ -140,6 +140,7 @@ def append_through(spark: SparkSession, place: Path, seed: int, ways: list[str])
     return compared
 
 
+@pytest.mark.slow
 def test_mirror_has_every_change_over_random_histories(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:

@@ -233,20 +233,20 @@ class Feed:
     ) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows. Return a row for each table.
 
-        `mirror` is the folder of the mirrored tables. The default in a notebook is the folder that the widget `mirror`
-        or the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read. Each row of the
-        result lists up to `shown` differences.
-
-        With `since_last`, compares only the keys that changed since the last verification that found source and mirror
-        equal, and counts all rows. `sample` also compares this number of random rows. A table without such a
-        verification has an `error`.
-
-        With `quick`, compares only the numbers of rows from the Delta logs, and writes and repairs nothing. The result
-        of a table whose logs do not have the numbers is "not known", and `ok`.
-
         Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, these keys are
         published again. The result of this table is still not `ok`. The result of a table that was never published has
         an `error`. Raises `MirrorfeedError` if there is neither a folder nor a mirrored database.
+
+        Args:
+            tables: Tables to compare. By default, all configured tables.
+            mirror: Folder of the mirrored tables. The default in a notebook is the folder that the widget `mirror` or
+                the Databricks bundle sets. Without a folder, the mirrored database in OneLake is read.
+            shown: Maximum number of differences in the result of a table.
+            since_last: Compare only the keys that changed since the last verification that found source and mirror
+                equal, and count all rows. The result of a table without such a verification has an `error`.
+            sample: With `since_last`, also compare this number of random rows.
+            quick: Compare only the numbers of rows from the Delta logs, and write and repair nothing. The result of a
+                table whose logs do not have the numbers is "not known", and `ok`.
         """
         from mirrorfeed.orchestration.quick_verification import verify_or_count
 
