@@ -8,7 +8,11 @@ A landing zone is a set of tuples: `("log", id)`, `("begun", id, number, batch)`
 whole)`, `("record", id, number, batch, follows, what)`, `("final", number, batch, whole)` and `("taken", number,
 batch)`. Each record has one file. What a record publishes is `(plan, part, parts)` for a part of the first load, and
 `(plan, version)` for a later version. Each publisher would divide the first load in another way, so a plan has the name
-of the publisher that made it."""
+of the publisher that made it.
+
+The folder may have file 1 of another publisher, `F`, at the start. A publisher in `adopters` continues it: its record 1
+has no file of its own, and names the version that file 1 contains. The other publisher is not stopped in time: it
+writes file 2 at any moment until the adoption is recorded."""
 
 from __future__ import annotations
 
@@ -41,6 +45,12 @@ class Rules:
     continues_the_plan: bool = True
     """Whether a part of a first load follows the plan in the record before it. Otherwise a publisher makes a new plan,
     and counts the parts that are recorded."""
+    compares_numbers: bool = True
+    """Whether a publisher stops if the folder has a file with a later number than the newest record."""
+    adopters: str = ""
+    """Names of the publishers that continue a folder that another publisher has filled."""
+    foreign: int = 0
+    """Files that the other publisher still writes."""
     versions: int = 2
     """Number of records until everything is published, if the first load is not divided."""
     parts: tuple[int, ...] = (1, 1, 1)
@@ -100,13 +110,19 @@ class State(NamedTuple):
     kills: int
     duplicates: int
     taken: int
+    foreign: int = 0
+
+
+_FOREIGN = "F"
+"""Batch of the files of the other publisher, and the plan that continues them."""
 
 
 def explore(rules: Rules, most: int | None = None) -> int:
     """Return the number of states. Raise the first loss, with a shortest sequence of steps that leads to it."""
     names = "ABC"[: rules.publishers]
-    first = State(frozenset(), tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills, 0, 0)
-    first = first._replace(duplicates=rules.duplicates, taken=rules.taken)
+    world = frozenset({("final", 1, _FOREIGN, True)}) if rules.adopters else frozenset[Thing]()
+    first = State(world, tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills, 0, 0)
+    first = first._replace(duplicates=rules.duplicates, taken=rules.taken, foreign=rules.foreign)
     predecessors: dict[State, tuple[State, str] | None] = {first: None}
     left, parts = deque([first]), dict[Hashable, Any]()
     while left and (most is None or len(predecessors) < most):
@@ -149,6 +165,8 @@ def _lost(rules: Rules, world: World) -> str | None:
             return f"log {log} {what}"
         if rules.begins_with_a_file and len(records) == 1 and ("begun", *records[0][1:4]) not in world:
             return None
+        if records and records[0][5][0] == _FOREIGN:
+            batches[1] = _FOREIGN
         for number, batch in enumerate(batches[1:], 1):
             # An empty file has no rows. If its number is already used, it stays staged and the table waits.
             finals = [each[2] for each in world if each[:2] == ("final", number) and each[3]]
@@ -177,7 +195,7 @@ def _what_is_next(rules: Rules, me: Publisher) -> Thing | None:
     """Return what the next record publishes, or None if everything is published."""
     own, newest = rules.parts["ABC".index(me.name)], me.newest
     if newest is None:
-        return me.name, 1, own
+        return (_FOREIGN, 1, 1) if me.name in rules.adopters else (me.name, 1, own)
     plan, at, *parts = newest[5]
     if not parts:
         return (plan, at + 1) if at < rules.versions else None
@@ -242,6 +260,9 @@ def _steps(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
     if state.taken and finals:
         world = (state.world - {finals[0]}) | {("taken", *finals[0][1:3])}
         yield f"the service takes {finals[0][1]}", state._replace(world=world, taken=state.taken - 1)
+    if state.foreign and finals and all(each[0] != "record" for each in state.world):
+        world = state.world | {("final", finals[-1][1] + 1, _FOREIGN, True)}
+        yield f"another publisher writes {finals[-1][1] + 1}", state._replace(world=world, foreign=state.foreign - 1)
 
 
 def _first_half(left: World) -> World:
@@ -333,7 +354,8 @@ def _next(rules: Rules, world: World, me: Publisher):
             return read(Publisher(me.name, "list", me.tries, me_log, names))
         case "look for others":
             others = me_log is None and any(each[0] in ("final", "taken") for each in world)
-            return read(Publisher(me.name, "stuck" if others else "begin", me.tries))
+            adopts = me.name in rules.adopters
+            return read(Publisher(me.name, "begin" if others is adopts else "stuck", me.tries))
         case "begin":
             new = f"{me.name}{me.tries}"
             started = me._replace(at="decide", log=new, tries=me.tries + 1)
@@ -380,6 +402,11 @@ def _next(rules: Rules, world: World, me: Publisher):
                 return read(Publisher(me.name, tries=me.tries))
             if not _follows_on(rules, new):
                 return read(Publisher(me.name, "stuck"))
+            adopts = new.newest is None and me.name in rules.adopters
+            if adopts and me.given != 1:  # the version is that of file 1
+                return read(Publisher(me.name, "stuck"))
+            if rules.compares_numbers and me.given > (1 if adopts else new.newest[2] if new.newest else 0):
+                return read(Publisher(me.name, "stuck"))
             if new.unfinished and not new.unfinished[4]:
                 if new.unfinished[2] > me.given:
                     return read(Publisher(me.name, "stuck"))
@@ -396,9 +423,13 @@ def _next(rules: Rules, world: World, me: Publisher):
                 return read(new._replace(at="tidy"))
             new = new._replace(staged=frozenset(), started=frozenset(), stages=False)
             begins = rules.begins_with_a_file and new.newest is None
-            return read(new._replace(at="mark" if begins else "stage", batch=f"{me.name}{me.tries}"))
+            new = new._replace(at="mark" if begins else "stage", batch=f"{me.name}{me.tries}")
+            if adopts and not begins:
+                new = new._replace(at="record", what=(_FOREIGN, 1, 1))
+            return read(new)
         case "mark":
-            marked = me._replace(at="stage")
+            adopts = me.newest is None and me.name in rules.adopters
+            marked = me._replace(at="record", what=(_FOREIGN, 1, 1)) if adopts else me._replace(at="stage")
             again = me._replace(batch=f"{me.name}{me.tries + 1}", tries=me.tries + 1)
             return change(
                 ("create", ("begun", me.log, 1, me.batch)), True, lambda succeeded: marked if succeeded else again

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.proof
         (Rules(versions=1, faults=0, deletions=0, duplicates=1, pages=True), 15_000),
         (Rules(versions=1, parts=(2, 3), faults=0, deletions=0), 15_000),
         (Rules(parts=(2, 1), deletions=0, kills=1), 15_000),
+        (Rules(adopters="A", faults=0, foreign=1, taken=1), 15_000),
+        (Rules(adopters="AB", kills=1, foreign=1), 15_000),
     ],
     ids=str,
 )
@@ -54,6 +56,14 @@ def test_no_order_of_steps_loses_a_file(rules: Rules, most: int | None, counted:
             Rules(versions=1, parts=(2, 3), faults=0, deletions=0, continues_the_plan=False),
             r"has \[\('A', 1, 2\), \('B', 2, 3\)\]",
         ),
+        (
+            Rules(adopters="A", publishers=1, faults=0, deletions=0, foreign=1, compares_numbers=False),
+            "number 2 of log A0 holds another file than its record says",
+        ),
+        (
+            Rules(adopters="A", faults=0, deletions=0, compares_numbers=False),
+            "number 1 of log A0 holds another file than its record says",
+        ),
     ],
     ids=str,
 )
@@ -75,6 +85,7 @@ def test_removing_any_rule_makes_a_few_steps_lose_a_file(rules: Rules, what: str
         Rules(versions=1, publishers=1, duplicates=1, taken=1, kills=1),
         Rules(versions=1, parts=(2, 3), faults=0, deletions=0),
         Rules(publishers=1, parts=(3,), duplicates=1, kills=1, deletions=0),
+        Rules(adopters="AB", deletions=0, foreign=1),
     ],
     ids=str,
 )
