@@ -56,6 +56,7 @@ SIGNATURES = {
     "Feed.verify": "(*tables, mirror=None, shown=5, since_last=False, sample=0, quick=False)",
     "Feed.repair": "(table, mirror=None, where=None, *, source_only=False, on_step=None)",
     "Feed.rebuild": "(table, minutes=10.0, confirm=None, *, on_step=None, on_done=None, stop=None)",
+    "Feed.adopt": "(table, published, mirror=None)",
     "Feed.log": "(table)",
     "Feed.lint": "(check_keys=False)",
     "Feed.history_view": "(table, name=None)",
@@ -148,6 +149,7 @@ SIGNATURES = {
     "TableState.in_words": "",
 }
 VALUES = {
+    "AdoptedTable": "table published_version last_file mirror",
     "Append": "table what rows newest_version from_version_exclusive to_version_inclusive began_again error",
     "Changes": "table from_version_exclusive to_version_inclusive rows",
     "Chart": "title html",

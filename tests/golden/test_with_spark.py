@@ -40,7 +40,7 @@ from tests.support.entries import entry
 from tests.support.tables import TableFeed
 
 OWN = (
-    *("changes", "check-alerts", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report"),
+    *("adopt", "changes", "check-alerts", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report"),
     *("status", "try", "verify"),
 )
 COMMANDS_WITH_SPARK = [each for each in COMMANDS if each == "setup check" or each.split()[0] in OWN]
@@ -185,6 +185,11 @@ def _mirrors(recorder: Recorder, orders: DeltaTable) -> None:
     recorder.text("Nothing is wrong", "doctor", "sales.customers", "sales.prices")
     recorder.text("A problem is new", "check-alerts", *MIRROR)
     recorder.json("The problem is known", "check-alerts", *MIRROR)
+
+    recorder.case("mirrorfeed publishes the table", "adopt", "sales.customers", "--published", "1")
+    shutil.rmtree("zone/sales.schema/customers/_mirrorfeed")
+    recorder.text("The mirror has another version", "adopt", "sales.customers", "--published", "0", *MIRROR)
+    recorder.json("The mirror is equal", "adopt", "sales.customers", "--published", "1", *MIRROR)
 
     recorder.text("It is not confirmed", "rebuild", "sales.orders", answer="n\n")
     recorder.text("A table is published again", "rebuild", "sales.orders", "--yes")

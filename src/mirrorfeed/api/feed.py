@@ -325,6 +325,22 @@ class Feed:
         config, seconds = self._current_config, minutes * 60
         return Result(*rebuild(self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
+    def adopt(self, table: str, published: int, mirror: str | None = None) -> Result[results.AdoptedTable]:
+        """Continue the folder of a table that another publisher has filled, without a reload. Return the result.
+
+        `published` is the version of the source up to which the other publisher has published. Stop that publisher
+        first. `mirror` is the folder of the mirrored tables, with the same default as in `verify`: the mirror is
+        compared with this version. Without a mirror, nothing proves the version. Raises `MirrorfeedError`, and writes
+        nothing, if publishing cannot continue, for example because keys differ or files are not consumed.
+        """
+        from mirrorfeed.mirror.verify import mirrors_folder
+        from mirrorfeed.orchestration.adopt import adopt_table
+
+        config, folder = self._current_config, mirror or self._mirror
+        if folder or config.onelake:
+            folder = mirrors_folder(config, folder)
+        return Result((adopt_table(self._spark, config, table, published, folder),))
+
     def log(self, table: str) -> Result[results.LogRecord]:
         """Return the recorded publications of a target, newest first. Empty if nothing was published.
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.findings import Finding as Finding
     from mirrorfeed.monitor.report import Report as Report
     from mirrorfeed.monitor.status import Status as Status
+    from mirrorfeed.orchestration.adopt import AdoptedTable as AdoptedTable
     from mirrorfeed.orchestration.dry_run import Decision as Decision
     from mirrorfeed.orchestration.dry_run import Listed as Listed
     from mirrorfeed.orchestration.histories import Append as Append
@@ -183,6 +184,7 @@ _HOMES = {
     "monitor.status": ["Status"],
     "orchestration.dry_run": ["Decision", "Listed"],
     "orchestration.histories": ["Append", "History"],
+    "orchestration.adopt": ["AdoptedTable"],
     "orchestration.orphaned_targets": ["DroppedTable"],
     "orchestration.verify_and_repair": ["Comparison", "Repair"],
     "publish.table_result": ["TableResult"],

@@ -82,7 +82,7 @@ _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="
 _LONGEST_HELP = 1000
 _SECTIONS = {
     "Set up": ("init", "schema", "setup", "enable-cdf", "tables"),
-    "Publish": ("publish", "try", "rebuild", "repair", "drop"),
+    "Publish": ("publish", "try", "adopt", "rebuild", "repair", "drop"),
     "Check": ("status", "verify", "doctor", "explain", "check-alerts", "report", "changes", "log", "lint"),
     "Operate": ("fabric", "history", "history-view", "replicate"),
     "Archive": ("archive",),

@@ -1,7 +1,7 @@
 """The commands that set up, publish, compare and repair tables.
 
-`init`, `schema`, `tables`, `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`, `drop`,
-`deployment`, `history-view`.
+`init`, `schema`, `tables`, `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`,
+`adopt`, `drop`, `deployment`, `history-view`.
 """
 
 from __future__ import annotations
@@ -406,6 +406,21 @@ def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult
     """
     with show_steps(console(stderr=prints_json())) as steps:
         return feed().rebuild(table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable())
+
+
+@main.command()
+@table_argument
+@click.option(
+    "--published", type=click.IntRange(0), required=True, metavar="VERSION", help="Last version that was published."
+)
+@mirror_option
+def adopt(table: str, published: int, mirror: str | None) -> Result[results.AdoptedTable]:
+    """Continue TABLE after another publisher, from VERSION of its source and without a reload.
+
+    Stop the other publisher first, and wait until Fabric has consumed its files. The command checks its folder and
+    compares the mirror with VERSION. It writes nothing if publishing cannot continue.
+    """
+    return feed().adopt(table, published, mirror)
 
 
 @main.command()

@@ -126,6 +126,11 @@ class Record:
         return self.from_version_exclusive == self.to_version_inclusive
 
     @property
+    def is_adoption(self) -> bool:
+        """True if another publisher wrote the files up to this record, and the log continues its folder."""
+        return self.follows is None and self.next_file_number > len(self.files) + 1
+
+    @property
     def complete_version(self) -> int | None:
         """Version of the source that is completely published. None while parts of a first load are missing."""
         return self.to_version_inclusive if self.load is None or self.load.is_last else None

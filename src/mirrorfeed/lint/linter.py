@@ -73,6 +73,12 @@ def lint(store: Store, check_keys: bool = False) -> tuple[list[LintFinding], lis
     return findings, notes, _summary(len(folders), findings)
 
 
+def lint_table(store: Store, folder: str) -> list[LintFinding]:
+    """Check one table of a landing zone. Raises `parquet_reader_not_started` like `lint`."""
+    with IsolatedParquetReader() as parquet:
+        return check_table(_read_table(store, folder, parquet, False))
+
+
 def _summary(tables: int, findings: list[LintFinding]) -> str:
     """Return one line, such as `3 tables: 1 error, 2 advice`."""
     counts = Counter(finding.severity for finding in findings)

@@ -183,7 +183,7 @@ class FileNumberConflictError(LandingZoneError):
     }
     fix = (
         "Another publisher writes to this folder, or the log was deleted. Use a separate folder for this table, or"
-        f" {_REBUILD}."
+        f" {_REBUILD}. To continue the files of another publisher without a reload, run `mirrorfeed adopt`."
     )
     address: str
     expected: int

@@ -152,6 +152,8 @@ class Run:
         if view is None:
             view = self.log.confirm(self.log.create_log())
             is_described = False  # before the log was created, the folder may have been deleted with the file
+            if view:
+                self.log.check(view)  # an adoption creates the log of a folder that has files
         if view is None or view.newest != before:
             return None
         job = self._job(view, columns, what)

@@ -230,6 +230,17 @@ def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
     return next((f"column {name!r} as {has}" for (name, has), (_, should) in pairs if has != should), "")
 
 
+def schema_difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
+    """Return the first column of a file of another publisher whose type Fabric would not combine with the type in
+    `wanted`, in words, or an empty text. Ignores the order of columns, and whether they are nullable."""
+    sample = io.BytesIO()
+    pq.ParquetWriter(sample, wanted).close()
+    types = {name: type_.partition(" ")[2] for name, type_ in _columns(file)}
+    expected = {name: type_.partition(" ")[2] for name, type_ in _columns(pq.ParquetFile(sample))}
+    differing = (name for name, type_ in expected.items() if types.get(name) != type_)
+    return next((f"column {name!r} as {types.get(name)} instead of {expected[name]}" for name in differing), "")
+
+
 def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
     """Return the name and the Parquet type of each column."""
     columns = []

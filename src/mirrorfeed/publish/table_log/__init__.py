@@ -78,20 +78,22 @@ class TableLog:
                 return view
         raise errors.concurrent_changes(address=self._address())
 
-    def create_log(self) -> View:
+    def create_log(self, *, adopts: bool = False) -> View:
         """Create the log and return it. If another publisher creates a log first, returns that log.
-        Call this only after a read that found no log. Raises an error if the table's folder has visible files."""
+        Call this only after a read that found no log. Raises an error if the table's folder has visible files, except
+        with `adopts`."""
         # Each attempt sends one request with a new id. A repeated request could create `log.json` again after the
         # table's folder was deleted, and a record could then be added to the deleted log.
         for _ in range(_ATTEMPTS):
-            if view := retry_new(self.store, self._create_log):
+            if view := retry_new(self.store, lambda: self._create_log(adopts)):
                 return view
         raise errors.concurrent_changes(address=self._address())
 
-    def _create_log(self) -> View | None:
+    def _create_log(self, adopts: bool) -> View | None:
         """Create `log.json` with one request, and return the log. The file may exist already: then return the log with
         the id in this file. Returns None if the file was deleted before this function read it."""
-        self.check_unclaimed()
+        if not adopts:
+            self.check_unclaimed()
         log_id = uuid.uuid4().hex
         content = json.dumps({"log_id": log_id}).encode()
         failure = try_write(self.store.create_once, f"{self.folder}/{names.LOG_ID}", content)
@@ -118,6 +120,11 @@ class TableLog:
                 folder=self._address(), log_id=lost[0], number=lost[1].number, time=lost[1].time
             )
         check(View("", data=tuple(path for path, _ in files)), self._address())
+
+    def visible_files(self) -> tuple[str, ...]:
+        """Return the names of the files and folders in the table's folder that Fabric does not ignore, and the paths of
+        data files that Fabric has moved to a subfolder."""
+        return tuple(path for path, _ in self._files(self.store.list(self.folder), processed=True))
 
     def check(self, view: View) -> errors.LastFileMissingWarning | None:
         """Check that the log records and the files in `view` match. Returns None if they match.

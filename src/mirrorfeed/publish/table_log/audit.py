@@ -81,6 +81,8 @@ class LogRecord(Row):
 def describe_publication(record: Record) -> str:
     """Return a description of a record for display, such as `snapshot at version 3` or `versions 4 to 7`."""
     after, last = record.from_version_exclusive, record.to_version_inclusive
+    if record.is_adoption:
+        return f"version {last}, by another publisher"
     if after is None:
         return str(Snapshot(last, record.load))
     if record.read and record.is_repair:
