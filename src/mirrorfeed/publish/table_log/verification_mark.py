@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -109,9 +110,10 @@ def write_mark(
         new = replace(new, number=number + 1)
         content = json.dumps(asdict(new), indent=1).encode()
         failure = try_write(log.store.create, _path(log, view, new.number), content)
-        newest = read_mark(log, replace(view, marks=_list(log, view)))
+        listed = _list(log, view)
+        newest = read_mark(log, replace(view, marks=listed))
         if newest and newest.id == new.id:
-            _remove_older(log, view, new.number)
+            _remove_older(log, view, new.number, listed)
             return newest
         if newest and newest.number > number:
             if new.equal:
@@ -128,9 +130,9 @@ def _list(log: TableLog, view: View) -> tuple[int, ...]:
     return tuple(number for entry in log.entries(view.log_id) if (number := names.mark_number(entry.name)))
 
 
-def _remove_older(log: TableLog, view: View, number: int) -> None:
+def _remove_older(log: TableLog, view: View, number: int, listed: Sequence[int]) -> None:
     with suppress(MirrorfeedError):  # an older mark has no effect
-        for older in _list(log, view):
+        for older in listed:
             if older < number:
                 log.store.remove(_path(log, view, older))
 
