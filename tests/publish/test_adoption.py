@@ -144,7 +144,7 @@ def _newest(**row: Any) -> Callable[[MemoryStore, Table], None]:
         ("version", lambda *_: None, {}, 9),
         ("replaced", lambda _, table: _replaced(table), {}, 2),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if callable(value) else str(value),
 )
 def test_folder_that_cannot_be_continued_is_refused_and_unchanged(
     reason: str, change: Callable[[MemoryStore, Table], None], options: dict[str, Any], version: int
