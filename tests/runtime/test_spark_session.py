@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -270,9 +271,12 @@ def test_lost_session_without_a_replacement_is_reported(
 
 def test_jvm_starts_from_a_complete_archive_of_classes_and_otherwise_writes_one(tmp_path: Path) -> None:
     (spark := tmp_path / "spark").mkdir()
+    (folder := tmp_path / "a folder").mkdir()
 
     def option(java: str = "17.0.15") -> tuple[str, Path]:
-        name, _, archive = class_archive_options(tmp_path, java, spark).split()[0].removeprefix("-XX:").partition("=")
+        name, _, archive = (
+            shlex.split(class_archive_options(folder, java, spark))[0].removeprefix("-XX:").partition("=")
+        )
         return name, Path(archive)
 
     name, archive = option()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +107,9 @@ def class_archive_options(folder: Path, java: str, spark: Path) -> str:
     made_of = f"{java}\0{spark}\0{spark.stat().st_mtime_ns}"
     archive = folder / f"{hashlib.sha256(made_of.encode()).hexdigest()[:12]}.jsa"
     for other in folder.glob("*.jsa"):
-        if other.stat().st_mtime < time.time() - _ARCHIVE_KEPT_SECONDS:
-            other.unlink(missing_ok=True)
+        with suppress(OSError):  # another process deleted it, or the folder is read-only
+            if other.stat().st_mtime < time.time() - _ARCHIVE_KEPT_SECONDS:
+                other.unlink()
     try:
         with archive.open("rb") as file:
             complete = any(file.read(4))
@@ -116,7 +117,7 @@ def class_archive_options(folder: Path, java: str, spark: Path) -> str:
     except OSError:
         complete = False
     option = "SharedArchiveFile" if complete else "ArchiveClassesAtExit"
-    return f"-XX:{option}={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    return f'"-XX:{option}={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 
 def cached_jars(folder: Path) -> list[Path]:
