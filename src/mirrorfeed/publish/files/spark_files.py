@@ -221,9 +221,7 @@ def _count_markers(file: pq.ParquetFile, row_groups: Sequence[int]) -> dict[int 
 
 def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
     """Return the first difference of a file from the schema `wanted`, in words, or an empty text."""
-    sample = io.BytesIO()
-    pq.ParquetWriter(sample, wanted).close()
-    columns, expected = _columns(file), _columns(pq.ParquetFile(sample))
+    columns, expected = _columns(file), _columns_of(wanted)
     if [name for name, _ in columns] != [name for name, _ in expected]:
         return "the columns"
     pairs = zip(columns, expected, strict=True)
@@ -233,12 +231,17 @@ def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
 def schema_difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
     """Return the first column of a file of another publisher whose type Fabric would not combine with the type in
     `wanted`, in words, or an empty text. Ignores the order of columns, and whether they are nullable."""
-    sample = io.BytesIO()
-    pq.ParquetWriter(sample, wanted).close()
     types = {name: type_.partition(" ")[2] for name, type_ in _columns(file)}
-    expected = {name: type_.partition(" ")[2] for name, type_ in _columns(pq.ParquetFile(sample))}
+    expected = {name: type_.partition(" ")[2] for name, type_ in _columns_of(wanted)}
     differing = (name for name, type_ in expected.items() if types.get(name) != type_)
     return next((f"column {name!r} as {types.get(name)} instead of {expected[name]}" for name in differing), "")
+
+
+def _columns_of(schema: pa.Schema) -> Sequence[tuple[str, str]]:
+    """Return the name and the Parquet type of each column of a file with a schema."""
+    sample = io.BytesIO()
+    pq.ParquetWriter(sample, schema).close()
+    return _columns(pq.ParquetFile(sample))
 
 
 def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
