@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +23,7 @@ from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror import errors
 from mirrorfeed.mirror.verify import delivered
 from mirrorfeed.mirror.verify.expected_rows import key_columns, select_rows
-from mirrorfeed.mirror.verify.row_comparison import RowComparison, compare_rows
+from mirrorfeed.mirror.verify.row_comparison import RowComparison, compare_rows, with_keys
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import read_changes, read_errors, read_version, without_collations
 from mirrorfeed.source.snapshot_or_range import Range, first_missing
@@ -142,12 +140,8 @@ def _in_range(rows: DataFrame, wanted: Keys, keys: Sequence[str]) -> DataFrame:
 
 def _with_keys(rows: DataFrame, wanted: DataFrame) -> DataFrame:
     """Return at least the rows of the mirror whose keys `wanted` has and can be read."""
-    pairs = [
-        (f"__k{at}__", key_columns(field, rows.schema[field.name].dataType)) for at, field in enumerate(wanted.schema)
-    ]
-    these = wanted.select(*(source.alias(alias) for alias, (source, _) in pairs))
-    has_key = reduce(and_, (mirror.eqNullSafe(F.col(alias)) for alias, (_, mirror) in pairs))
-    return rows.join(these, has_key, "left_semi")
+    pairs = [key_columns(field, rows.schema[field.name].dataType) for field in wanted.schema]
+    return with_keys(rows, wanted, [(of_mirror, of_source) for of_source, of_mirror in pairs])
 
 
 def _count(actual: DataFrame, delivery: Delivery, version: int) -> int:

@@ -147,6 +147,15 @@ def differing_keys(
     return compared.where("__differs__" if where is None else "__wanted__").select("__key__.*", IN_SOURCE, IN_MIRROR)
 
 
+def with_keys(rows: DataFrame, wanted: DataFrame, pairs: Sequence[tuple[Column, Column]]) -> DataFrame:
+    """Return the rows whose keys `wanted` has. `pairs` has the column of `rows` and the column of `wanted` of each key
+    column, converted so that equal values are equal. NULL equals NULL."""
+    names = [f"__k{at}__" for at in range(len(pairs))]
+    these = wanted.select(*(of_wanted.alias(name) for name, (_, of_wanted) in zip(names, pairs, strict=True)))
+    has_key = reduce(and_, (of_rows.eqNullSafe(F.col(name)) for name, (of_rows, _) in zip(names, pairs, strict=True)))
+    return rows.join(these, has_key, "left_semi")
+
+
 def _both_sides(
     expected: DataFrame,
     actual: DataFrame,
@@ -172,10 +181,9 @@ def _both_sides(
         each = rows.select(row.alias("__row__"), key.alias("__key__"), F.lit(1 - index).alias("__side__"), matches)
         if wanted is None:
             return each
-        names = [(f"__k{at}__", name) for at, name in enumerate(wanted.columns)]
-        these = wanted.select(*(columns[name][0].alias(alias) for alias, name in names))
-        has_key = reduce(and_, (F.col(f"__row__.{quote(name)}").eqNullSafe(F.col(alias)) for alias, name in names))
-        return each.join(these, has_key, "left_semi")
+        return with_keys(
+            each, wanted, [(F.col(f"__row__.{quote(name)}"), columns[name][0]) for name in wanted.columns]
+        )
 
     return side(expected, 0).unionAll(side(actual, 1))
 
