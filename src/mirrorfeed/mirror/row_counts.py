@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -87,8 +88,7 @@ def count_rows(store: Store, folder: str, version: int | None = None) -> RowCoun
             path = Path(place, name.replace("/", "-"))
             if not path.exists():
                 with store.open_read(f"{log}/{name}") as source, path.open("wb") as copy:
-                    while block := source.read(2**20):
-                        copy.write(block)
+                    shutil.copyfileobj(source, copy, 2**20)
             return path
 
         counts = delta_log_reader.count_rows(

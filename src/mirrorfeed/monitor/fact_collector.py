@@ -139,7 +139,7 @@ class Collector:
             read_service=self.states is not None,
             at=now,
             limits={Step(step): each and each * 60 for step, each in minutes.items()},
-            max_verification_age=_seconds(self.config.alerts.max_verification_age_hours),
+            max_verification_age=(hours := self.config.alerts.max_verification_age_hours) and hours * 3600,
         )
         log, view = TableLog(store, table.target.folder), None
         try:
@@ -300,10 +300,6 @@ class Collector:
             if spark is NO_SPARK:
                 raise
             return None, False  # the check of the next publication reports files that cannot be read
-
-
-def _seconds(hours: float | None) -> float | None:
-    return None if hours is None else hours * 3600
 
 
 def _check_keys(spark: Any, source: ChangeSource, table: Table, facts: Facts) -> None:

@@ -53,7 +53,7 @@ class RowGroups(NamedTuple):
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file, with its part of the footer, for a new place in another file."""
+    """A row group to copy to another file, and the fields that describe it in the footer."""
 
     path: str
     begin: int
