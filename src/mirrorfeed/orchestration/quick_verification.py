@@ -12,12 +12,9 @@ from mirrorfeed.mirror.errors import mirror_moved, mirror_not_reached
 from mirrorfeed.mirror.row_counts import CountComparison, compare_counts
 from mirrorfeed.mirror.verify import mirrors_folder
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.orchestration.verify_and_repair import Comparison, verify_tables
+from mirrorfeed.orchestration.verify_and_repair import ATTEMPTS, Comparison, position, verify_tables
 from mirrorfeed.publish.errors import load_unfinished, nothing_published
 from mirrorfeed.publish.table_log.audit import mirror_positions
-
-_ATTEMPTS = 3
-"""Attempts to count the rows of a mirror that moves at the same time."""
 
 
 def verify_or_count(
@@ -62,7 +59,7 @@ def _count(spark: Callable[[], SparkSession], config: Config, table: Table, mirr
 def _compare(spark: Callable[[], SparkSession], config: Config, table: Table, mirror: str | None) -> Comparison:
     name, before = str(table.target), None
     found: CountComparison | None = None
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         ((_, view, candidates),) = mirror_positions(config, [name])
         if view is None or view.newest is None:
             raise nothing_published(table=name)
@@ -70,14 +67,14 @@ def _compare(spark: Callable[[], SparkSession], config: Config, table: Table, mi
             raise load_unfinished(table=name, part=str(view.newest.load))
         if not candidates:
             raise mirror_not_reached(table=str(table.source))
-        position = view.log_id, [each.batch for each in candidates]
-        if found and position == before:  # the mirror did not move, so the difference is real
+        now = position(view, candidates)
+        if found and now == before:  # the mirror did not move, so the difference is real
             return _row(name, view.newest.to_version_inclusive, found)
         compared = [compare_counts(spark, config, table, mirror, each) for each in candidates]
         found = next((each for each in compared if each.equal is not False), compared[0])
         if found.equal is not False:
             return _row(name, view.newest.to_version_inclusive, found)
-        before = position
+        before = now
     raise mirror_moved(table=name)
 
 

@@ -57,7 +57,7 @@ from mirrorfeed.source.reader import apply_selection, read_snapshot
 from mirrorfeed.source.snapshot_or_range import Snapshot
 from mirrorfeed.source.table_info import read_table_info
 
-_ATTEMPTS = 3
+ATTEMPTS = 3
 """Attempts to compare a table whose mirror moves at the same time."""
 
 
@@ -197,6 +197,11 @@ def verify_tables(
     return rows
 
 
+def position(view: View, candidates: Sequence[Record]) -> tuple[str, list[str]]:
+    """Return what identifies the position of a mirror: the log, and the publications that can be the newest one."""
+    return view.log_id, [each.batch for each in candidates]
+
+
 @dataclass
 class _Verification:
     """Verification of one table. Reads the position of the mirror again if rows differ, because it may have moved."""
@@ -220,7 +225,7 @@ class _Verification:
     def run(self) -> row_comparison.RowComparison | MirrorfeedError:
         name = str(self.table.target)
         try:
-            for _ in range(_ATTEMPTS):
+            for _ in range(ATTEMPTS):
                 self.mark = read_mark(self.log, self.view)
                 result = self._compare()
                 if result.equal or result.has_no_versions or not self._has_moved():
@@ -276,14 +281,12 @@ class _Verification:
 
     def _has_moved(self) -> bool:
         """Read the position of the mirror again. Return whether it is another one than before the comparison."""
-        before, ((_, view, self.candidates),) = self.candidates, mirror_positions(self.config, [str(self.table.target)])
+        before = position(self.view, self.candidates)
+        ((_, view, self.candidates),) = mirror_positions(self.config, [str(self.table.target)])
         if view is None:
             raise nothing_published(table=str(self.table.target))
-        is_same = view.log_id == self.view.log_id and [each.batch for each in before] == [
-            each.batch for each in self.candidates
-        ]
         self.view = view
-        return not is_same
+        return position(self.view, self.candidates) != before
 
 
 def _row(name: str, published: int, waiting: int, result: row_comparison.RowComparison | MirrorfeedError) -> Comparison:
