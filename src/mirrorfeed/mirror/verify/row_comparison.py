@@ -181,9 +181,7 @@ def _both_sides(
         each = rows.select(row.alias("__row__"), key.alias("__key__"), F.lit(1 - index).alias("__side__"), matches)
         if wanted is None:
             return each
-        return with_keys(
-            each, wanted, [(F.col(f"__row__.{quote(name)}"), columns[name][0]) for name in wanted.columns]
-        )
+        return with_keys(each, wanted, [(F.col(f"__row__.{quote(name)}"), columns[name][0]) for name in wanted.columns])
 
     return side(expected, 0).unionAll(side(actual, 1))
 

@@ -20,7 +20,7 @@ from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish import errors
 from mirrorfeed.publish.table_log import metadata_files
 from mirrorfeed.publish.table_log.rename_and_clean_up import discard
-from mirrorfeed.publish.table_log.view import View, check
+from mirrorfeed.publish.table_log.view import View, check, marks_in
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.request_retries import NewFile, retry_new, try_write
@@ -258,8 +258,7 @@ class TableLog:
                 is_linked = self._is_linked(log_id, newest, etags, start_markers)
             except PathMissingError:
                 return None
-        marks = tuple(mark for entry in entries if (mark := names.mark_number(entry.name)))
-        return View(log_id, newest, etags, is_linked, _staged(entries), start_markers, marks=marks)
+        return View(log_id, newest, etags, is_linked, _staged(entries), start_markers, marks=marks_in(entries))
 
     def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], start_markers: Collection[str]) -> bool:
         before = newest.follows

@@ -22,7 +22,7 @@ from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError
 from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, parse_json, validate
 from mirrorfeed.publish.errors import concurrent_changes
 from mirrorfeed.publish.table_log import TableLog
-from mirrorfeed.publish.table_log.view import View
+from mirrorfeed.publish.table_log.view import View, marks_in
 from mirrorfeed.storage.errors import PathMissingError
 from mirrorfeed.storage.request_retries import try_write
 
@@ -72,7 +72,7 @@ def read_mark(log: TableLog, view: View) -> VerificationMark | None:
                 raise RecordTooNewError(address=log.store.address(path), found=found, known=_FORMAT)
             return validate(_MARK, value)
         except PathMissingError:  # another verification created a newer mark, or the folder was deleted
-            numbers = _list(log, view)
+            numbers = marks_in(log.entries(view.log_id))
         except ValueError as error:
             raise DamagedFileError(address=log.store.address(path), reason=str(error)) from error
     raise concurrent_changes(address=log.store.address(log.folder))
@@ -110,7 +110,7 @@ def write_mark(
         new = replace(new, number=number + 1)
         content = json.dumps(asdict(new), indent=1).encode()
         failure = try_write(log.store.create, _path(log, view, new.number), content)
-        listed = _list(log, view)
+        listed = marks_in(log.entries(view.log_id))
         newest = read_mark(log, replace(view, marks=listed))
         if newest and newest.id == new.id:
             _remove_older(log, view, new.number, listed)
@@ -124,10 +124,6 @@ def write_mark(
                     new = replace(new, verified_through=through, verified_at=newest.verified_at)
             number = newest.number
     raise failure or concurrent_changes(address=log.store.address(log.folder))
-
-
-def _list(log: TableLog, view: View) -> tuple[int, ...]:
-    return tuple(number for entry in log.entries(view.log_id) if (number := names.mark_number(entry.name)))
 
 
 def _remove_older(log: TableLog, view: View, number: int, listed: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -105,6 +105,11 @@ class View:
             needed.add(names.start_marker_name(self.newest.batch))
         staged = [name for name in self.staged if (names.staged_record_number(name) or self.number + 1) <= self.number]
         return [name for name in (*staged, *self.start_markers) if name not in needed]
+
+
+def marks_in(entries: Iterable[Entry]) -> tuple[int, ...]:
+    """Return the numbers of the verification marks among the files of a log's folder."""
+    return tuple(number for entry in entries if (number := names.mark_number(entry.name)))
 
 
 def check(view: View, address: str) -> None:
