@@ -107,13 +107,9 @@ class TableLog:
     def check_unclaimed(self) -> None:
         """Raise an error if the table's folder has no `log.json`, but has files that Fabric does not ignore.
         Raises an error also if Fabric has consumed these files and moved them to a subfolder."""
-
-        def unclaimed() -> list[tuple[str, str]]:
-            return self._files(self.store.list(self.folder), processed=True)
-
-        files = unclaimed()
+        files = self._all_files()
         # Another publisher that started in the meantime created its log before its files, so the log is found.
-        if not files or self.current_id() is not None or unclaimed() != files:
+        if not files or self.current_id() is not None or self._all_files() != files:
             return
         if lost := self._find_lost_log():
             raise errors.log_id_missing(
@@ -124,7 +120,7 @@ class TableLog:
     def visible_files(self) -> tuple[str, ...]:
         """Return the names of the files and folders in the table's folder that Fabric does not ignore, and the paths of
         data files that Fabric has moved to a subfolder."""
-        return tuple(path for path, _ in self._files(self.store.list(self.folder), processed=True))
+        return tuple(path for path, _ in self._all_files())
 
     def check(self, view: View) -> errors.LastFileMissingWarning | None:
         """Check that the log records and the files in `view` match. Returns None if they match.
@@ -288,6 +284,9 @@ class TableLog:
                     if (view := self._view(entry.name)) and view.newest:
                         logs.append((entry.name, view.newest))
         return max(logs, key=lambda log: log[1].at, default=None)
+
+    def _all_files(self) -> list[tuple[str, str]]:
+        return self._files(self.store.list(self.folder), processed=True)
 
     def _files(self, entries: Sequence[Entry], *, processed: bool) -> list[tuple[str, str]]:
         """Return the names and ETags of those `entries` of the table's folder that Fabric does not ignore.
