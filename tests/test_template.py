@@ -158,7 +158,7 @@ def test_second_deployment_of_a_project_changes_nothing(
 
 
 def _expected_jobs(answers: dict[str, str]) -> set[str]:
-    jobs = {"publish", "rebuild", "repair", "verify", "check setup", "enable-cdf", "fabric start"}
+    jobs = {"publish", "rebuild", "repair", "verify", "verify changes", "check setup", "enable-cdf", "fabric start"}
     jobs |= {"check-alerts"} if answers.get("alerts", "yes") == "yes" else set()
     jobs |= {"follow"} if answers.get("run") == "continuous" else set()
     return jobs | ({"archive", "history", "publish each"} if answers.get("more_jobs") == "yes" else set())
