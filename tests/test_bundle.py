@@ -191,8 +191,8 @@ def test_every_referenced_resource_exists() -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> None:
-    job = JOBS[name]
-    assert (job["max_concurrent_runs"], job["queue"]) == (1, {"enabled": True})
+    job, sent = JOBS[name], ASKED["prod"]["resources"]["jobs"][name]
+    assert (sent["max_concurrent_runs"], sent["queue"]) == (1, {"enabled": True})
     assert all(job[each] == f"${{var.{each}}}" for each in ("performance_target", "budget_policy_id", "tags"))
     assert job["timeout_seconds"] == "${var.timeout_seconds}"
     assert [rule["metric"] for rule in job["health"]["rules"]] == ["RUN_DURATION_SECONDS"]
@@ -212,6 +212,25 @@ def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: di
     assert (task["max_retries"], task["disable_auto_optimization"]) == (0, True)
     assert JOBS[name]["environments"] == "${var.environments}"
     assert JOBS[name]["job_clusters"] == f"${{var.{prefix}job_clusters}}"
+
+
+def test_concurrency_and_queue_can_be_changed() -> None:
+    variables = VARIABLES["prod"] | {"max_concurrent_runs": 3, "queue_enabled": False}
+    jobs = rendered("prod", variables)["resources"]["jobs"]
+    assert not any(job["queue"]["enabled"] for job in jobs.values())
+    assert {name for name, job in jobs.items() if job["max_concurrent_runs"] == 3} == {"publish", "repair", "rebuild"}
+
+
+def test_documented_triggers_are_accepted_by_the_databricks_sdk_classes() -> None:
+    description = bundle["variables"]["publish_trigger"]["description"]
+    kinds = []
+    for text in re.findall(r"\{pause_status.*?\}\}", description):
+        trigger = yaml.safe_load(text)
+        job = rendered("prod", VARIABLES["prod"] | {"publish_trigger": trigger})["resources"]["jobs"]["publish"]
+        assert job["trigger"] == trigger
+        Job.from_dict({"name": "x", "trigger": trigger})
+        kinds += trigger.keys() - {"pause_status"}
+    assert kinds == ["table_update", "file_arrival"]
 
 
 def command_of(task: dict[str, Any]) -> click.Context:

@@ -189,14 +189,19 @@ def test_archive_tables_that_exceed_a_job_parameter_fail_the_build(project: Path
 
 def test_documented_variables_are_valid_and_reach_the_deployment(project: Path) -> None:
     variables = of_the_page()
-    overrides(project, "prod", variables)
+    trigger = {"pause_status": "UNPAUSED", "table_update": {"table_names": ["main.sales.orders"]}}
+    runs = {"publish_trigger": trigger, "max_concurrent_runs": 2, "queue_enabled": False}
+    overrides(project, "prod", variables | runs)
     with workspace(PRINCIPAL) as (service, address):
         assert databricks(project, address, "validate", "--strict", "-t", "prod").returncode == 0
         assert databricks(project, address, "deploy", "-t", "prod").returncode == 0
         second = databricks(project, address, "deploy", "-t", "prod")
     assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", second.stderr + second.stdout)
     (publish,) = (job for job in service.of_kind("job").values() if job["settings"]["name"] == "mirrorfeed publish")
-    assert publish["settings"]["email_notifications"]["on_failure"] == variables["notify"]
+    settings = publish["settings"]
+    assert settings["email_notifications"]["on_failure"] == variables["notify"]
+    assert (settings["trigger"], settings["max_concurrent_runs"]) == (trigger, 2)
+    assert settings["queue"] == {"enabled": False}
     (file,) = (text for path, text in service.files.items() if path.endswith("/deployed/deployment.json"))
     assert json.loads(file) == deployed(variables)
 
