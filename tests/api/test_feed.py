@@ -158,7 +158,7 @@ VALUES = {
     "CreatedDatabase": "name created landing_zone",
     "DataRow": "values",
     "DatabaseStatus": "status",
-    "Decision": "table next error",
+    "Decision": "table next error delivery",
     "Difference": "key column source mirror",
     "DroppedTable": "table address files rows publications hashes",
     "Enabled": "table source feed error",

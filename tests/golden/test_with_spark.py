@@ -52,7 +52,7 @@ tables:
   - {source: ./orders, target: sales.orders, keys: [id], history: ./history}
   - {source: ./customers, target: sales.customers, keys: [id]}
   - {source: ./prices, target: sales.prices, keys: [id], changes: compare}
-  - {source: ./missing, target: sales.missing, keys: [id]}
+  - {source: ./missing, target: sales.missing, keys: [id], delivery: soft_delete}
 """
 """Tables that change, do not change, are published by comparison, and have no source."""
 GOOD = ("sales.orders", "sales.customers")
@@ -211,8 +211,10 @@ def _histories(recorder: Recorder) -> None:
 
 
 def _reports(recorder: Recorder, spark: SparkSession) -> None:
-    names = ("orders", "customers", "missing")
-    tables = "".join(f"  - {{source: ./{name}, target: sales.{name}, keys: [id]}}\n" for name in names)
+    names = {"orders": "", "customers": "", "missing": ", delivery: soft_delete"}
+    tables = "".join(
+        f"  - {{source: ./{name}, target: sales.{name}, keys: [id]{more}}}\n" for name, more in names.items()
+    )
     Path("no-ledger.yml").write_text(f"landing_zone: zone\ntables:\n{tables}", encoding="utf-8")
     recorder.case("There is no ledger", "report", "--config", "no-ledger.yml")
     recorder.text("A page is written without a ledger", "report", "--html", "page.html", "--config", "no-ledger.yml")
@@ -222,7 +224,8 @@ def _reports(recorder: Recorder, spark: SparkSession) -> None:
         LedgerRow(now, "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,
             lag_seconds=60.0, stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5),
         LedgerRow(now, "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20, lag_versions=0,
-            lag_seconds=60.0, stage_seconds=1.0, record_seconds=0.5, rename_seconds=0.5, retries=2),
+            lag_seconds=60.0, stage_seconds=1.0, record_seconds=0.5, rename_seconds=0.5, retries=2,
+            delivery="soft_delete"),
         LedgerRow(now, "sales.orders", VERIFIED, to_version=5, message="equal at version 5, 18 rows"),
         LedgerRow(now, "sales.lines", DIFFERENT, to_version=4, message="DIFFERENT at version 4: 3 rows."),
         LedgerRow(now, "sales.lines", FAILED, from_version=4, error="StorageUnavailable", message="No answer."),

@@ -64,8 +64,10 @@ ROWS = [
     LedgerRow(ago(days=40), "sales.old", PUBLISHED, None, 3, inserts=9, files=1, bytes=10, lag_seconds=1.0),
     LedgerRow(ago(days=91), "sales.dropped", PUBLISHED, None, 2),
     LedgerRow(ago(days=91), "sales.quiet", PUBLISHED, None, 7),
-    LedgerRow(ago(days=29), "sales.quiet", UNCHANGED, 7, published_at=ago(days=91), lag_versions=0),
-    LedgerRow(ago(days=8), "sales.orders", PUBLISHED, 2, 3, inserts=1, lag_seconds=60.0, freshness_target_minutes=15.0),
+    LedgerRow(ago(days=29), "sales.quiet", UNCHANGED, 7, published_at=ago(days=91), lag_versions=0,
+        delivery="append"),
+    LedgerRow(ago(days=8), "sales.orders", PUBLISHED, 2, 3, inserts=1, lag_seconds=60.0, freshness_target_minutes=15.0,
+        delivery="upsert"),
     LedgerRow(ago(days=2), "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1,
         stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5, lag_seconds=960.0, freshness_target_minutes=15.0),
     LedgerRow(ago(hours=3, minutes=1), "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20,
@@ -138,6 +140,7 @@ def test_table_state_is_its_newest_row_of_90_days(report: Report) -> None:
     published = dict(section(report, "tables", "table", "last_published"))
     assert (published["sales.old"], published["sales.again"]) == (ago(days=40), None)
     assert published["sales.quiet"] == ago(days=91)
+    assert [row for row in section(report, "tables", "table", "delivery") if row[1]] == [("sales.quiet", "append")]
 
 
 def test_mirror_is_different_until_a_comparison_finds_it_equal(report: Report) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.options import Pause
+from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.next_step import inserts_only
 from mirrorfeed.orchestration.publish_run import publish_tables
@@ -25,9 +26,10 @@ def test_dry_run_skips_a_paused_table(spark: SparkSession, tmp_path: Path, confi
     DeltaTable(spark, tmp_path / "new")
     config = configured("new")
     pause = Pause(reason="its source is loaded anew", until="2999-01-31")
-    tables = tuple(table.model_copy(update={"paused": pause}) for table in config.tables)
+    changes = {"paused": pause, "delivery": Delivery("append")}
+    tables = tuple(table.model_copy(update=changes) for table in config.tables)
     (found,) = plan_next_steps(spark, config.model_copy(update={"entries": tables}))
-    assert found.next == "paused until 2999-01-31 00:00 UTC: its source is loaded anew"
+    assert (found.next, found.delivery) == ("paused until 2999-01-31 00:00 UTC: its source is loaded anew", "append")
 
 
 @pytest.mark.slow

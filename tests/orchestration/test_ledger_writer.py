@@ -271,6 +271,7 @@ def test_table_without_changes_for_a_month_gets_one_row(world: World) -> None:
         assert len(world.rows) == rows
     row = world.rows[-1]
     assert (row.outcome, row.from_version, row.published_at) == (UNCHANGED, 1, world.rows[0].time)
+    assert row.delivery == "upsert"
 
 
 def test_first_run_of_a_day_that_writes_rows_maintains_the_ledger(

@@ -55,6 +55,11 @@ class Delivery:
         """Column of the data files, and its value in the rows that delete a key."""
         return (self.deleted_column, True) if self.marks_deletes else (MARKER, Marker.DELETE.value)
 
+    @property
+    def other_mode(self) -> str | None:
+        """The mode in words, for display. None if the mirror equals the source (`upsert`)."""
+        return None if self == UPSERT else str(self)
+
     def __str__(self) -> str:
         names = [column.name for column in self.columns] if self.marks_deletes else []
         names += ["with pre-images"] if self.preimages else []

@@ -13,7 +13,6 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.progress import ProgressCounter
 from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import wrap_error
-from mirrorfeed.landing.delivery import UPSERT
 from mirrorfeed.landing.log_record import unselected_columns
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import PROCESSED, data_number, is_log_id
@@ -133,7 +132,7 @@ class Collector:
             source=table.source.sql,
             source_name=str(table.source),
             zone=self.config.landing_zone,
-            delivery=None if table.delivery == UPSERT else str(table.delivery),
+            delivery=table.delivery,
             paused=str(pause) if pause else None,
             service=next((each for each in self.states or () if each.is_of(table.target)), None),
             read_service=self.states is not None,

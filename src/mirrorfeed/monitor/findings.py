@@ -27,6 +27,7 @@ from mirrorfeed.errors import (
     field_names,
     fill,
 )
+from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.orchestration.last_failure import LastRunError
 
@@ -111,8 +112,7 @@ class TableFacts:
     source_name: str = ""
     """Name of the source for display, without SQL quoting."""
     zone: str = "the landing zone"
-    delivery: str | None = None
-    """Delivery mode. None for `upsert`."""
+    delivery: Delivery = UPSERT
     paused: str | None = None
     """End and reason of the pause. None if the table is not paused."""
     log_facts: LogFacts = LogFacts(is_read=False)

@@ -12,6 +12,7 @@ from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import MARKERS
 from mirrorfeed.errors import error_name
+from mirrorfeed.landing.delivery import UPSERT
 from mirrorfeed.monitor.fact_collector import Collector
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step
@@ -113,6 +114,7 @@ def _state(facts: TableFacts) -> dict[str, Any]:
         "last_published": published,
         "last_reported": failure["time"] if failure else published,
         "load": status.load and status.load.in_words,
+        "delivery": None if facts.delivery == UPSERT else facts.delivery.mode,
         **dict.fromkeys(("mirror", "mirror_version", "last_compared", "last_equal", "comparison")),
     }
 

@@ -79,7 +79,8 @@ SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time
        max(time) {_LAST_COMPARISON} AS last_compared,
        max(time) FILTER (WHERE outcome = '{VERIFIED}') AS last_equal,
        max_by(verified_through, time) {_LAST_COMPARISON} AS verified_through,
-       max_by(message, time) {_LAST_COMPARISON} AS comparison
+       max_by(message, time) {_LAST_COMPARISON} AS comparison,
+       nullif(max_by(delivery, time) {_LAST_PUBLISHED}, 'upsert') AS delivery
 {_OF_TABLES}
 GROUP BY `table` ORDER BY `table`
 """,
@@ -213,6 +214,8 @@ class LedgerTableState(Row):
     """Newest version at which source and mirror were verified."""
     load: str | None = None
     """Published parts of a first load that is not complete, such as "3 of 10 parts"."""
+    delivery: str | None = shown("Delivery", default=None)
+    """Delivery mode of the last publication, such as `soft_delete`. None for `upsert`."""
 
     def remarks(self) -> Sequence[str]:
         load = (f"{self.table}: {self.load} of the first load are published.",) if self.load else ()

@@ -149,7 +149,7 @@ def status_of(facts: TableFacts) -> Status:
         has_consumed=facts.has_consumed,
         freshness=facts.freshness,
         error=error,
-        delivery=facts.delivery,
+        delivery=facts.delivery.other_mode,
         verified_through=log.mark.verified_through if log.mark else None,
         verified_at=log.mark.at if log.mark else None,
         paused=facts.paused,

@@ -15,7 +15,6 @@ from mirrorfeed.display.row_limit import MANY
 from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
-from mirrorfeed.landing.delivery import UPSERT
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
@@ -73,6 +72,8 @@ class Decision(Row):
     """Next step in words, such as "snapshot at version 3", or `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
     """Error that would stop the next run or, if none is found, the error that stopped the last run."""
+    delivery: str | None = shown("delivery", default=None)
+    """Delivery mode and the columns that it adds. None if the mirror equals the source (`upsert`)."""
     kind: str = field(default="", repr=False)
     """Kind of the next step, to count tables. Empty if the table needs attention."""
 
@@ -103,7 +104,7 @@ def list_table(client: WorkspaceClient | None, spark: SparkSession | None, candi
     if table is None:
         return Listed(None, source, False, why=candidate.why)
     part = table.selection.summary if table.selection else None
-    delivery = None if table.delivery == UPSERT else str(table.delivery)
+    delivery = table.delivery.other_mode
     row = Listed(str(table.target), source, True, why=candidate.why, part=part, delivery=delivery)
     if client is None and table.source.is_in_unity_catalog:
         if table.keys is None:
@@ -190,22 +191,25 @@ def known_step(context: RunContext, table: Table) -> Decision | None:
     from mirrorfeed.publish.change_sources import NO_SPARK, needs_no_spark
 
     if pause := table.pause_at(datetime.now(UTC)):
-        return Decision(str(table.target), str(pause))
+        return _decision(table, str(pause))
     if not needs_no_spark(table):
         return None
     try:
         return _decide(context, table, NO_SPARK)
     except Exception as error:  # if Spark may decide otherwise, `_next_step` reports the error
         stop = find_certain_stop(table, error)
-        return Decision(str(table.target), BLOCKED, stop) if stop else None
+        return _decision(table, BLOCKED, stop) if stop else None
 
 
 def _next_step(context: RunContext, table: Table) -> Decision:
-    name = str(table.target)
     try:
         return _decide(context, table, context.session)
     except Exception as error:
-        return Decision(name, BLOCKED, wrap_error(f"Deciding the next step of {name}", error))
+        return _decision(table, BLOCKED, wrap_error(f"Deciding the next step of {table.target}", error))
+
+
+def _decision(table: Table, step: str, error: MirrorfeedError | None = None, kind: str = "") -> Decision:
+    return Decision(str(table.target), step, error, table.delivery.other_mode, kind)
 
 
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
@@ -213,7 +217,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     from mirrorfeed.publish.change_sources import source_for
     from mirrorfeed.publish.change_sources.local_feed import LocalFeed
 
-    name, table = str(table.target), with_keys(table, lambda: context.client)
+    table = with_keys(table, lambda: context.client)
     log = TableLog(context.zone, table.target.folder)
     view = log.read_view()
     source = source_for(spark, context.config, table)
@@ -227,7 +231,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     if not (error or isinstance(step.decision, NothingNew)):
         error = context.failures.read(table.target, view.newest.complete_version if view and view.newest else None)
     kind = "" if step.cause or after else _KINDS.get(type(step.decision), "")
-    return Decision(name, f"{step.text}{keys}{after}", error, kind)
+    return _decision(table, f"{step.text}{keys}{after}", error, kind)
 
 
 def _key_note(source: ChangeSource, table: Table, facts: Facts) -> str:

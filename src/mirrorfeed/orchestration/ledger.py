@@ -81,7 +81,7 @@ class LedgerRow:
     )
     part: int | None = _column("bigint", "Number of the part of a first load in parts; NULL for other publications")
     parts: int | None = _column("bigint", "Number of parts of this load")
-    delivery: str | None = _column("string", "Delivery mode of a publication: upsert, soft_delete or append")
+    delivery: str | None = _column("string", "Delivery mode of a published table: upsert, soft_delete or append")
     inserts: int = _column("bigint", "Rows by marker", 0)
     updates: int = _column("bigint", "Rows by marker", 0)
     upserts: int = _column("bigint", "Rows by marker", 0)

@@ -151,7 +151,8 @@ class LedgerWriter:
             earlier.reported_at = max([*times, *filter(None, [earlier.reported_at])], default=None)
             if result.is_idle and chains[name] and _is_old(earlier.reported_at, now):
                 row = ledger.state_row(result, UNCHANGED, now, "Nothing is new.")
-                added.append(replace(row, published_at=chains[name][-1].time))
+                mode = self.table(name).delivery.mode
+                added.append(replace(row, published_at=chains[name][-1].time, delivery=mode))
                 earlier.reported_at = now
             rows += added
         if doubtful:
