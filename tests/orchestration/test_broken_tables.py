@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import deltalake
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -96,7 +97,8 @@ def test_table_that_stops_as_in_the_last_run_needs_spark_only_once(spark: SparkS
     tables = {name: DeltaTable(spark, tmp_path / "tables" / name) for name in ("key", "new", "replaced")}
     for table in tables.values():
         table.insert(1)
-    text = "landing_zone: ./zone\non_replace: stop\ntables: [{sources: ./tables/*, target: '{table}', keys: [id]}]\n"
+    tables_text = "tables: [{sources: ./tables/*, target: '{table}', keys: [id]}]\n"
+    text = f"landing_zone: ./zone\nledger: ./ledger\non_replace: stop\n{tables_text}"
     file = tmp_path / "mirrorfeed.yml"
     file.write_text(text, encoding="utf-8")
     assert mirrorfeed.load(file, spark).publish().ok
@@ -117,6 +119,8 @@ def test_table_that_stops_as_in_the_last_run_needs_spark_only_once(spark: SparkS
     ]
     codes = {row.table: row.error and row.error.code for row in again}
     assert codes == {"key": "MF3006", "new": None, "replaced": "MF2103"}
+    stopped = [row for row in deltalake.DeltaTable(tmp_path / "ledger").to_pyarrow_table().to_pylist() if row["error"]]
+    assert sorted(row["table"] for row in stopped) == ["key", "replaced"]
     file.write_text(text, encoding="utf-8")
     assert mirrorfeed.load(file, spark).publish("key").ok  # the error is gone, and its file as well
     assert [row.what for row in Feed(mirrorfeed.load(file)._config, _no_spark).publish("key")] == ["nothing new at 2"]

@@ -20,7 +20,7 @@ from mirrorfeed.orchestration import ledger, ledger_maintenance, run_context
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, UNCHANGED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_state import LedgerState, TableState
-from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
+from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete, is_reported
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import RunContext
 from mirrorfeed.publish import table_publisher
@@ -66,6 +66,25 @@ def test_gap_in_ledger_rows_is_detected(
     existing: list[tuple[int | None, int]], written: list[tuple[int | None, int]], published: int | None, complete: bool
 ) -> None:
     assert is_complete(keys(*existing), keys(*written), published) is complete
+
+
+@pytest.mark.parametrize(
+    ("stopped", "since", "reported", "expected"),
+    [
+        (True, timedelta(hours=2), timedelta(hours=2), True),
+        (True, timedelta(days=9), timedelta(hours=23), True),
+        (True, timedelta(days=9), timedelta(hours=24), False),  # a row a day
+        (True, timedelta(hours=1), timedelta(hours=2), False),  # the newest row is of another error
+        (False, timedelta(hours=2), timedelta(hours=1), False),  # the newest row is of a publication
+        (True, None, timedelta(hours=1), False),  # the error is new
+        (True, timedelta(hours=2), None, False),
+    ],
+)
+def test_row_of_an_error_that_remains_is_written_once_a_day(
+    stopped: bool, since: timedelta | None, reported: timedelta | None, expected: bool
+) -> None:
+    result = TableResult("sales.a", stopped_since=since and NOON - since)
+    assert is_reported(result, Known(stopped, [], reported and NOON - reported), NOON) is expected
 
 
 def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from mirrorfeed.source.errors import SourceRecreatedError
 from mirrorfeed.source.table_info import find_log_damage, open_local_table
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mirrorfeed.config.model import Table
     from mirrorfeed.orchestration.run_context import RunContext
     from mirrorfeed.publish.table_log.view import View
@@ -27,6 +29,8 @@ class KnownStop(NamedTuple):
     """Newest version of the source, or None if unknown."""
     decision: str = ""
     """Publication that failed in the last run."""
+    since: datetime | None = None
+    """Time of the first of the consecutive failures with this error, or None if the last run did not fail with it."""
 
 
 def find_known_stop(context: RunContext, table: Table) -> KnownStop | None:
@@ -36,9 +40,11 @@ def find_known_stop(context: RunContext, table: Table) -> KnownStop | None:
     at the same published version, so that a run with Spark has found it at least once. Costs nothing but a listing
     for each run if the last run of the table did not fail.
     """
+    failed_before = context.failures.contains(table.target)
     if damage := find_log_damage(table.source):
-        return KnownStop(damage)
-    if not context.failures.contains(table.target):
+        last = context.failures.read(table.target, None) if failed_before else None
+        return KnownStop(damage, since=last.failure.since if last and last.code == damage.code else None)
+    if not failed_before:
         return None
     view: View | None = None
     try:
@@ -52,4 +58,4 @@ def find_known_stop(context: RunContext, table: Table) -> KnownStop | None:
     if error is None or last is None or last.code != error.code:
         return None
     source = None if isinstance(error, SourceRecreatedError) else open_local_table(table.source)
-    return KnownStop(error, source.version() if source else None, last.failure.step)
+    return KnownStop(error, source.version() if source else None, last.failure.step, last.failure.since)

@@ -33,6 +33,8 @@ _LOOK_BACK = timedelta(days=30)
 """Age of the rows in which a run looks for a table that the state of the ledger does not have."""
 _REPEAT_AFTER = timedelta(days=30)
 """A table without new changes gets a row when its newest row has this age, so that reports need no older rows."""
+_REPEAT_STOPPED_AFTER = timedelta(days=1)
+"""A table that an error still stops gets a row when its newest row has this age, not a row for each run."""
 
 
 @dataclass
@@ -126,7 +128,8 @@ class LedgerWriter:
         rows, doubtful = list[LedgerRow](), list[LedgerRow]()
         for result in results:  # a table that is published continuously may have several results
             name, earlier = result.table, known[result.table]
-            own = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
+            own = [] if is_reported(result, earlier, now) else ledger.rows([result], now)
+            own = [row for row in own if row.key not in earlier.publications]
             new = [row.key for row in own if row.outcome == PUBLISHED]
             if new and result.first_load and earlier.publications:
                 self.reloaded_tables.add(name)
@@ -193,6 +196,12 @@ class LedgerWriter:
             result.table, records=records[::-1], freshness_target_minutes=table.finite_freshness_target
         )
         return ledger.rows([before], self.run_started)
+
+
+def is_reported(result: TableResult, known: Known, now: datetime) -> bool:
+    """Return whether the ledger has a new enough row of the error that stopped a table in the last run, too."""
+    since, reported = result.stopped_since, known.reported_at
+    return bool(known.stopped and since and reported and since <= reported and now - reported < _REPEAT_STOPPED_AFTER)
 
 
 def _is_old(reported_at: datetime | None, now: datetime) -> bool:

@@ -74,7 +74,7 @@ class TableTask:
 
         if (stop := find_known_stop(self.context, self.table)) is None:
             return None
-        self.result.latest, self.result.decision = stop.latest, stop.decision
+        self.result.latest, self.result.decision, self.result.stopped_since = stop.latest, stop.decision, stop.since
         self.result.seconds += self.context.clock.now() - started
         self.state = RetryState(remaining=0, tries=1, error=stop.error)
         return self.finished()

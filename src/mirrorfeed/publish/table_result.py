@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from mirrorfeed.display.rows import MARKERS, Row, by_marker, counted, duration, nonzero, shown, size
@@ -59,6 +60,8 @@ class TableResult(Row):
     """Freshness target in minutes, from commit to publication."""
     decision: str = field(default="", repr=False)
     """Next step that the run decided, such as `versions 4 to 7`. Empty after the record of the step was added."""
+    stopped_since: datetime | None = field(default=None, repr=False)
+    """Time of the first of the consecutive failures, if the run found without Spark that the last error remains."""
     latest: int | None = field(default=None, repr=False)
     """Newest version of the source, or None if unknown."""
     records: list[Record] = field(default_factory=list, repr=False)
