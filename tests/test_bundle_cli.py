@@ -23,12 +23,12 @@ from tests.support.bundle import (
     VARIABLES,
     classic,
     compute,
-    databricks,
     deployed,
     granted,
     of_the_page,
     rendered,
 )
+from tests.support.bundle import databricks as call_databricks
 from tests.support.deployed import layout
 from tests.test_pipelines import STEPS
 
@@ -47,6 +47,23 @@ def project(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a, target: b}]\n")
     return tmp_path
+
+
+def databricks(project: Path, address: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Call the Databricks CLI in a project whose targets name the workspace at `address`."""
+    file = project / "databricks.yml"
+    text = re.sub(r"host: https?://\S+", f"host: {address}", file.read_text(encoding="utf-8"))
+    file.write_text(text, encoding="utf-8")
+    return call_databricks(project, address, *arguments, **variables)
+
+
+@pytest.mark.parametrize("target", ["staging", "prod"])
+def test_target_without_its_workspace_is_refused_whatever_the_login(project: Path, target: str) -> None:
+    with workspace(PRINCIPAL) as (service, address):
+        answer = call_databricks(project, address, "deploy", "-t", target, **SHARED)
+    assert answer.returncode == 1
+    assert "lookup set-workspace-host-in-databricks-yml.invalid" in answer.stderr
+    assert not service.objects
 
 
 @pytest.mark.parametrize(("target", "me"), TARGETS.items())
