@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import deltalake
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -60,6 +62,15 @@ def test_path_without_a_table_is_reported_before_spark_starts(
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
     assert f"MF2002: There is no Delta table at {config.parent}/orders." in output(config, *arguments, code=1)
+
+
+def test_feed_of_a_path_is_found_off_and_enabled_without_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+    deltalake.write_deltalake(config.parent / "orders", pa.table({"id": [1]}))
+    assert "MF2101 FeedOff" in output(config, "doctor", code=1)
+    assert "switched on" in output(config, "enable-cdf")
+    assert "on already" in output(config, "enable-cdf")
+    assert "NOT_PUBLISHED" in output(config, "doctor", code=0)
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from mirrorfeed.source.change_feed import (
     DEFAULT_LINE,
     FeedKind,
     enable_feed,
+    enable_feed_without_spark,
     feed_kind,
     first_version_with_feed,
     is_feed_on,
@@ -240,6 +242,32 @@ def test_feed_is_enabled_once_on_an_existing_table(spark: SparkSession, tmp_path
     assert table.latest == 1
 
 
+def test_feed_is_enabled_without_spark_as_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    table, by_spark = (DeltaTable(spark, tmp_path / name, "id int, c char(3)", feed=False) for name in "ab")
+    assert enable_feed_without_spark(table.source) == "switched on"
+    assert enable_feed(spark, by_spark.source) == "switched on"
+    assert enable_feed_without_spark(table.source) == "on already" == enable_feed(spark, table.source)
+    actions, expected = _actions(table), _actions(by_spark)
+    for name in ("configuration", "schemaString", "partitionColumns", "format"):
+        assert actions["metaData"][name] == expected["metaData"][name]
+    assert actions["protocol"] == {"minReaderVersion": 1, "minWriterVersion": 4}
+    assert actions["commitInfo"]["operation"] == expected["commitInfo"]["operation"]
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b')")
+    table.sql("DELETE FROM {} WHERE id = 1")
+    rows = changes_between(spark, table.source, 2)[1].select("id", "_change_type").collect()
+    assert sorted(map(tuple, rows)) == [(1, "delete"), (1, "insert"), (2, "insert")]
+    assert first_version_with_feed(spark, table.source) == 1
+
+
+@pytest.mark.parametrize("properties", [ROW_TRACKING, {"delta.enableDeletionVectors": "true"}])
+def test_feed_of_a_table_with_features_is_enabled_by_spark(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t", feed=False, properties=properties)
+    assert enable_feed_without_spark(table.source) is None
+    assert table.latest == 0
+
+
 def test_default_feed_setting_applies_to_new_tables(spark: SparkSession, tmp_path: Path) -> None:
     setting, value = DEFAULT_LINE.split()
     spark.conf.set(setting, value)
@@ -256,6 +284,8 @@ def test_reserved_column_names_are_refused_by_name(spark: SparkSession, tmp_path
     table = DeltaTable(spark, tmp_path / "t", f"id int, `{name}` int", feed=False)
     with raises(reserved_columns, match=f": '{name}'."):
         enable_feed(spark, table.source)
+    with raises(reserved_columns, match=f": '{name}'."):
+        enable_feed_without_spark(table.source)
     assert table.latest == 0
 
 
@@ -263,3 +293,9 @@ def test_feed_of_a_view_cannot_be_enabled(spark: SparkSession) -> None:
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS id")
     with pytest.raises(NotDeltaError, match="one is a view, not a Delta table, so it has no change data feed"):
         enable_feed(spark, Source(("one",)))
+
+
+def _actions(table: DeltaTable) -> dict[str, Any]:
+    """Return the actions of the newest commit by their names."""
+    lines = table.commit_file(table.latest).read_text(encoding="utf-8").splitlines()
+    return {name: action for line in lines for name, action in json.loads(line).items()}

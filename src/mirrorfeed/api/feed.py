@@ -473,15 +473,20 @@ class Feed:
     def enable_cdf(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources where it is off, and return the result for each table.
 
-        The feed does not contain earlier changes. Tables that are published by comparison are not changed.
+        The feed does not contain earlier changes. Tables that are published by comparison are not changed. Most tables
+        in local folders are changed without Spark.
         """
-        from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE
 
         selected = self._current_config.select(tables)
-        spark = self._spark(*delta_sources(selected))
-        rows = tuple(_enable_feed(spark, table) for table in selected)
-        return Result(rows, (f"To turn on the feed of all new tables, add to the Spark configuration: {DEFAULT_LINE}",))
+        rows = [_enable_feed(None, table) for table in selected]
+        if None in rows:
+            spark = self._spark()
+            rows = [row or _enable_feed(spark, table) for row, table in zip(rows, selected, strict=True)]
+        return Result(
+            tuple(filter(None, rows)),
+            (f"To turn on the feed of all new tables, add to the Spark configuration: {DEFAULT_LINE}",),
+        )
 
     def changes(
         self,
@@ -581,15 +586,17 @@ class Feed:
         return html_of(rows, (f"{self._config.path}, into {self.landing_zone}",))
 
 
-def _enable_feed(spark: SparkSession, table: Table) -> Enabled:
+def _enable_feed(spark: SparkSession | None, table: Table) -> Enabled | None:
+    """Turn on the feed of a table. With `spark` None, returns None if Spark is needed."""
     from mirrorfeed.publish.change_sources.full_compare import COMPARED
-    from mirrorfeed.source.change_feed import enable_feed
+    from mirrorfeed.source.change_feed import enable_feed, enable_feed_without_spark
 
     name, source = str(table.target), str(table.source)
     if table.changes == "compare":
         return Enabled(name, source, COMPARED)
     progress.info("Enabling the change data feed of %s", source)
     try:
-        return Enabled(name, source, enable_feed(spark, table.source))
+        feed = enable_feed(spark, table.source) if spark else enable_feed_without_spark(table.source)
     except Exception as error:
         return Enabled(name, source, None, wrap_error(f"Enabling the feed of {source}", error))
+    return Enabled(name, source, feed) if feed else None

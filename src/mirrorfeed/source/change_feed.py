@@ -14,13 +14,15 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.errors import reserved_columns
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, find_condition, list_conditions
-from mirrorfeed.source.errors import GapReason, no_computed_feed
+from mirrorfeed.source.errors import GapReason, NoTableAtPathError, no_computed_feed
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit, Facts, first_missing
 from mirrorfeed.source.table_info import (
     FEED,
     TableInfo,
     find_metadata_changes,
+    has_table_features,
+    is_missing_locally,
     local_table_info,
     open_local_table,
     read_table_info,
@@ -43,6 +45,8 @@ _KEEPS_FEED = KEEPS_SCHEMA | {
 """Operations that never turn the feed on or off. After any other operation, a query checks whether the feed is on."""
 _MAX_CANDIDATES = 16
 """If more commits may change the schema, the Delta log is first searched for those that change metadata."""
+_SWITCHED_ON, _ON_ALREADY = "switched on", "on already"
+"""Results of turning on a feed, for display."""
 
 
 class FeedKind(Enum):
@@ -61,15 +65,45 @@ def enable_feed(spark: SparkSession, source: Source) -> str:
     without a computed feed.
     """
     info = read_table_info(spark, source)
-    if reserved := reserved_names(spark.table(source.sql).columns):
-        raise reserved_columns(table=str(source), columns=reserved)
+    _check_columns(source, spark.table(source.sql).columns)
     kind = feed_kind(spark, source, info)
     if kind is FeedKind.OFF:
         if info.format == "iceberg":  # no property of Delta turns on its feed
             raise no_computed_feed(table=str(source))
         spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")
-        return "switched on"
-    return "on already" if kind is FeedKind.RECORDED else f"{kind.value}: no action is needed"
+        return _SWITCHED_ON
+    return _ON_ALREADY if kind is FeedKind.RECORDED else f"{kind.value}: no action is needed"
+
+
+def enable_feed_without_spark(source: Source) -> str | None:
+    """Turn on the change data feed of a table in a local folder with delta-rs, as `enable_feed` does with Spark.
+
+    Returns None if Spark is needed. Then nothing was changed, or Spark finds the feed on. Raises `NoTableAtPathError`
+    if the folder has no Delta table, and `reserved_columns` as `enable_feed`.
+    """
+    if is_missing_locally(source):
+        raise NoTableAtPathError(path=str(source))
+    if (table := open_local_table(source)) is None or (info := local_table_info(table, source)) is None:
+        return None
+    _check_columns(source, [field.name for field in table.schema().fields])
+    if info.records_changes:
+        return _ON_ALREADY
+    if info.tracks_rows or has_table_features(table):
+        return None
+    from deltalake import PostCommitHookProperties
+
+    # Spark writes checkpoints and deletes expired commits, as the settings of its session say.
+    hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+    try:
+        table.alter.set_table_properties({FEED: "true"}, post_commithook_properties=hooks)
+    except Exception:  # for example, another writer has changed the properties
+        return None
+    return _SWITCHED_ON
+
+
+def _check_columns(source: Source, columns: Sequence[str]) -> None:
+    if reserved := reserved_names(columns):
+        raise reserved_columns(table=str(source), columns=reserved)
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
@@ -178,7 +212,16 @@ def read_facts(
             breaks, unreadable = find_schema_breaks(schema, after, may_break)
         readable = [commit for commit in candidates if commit.version < min(unreadable, default=math.inf)]
         maybe_off = [commit for commit in readable if commit.operation not in _KEEPS_FEED]
-    off = next((commit.version for commit in maybe_off if not is_feed_on(spark, source, commit.version)), None)
+    # Without row tracking, the properties of a version say whether its feed is on.
+    known_off = local.version() if local and not (info.records_changes or info.tracks_rows) else None
+    off = next(
+        (
+            each.version
+            for each in maybe_off
+            if each.version == known_off or not is_feed_on(spark, source, each.version)
+        ),
+        None,
+    )
     if off is not None:
         unreadable[off] = GapReason.FEED_OFF
     return Facts(
