@@ -61,8 +61,8 @@ class Report:
     def notes(self) -> Mapping[str, Sequence[str]]:
         """Notes by section, for example the number of failed tables that are not listed."""
         failures = self.figures["failures"]
-        older = failures[0]["total"] - len(failures) if failures else 0
-        return {"failures": (f"{older:,} tables with older failures are not listed.",)} if older else {}
+        others = failures[0]["total"] - len(failures) if failures else 0
+        return {"failures": (f"{others:,} more tables with failures are not listed.",)} if others else {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return `as_of`, `note` and the rows of each section, as JSON values."""

@@ -20,6 +20,8 @@ from mirrorfeed.orchestration.ledger import (
     COMPARISON_OUTCOMES,
     DIFFERENT,
     PUBLISHED,
+    RECOVERED,
+    RESEEDED,
     STATE_OUTCOMES,
     STOPPED,
     UNCHANGED,
@@ -47,6 +49,9 @@ _OF_TABLES = (
 _LAST_PUBLISHED = f"FILTER (WHERE outcome {_any_of((PUBLISHED, UNCHANGED))})"
 _LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
 _LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
+_SOLUTION = "named_struct('time', time, 'outcome', outcome, 'version', coalesce(to_version, from_version))"
+"""A row of the ledger as the solution of an earlier failure."""
+_PUBLISHING_WORKS = tuple(outcome for outcome in STATE_OUTCOMES if outcome not in STOPPED)
 _MINUTES_SINCE_STEPS = ",\n".join(
     f"       (unix_timestamp({NOW}) - unix_timestamp(max_by({step}_at, time))) / 60 AS {step}_minutes" for step in Step
 )
@@ -158,12 +163,26 @@ FROM (SELECT explode(bytes_by_age) AS (age, bytes)
             FROM ledger WHERE outcome = '{ARCHIVE}' AND time >= {NOW} - INTERVAL 90 DAYS GROUP BY `table`))
 GROUP BY age ORDER BY try_cast(regexp_extract(age, '^[0-9]+', 0) AS INT) NULLS LAST
 """,
+    # The solution of a failure is the first later row with which the table works again. A reload is its own solution.
+    # A failure that is not solved counts as newer than others. The window is read from its end, which is linear.
     "failures": f"""\
-SELECT newest.time, `table`, newest.outcome, newest.error, newest.message, events, count(*) OVER () AS total
-FROM (SELECT `table`, max(struct(time, outcome, error, message)) AS newest, count(*) AS events
-      FROM ledger WHERE outcome {_any_of(ATTENTION_OUTCOMES)} AND time >= {NOW} - INTERVAL 30 DAYS
+SELECT newest.time, `table`, newest.outcome, newest.error, newest.message, events, newest.solution.time AS solved_at,
+       newest.solution.outcome AS solved_by, newest.solution.version AS solved_version, count(*) OVER () AS total
+FROM (SELECT `table`, max(struct(solution IS NULL AS is_open, time, outcome, error, message, solution)) AS newest,
+             count(*) AS events
+      FROM (SELECT time, `table`, outcome, error, message,
+                   CASE WHEN outcome = '{RESEEDED}' THEN {_SOLUTION}
+                        WHEN outcome {_any_of(STOPPED)} THEN min(CASE WHEN outcome {_any_of(_PUBLISHING_WORKS)}
+                          THEN {_SOLUTION} END) OVER later
+                        ELSE min(CASE WHEN outcome = '{VERIFIED}' THEN {_SOLUTION} END) OVER later
+                   END AS solution
+            FROM ledger
+            WHERE outcome {_any_of((*_PUBLISHING_WORKS, VERIFIED, *ATTENTION_OUTCOMES))}
+              AND time >= {NOW} - INTERVAL 30 DAYS
+            WINDOW later AS (PARTITION BY `table` ORDER BY time DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
+      WHERE outcome {_any_of(ATTENTION_OUTCOMES)}
       GROUP BY `table`)
-ORDER BY time DESC, `table` LIMIT 50
+ORDER BY newest.is_open DESC, time DESC, `table` LIMIT 50
 """,
 }
 
@@ -365,9 +384,18 @@ class ArchiveState(Row):
         return {**Row.cells(self), "Currency": Cell(self.currency, False)}
 
 
+_SOLVED_BY = {
+    PUBLISHED: "by publication of version {version}",
+    RESEEDED: "by reload of version {version}",
+    VERIFIED: "by verification of version {version}",
+    RECOVERED: "with nothing new to publish",
+    UNCHANGED: "with nothing new to publish",
+}
+
+
 @row
 class Failure(Row):
-    """Newest event of a table in the ledger that needs attention.
+    """Newest event of a table in the ledger that needs attention. Events that are not solved come before others.
 
     A publication failed or was blocked, a table was reloaded from a snapshot after an error, a mirror differs from its
     source, or a mirror could not be compared with its source.
@@ -381,11 +409,31 @@ class Failure(Row):
     events: int = shown("Events")
     """Number of these events of the table in the last 30 days."""
     total: int
-    """Number of tables with these events. The report lists the 50 tables with the newest events."""
+    """Number of tables with these events. The report lists 50 tables."""
+    solved_at: datetime | None = None
+    """Time of the first publication or verification without an error after the event. None if there is none."""
+    solved_by: str | None = None
+    """Outcome in the ledger that solved it, such as `published`, `recovered`, `verified` or `reseeded`."""
+    solved_version: int | None = None
+    """Version of the source that was then published or verified."""
 
     @property
     def ok(self) -> bool:
+        return self.solved_at is not None
+
+    @property
+    def quiet(self) -> bool:
         return False
+
+    def cells(self) -> Mapping[str, Cell]:
+        message = " ".join(filter(None, [self.message, self._solution()]))
+        return {**Row.cells(self), "Message": Cell(message, False)}
+
+    def _solution(self) -> str:
+        if self.solved_at is None:
+            return ""
+        how = _SOLVED_BY.get(self.solved_by or "", "").format(version=self.solved_version)
+        return f"Solved at {', '.join(filter(None, [utc_minute(self.solved_at), how]))}."
 
 
 SECTIONS: Mapping[str, tuple[str, type[Row]]] = {
