@@ -68,6 +68,17 @@ def test_every_snippet_has_a_checked_language() -> None:
     assert min(kinds[kind] for kind in ("sh", "yaml", "json", "python")) > 0
 
 
+LONGEST_WITH_COMMENT = 84
+"""Characters of a code block that the site shows without scrolling, on a screen with 1280 or more pixels."""
+
+
+def test_comments_in_code_blocks_are_visible_without_scrolling() -> None:
+    lines = [(each.place, line) for each in snippets() for line in each.text.splitlines()]
+    with_comment = [(place, line) for place, line in lines if re.search(r"(^|\s)#\s", line)]
+    assert len(with_comment) > 100
+    assert [each for each in with_comment if len(each[1]) > LONGEST_WITH_COMMENT] == []
+
+
 COMMANDS = [*snippets("sh"), *inline("mirrorfeed", "make", "databricks")]
 
 
