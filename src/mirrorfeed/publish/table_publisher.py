@@ -147,8 +147,6 @@ class Run:
         changed the log, or if another table has replaced the source."""
         started, before = time.monotonic(), view.newest if view else None
         columns, metadata, is_described = prepare(self.source, self.log, self.table, before, facts, what)
-        if isinstance(what, Snapshot) and what.part is None and (facts.bytes or 0) > self.table.load_part_size:
-            what = self.source.first_part(what, facts, self.table)
         if view is None:
             view = self.log.confirm(self.log.create_log())
             is_described = False  # before the log was created, the folder may have been deleted with the file
@@ -168,10 +166,11 @@ class Run:
             if not self.source.is_unchanged(facts):
                 discard(self.log, view, job.batch)
                 return None
-            if isinstance(what, Snapshot) and what.part:
+            if staged.part and isinstance(what, Snapshot):
                 from mirrorfeed.publish.change_sources.load_division import with_published_rows  # few tables are large
 
-                what = with_published_rows(str(self.table.source), what, staged.files)
+                part = with_published_rows(str(self.table.source), what.version, staged.part, staged.files)
+                what = replace(what, part=part)
         except Exception:
             discard(self.log, view, job.batch)
             raise

@@ -40,16 +40,12 @@ class ChangeSource(Protocol):
     def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         """Read the rows to publish from the source, and write them to staged files, which Fabric ignores.
 
-        A snapshot without rows, or its first part, gets one staged file without rows. The result None means that a
-        table with `changes: compare` has no changes. Raises `BadRows` if rows cannot be published.
-        """
-        ...
+        A snapshot that is larger than `load_part_size` is divided, if its parts do not read many rows several times.
+        Then only the first part is staged, and `Staged.part` names it. A snapshot without rows, or its first part, gets
+        one staged file without rows. The result None means that a table with `changes: compare` has no changes.
 
-    def first_part(self, what: Snapshot, facts: Facts, table: Table) -> Snapshot:
-        """Divide a first load that is larger than `load_part_size`, and return its first part.
-
-        Returns `what` if the rows cannot be divided without reading many of them several times. Raises `BadRows` if
-        keys are not unique in all parts together, unless each part can check its own keys.
+        Raises `BadRows` if rows cannot be published. If a snapshot is divided, this includes keys that are not unique
+        in all parts together, unless each part can check its own keys.
         """
         ...
 

@@ -106,11 +106,6 @@ class DeltaFeed:
             archive.check(self.spark, self.source, error.range)
             raise
 
-    def first_part(self, what: Snapshot, facts: Facts, table: Table) -> Snapshot:
-        from mirrorfeed.publish.change_sources.load_division import divide_load  # imported late: few tables are large
-
-        return divide_load(self, what, facts, table)
-
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with reader.read_errors(str(self.source), Snapshot(version)), lossless_settings(self.spark):
             return row_staging.bad_keys(self._rows_at(version), table.target_keys)
@@ -161,6 +156,10 @@ class DeltaFeed:
         return staged._replace(note=RangeComparedWarning(cause=cause, range=range_))
 
     def _stage_snapshot(self, what: Snapshot, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        if what.part is None and (facts.bytes or 0) > table.load_part_size:
+            from mirrorfeed.publish.change_sources.load_division import divide_load  # few tables are large
+
+            what = divide_load(self, what, facts, table)
         keys = job.keys if table.validate_keys != "none" else ()
         selected = self._readable_rows(what.version, facts, what.part)
         rows = rows_and_markers.snapshot_rows(selected, job.columns, keys)
@@ -175,7 +174,9 @@ class DeltaFeed:
             least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
         staged = self._stage(rows, job, expect_small=(size or 0) <= _SMALL_BYTES, unique_keys=keys)
-        return staged if staged.files or what.continues else Staged([write_empty(job)])
+        if not (staged.files or what.continues):
+            staged = Staged([write_empty(job)])
+        return staged._replace(part=what.part)
 
     def _find_invalid_text(self, facts: Facts, job: StagingJob, keys: pa.Table) -> list[BadRow]:
         rows = self._rows_at(facts.latest)

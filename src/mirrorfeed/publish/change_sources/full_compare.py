@@ -377,10 +377,6 @@ class FullCompare:
             self.hashes.vacuum()
         return staged._replace(rows_read=rows_read)
 
-    def first_part(self, what: Snapshot, facts: Facts, table: Table) -> Snapshot:
-        # A comparison first stores the hashes of all rows, in one commit. Only the upload could be divided.
-        return what
-
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with lossless_settings(self.spark):
             return row_staging.bad_keys(read_full(self.spark, self.source), table.target_keys)

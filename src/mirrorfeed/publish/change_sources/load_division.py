@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Table
+from mirrorfeed.landing.load_part import LoadPart
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.selection import EVERYTHING
 from mirrorfeed.publish.change_sources.errors import load_incomplete
@@ -41,14 +42,13 @@ def divide_load(feed: DeltaFeed, what: Snapshot, facts: Facts, table: Table) -> 
     return replace(what, part=part)
 
 
-def with_published_rows(table: str, what: Snapshot, files: Sequence[File]) -> Snapshot:
+def with_published_rows(table: str, version: int, part: LoadPart, files: Sequence[File]) -> LoadPart:
     """Return a part with the number of published rows, if its staged `files` are published.
 
     Raises `load_incomplete` if the last part does not complete the rows that were counted when the load was divided. So
     a row that no part has read is found.
     """
-    assert what.part is not None
-    part = replace(what.part, rows_published=what.part.rows_published + sum(sum(each.rows.values()) for each in files))
+    part = replace(part, rows_published=part.rows_published + sum(sum(each.rows.values()) for each in files))
     if part.is_last and part.rows_published != (rows := sum(each.rows for each in part.slices)):
-        raise load_incomplete(table=table, version=what.version, published=part.rows_published, rows=rows)
-    return replace(what, part=part)
+        raise load_incomplete(table=table, version=version, published=part.rows_published, rows=rows)
+    return part

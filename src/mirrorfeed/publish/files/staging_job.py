@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.delivery import UPSERT, Delivery
+from mirrorfeed.landing.load_part import LoadPart
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
@@ -123,6 +124,8 @@ class Staged(NamedTuple):
     """Seconds spent on looking up deleted keys in the source."""
     note: MirrorfeedError | None = None
     """Warning that changes were not read from the change data feed."""
+    part: LoadPart | None = None
+    """Part of a first load that the files contain. None if the files contain everything."""
 
 
 @dataclass(frozen=True, slots=True)
