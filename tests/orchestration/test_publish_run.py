@@ -196,6 +196,28 @@ def test_stopped_table_is_reloaded_only_if_configured(
     reloading.check("on_dropped_column", ColumnsDroppedError, DROP)
 
 
+@pytest.mark.slow
+def test_stopped_reload_continues_with_the_next_part(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    table, steps = DeltaTable(spark, tmp_path / "a"), list[str]()
+    table.insert(11, 12)
+    reloading = Reloading(table, configured)
+    GAP(table)
+    loads = Callbacks(on_step=lambda _, step: steps.append(step), stop=lambda: any("loaded" in step for step in steps))
+    config = configured("a", more="on_gap: reseed\nload_part_size: 1 KiB\n")
+    (stopped,) = publish_tables(RunContext(spark, config, callbacks=loads, clock=FakeClock(never)))
+    config = configured("a", more="load_part_size: 1 GiB\n")
+    (rest,) = publish_tables(RunContext(spark, config, clock=FakeClock(never)))
+
+    assert stopped.load is not None
+    assert (type(stopped.reseeded), stopped.load.parts_published, stopped.stopped) == (FeedGapError, 1, True)
+    assert len(rest.records) == stopped.load.parts - 1 > 0
+    mirror = Mirror(FolderStore(str(reloading.zone)), "a")
+    mirror.take()
+    assert canonical(mirror.rows) == canonical(table.rows())
+
+
 @pytest.mark.parametrize(
     ("finding", "change"),
     [

@@ -22,6 +22,7 @@ from mirrorfeed.config.errors import ConfigInvalidError
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table, hashes_of, zone_of
 from mirrorfeed.errors import TransientError
+from mirrorfeed.landing.load_part import LoadPart, Slice
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.fact_collector import Collector
@@ -116,6 +117,34 @@ def test_switch_to_comparison_stores_row_hashes_of_the_published_version_and_pub
     assert canonical(mirror.rows) == canonical(table.at(-1))
 
 
+def test_all_parts_of_a_load_are_from_the_comparison_that_began_it() -> None:
+    """Another publisher stores a newer comparison during the load, and publishes nothing of it."""
+    zone, table, states = MemoryStore(), FedTable({"id": "long", "v": "string"}, ("id",)), SavedStates()
+    table.insert(*({"id": key, "v": "a"} for key in range(3)))
+    plan = entry("v", changes="compare")
+
+    def callback(now: str) -> None:
+        if now == "before the commit":
+            left = iter((False, True))
+            publish(ModelSource(table, states, part_rows=1), zone, plan, stop=lambda: next(left))
+            table.update(1, v="b")
+
+    with pytest.raises(Moved):
+        publish(ModelSource(table, states, callback, part_rows=1), zone, plan)
+    assert [state[1] for state, _ in states.versions] == ["a", "b"]
+    table.update(1, v="a")  # so that a wrong row would stay wrong
+    table.update(2, v="c")
+    rest, compared = (publish(ModelSource(table, states), zone, plan) for _ in range(2))
+
+    assert [str(each.load) for each in rest.records] == ["part 2 of 3", "part 3 of 3"]
+    assert [each.to_version_inclusive for each in rest.records] == [0, 0]
+    assert (rest.latest, rest.published_version) == (0, 0)
+    assert (compared.to_version_inclusive, compared.rows) == (2, {"upsert": 1})
+    mirror = Mirror(zone, FOLDER)
+    mirror.take()
+    assert canonical(mirror.rows) == canonical(table.at(-1))
+
+
 def test_comparison_requires_keys() -> None:
     with raises(keys_required) as caught:
         with_keys(a_table())
@@ -184,15 +213,20 @@ class SavedStates:
 class ModelSource:
     """Like `FullCompare`, with a table in memory as the source.
 
-    `moment` is called before and after the commit, also if there is none, and after the files are written. Other
-    writers can act in it, or the process is killed."""
+    `callback` is called before and after the commit, also if there is none, and after the files are written. Other
+    writers can act in it, or the process is killed. A first load has parts of `part_rows` rows, if that is not 0: each
+    part has the rows of the committed state that the record of the first part names, and commits no state."""
 
-    def __init__(self, source: FedTable, states: SavedStates, callback: Any = lambda when: None) -> None:
-        self.source, self.states, self.callback = source, states, callback
+    def __init__(
+        self, source: FedTable, states: SavedStates, callback: Any = lambda when: None, part_rows: int = 0
+    ) -> None:
+        self.source, self.states, self.callback, self.part_rows = source, states, callback, part_rows
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
         new, after = len(self.states.versions), published.version if published else None
         assert after is None or after < new, "a record names a state that was kept before"
+        if published and published.next_part:
+            return Facts("the table of hashes", published.version, ())
         first = new if after is None else after + 1
         commits = tuple(Commit(n, datetime(2026, 1, 1, tzinfo=UTC), COMPARISON) for n in range(first, new + 1))
         return Facts("the table of hashes", new, commits)
@@ -216,6 +250,8 @@ class ModelSource:
         return Staged([], rows_read=len(self.states.versions[-1][0]))
 
     def stage(self, what: Range | Snapshot | KeyRepair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+        if isinstance(what, Snapshot) and what.continues:
+            return self._stage_part(what.version, what.part, job)
         new = facts.latest
         before = self.states.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.callback("before the commit")
@@ -231,12 +267,28 @@ class ModelSource:
         self.callback("after the commit")
         if continues and not rows:
             return None
+        if isinstance(what, Snapshot) and 0 < self.part_rows < len(rows):
+            ends = [str(row["id"]) for row in rows[self.part_rows - 1 : -1 : self.part_rows]]
+            last = Slice(None, len(rows) - self.part_rows * len(ends), 1)
+            return self._stage_part(
+                new, LoadPart(1, "id", (*(Slice(end, self.part_rows, 1) for end in ends), last)), job
+            )
+        return self._write(rows, job, len(now), is_load=isinstance(what, Snapshot))
+
+    def _stage_part(self, version: int, part: LoadPart | None, job: StagingJob) -> Staged:
+        assert part is not None
+        state, rows = self.states.versions[version]
+        after, up_to = int(part.after or -1), int(part.slice.up_to or 99)
+        staged = self._write([row for row in rows if after < row["id"] <= up_to], job, len(state))
+        return staged._replace(part=part)
+
+    def _write(self, rows: list[dict[str, Any]], job: StagingJob, rows_read: int, *, is_load: bool = False) -> Staged:
         schema = arrow_schema(job.columns, with_marker=job.with_marker).append(pa.field(PROBLEM, pa.int32()))
-        staged = stage_small_batch(pa.Table.from_pylist(self.states.versions[new][1], schema), job)
+        staged = stage_small_batch(pa.Table.from_pylist(rows, schema), job)
         self.callback("after the files")
-        if not (staged.files or isinstance(what, Range)):
+        if is_load and not staged.files:
             staged = Staged([write_empty(job)])
-        return staged._replace(rows_read=len(now))
+        return staged._replace(rows_read=rows_read)
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         return []
@@ -259,8 +311,9 @@ _MOMENTS = ("before the commit", "after the commit", "after the files")
 
 
 class Comparisons(Published):
-    @initialize(compares=st.booleans())
-    def begin(self, compares: bool) -> None:
+    @initialize(compares=st.booleans(), part_rows=st.integers(0, 2))
+    def begin(self, compares: bool, part_rows: int) -> None:
+        self.part_rows = part_rows
         self.source = FedTable({"id": "long", "v": "string"}, ("id",))
         self.states = SavedStates()
         self.plan = entry("v", changes="compare" if compares else "net")
@@ -268,11 +321,17 @@ class Comparisons(Published):
 
     def feed(self, callback: Any = lambda when: None) -> ChangeSource:
         compares = self.plan.changes == "compare"
-        return ModelSource(self.source, self.states, callback) if compares else TableFeed(self.source)
+        if not compares:
+            return TableFeed(self.source)
+        return ModelSource(self.source, self.states, callback, self.part_rows)
 
     @rule()
     def the_configuration_changes_to_comparison(self) -> None:
         self.plan = entry("v", changes="compare")
+
+    @rule(part_rows=st.integers(0, 2))
+    def the_size_of_a_part_changes(self, part_rows: int) -> None:
+        self.part_rows = part_rows
 
     @rule(key=st.integers(0, 3), value=_VALUE)
     def a_row_exists(self, key: int, value: str | None) -> None:
@@ -284,7 +343,9 @@ class Comparisons(Published):
 
     @rule()
     def publish(self) -> None:
-        publish(self.feed(), self.zone, self.plan)
+        records = publish(self.feed(), self.zone, self.plan).records
+        if records and records[-1].load:  # the run completed a load, which may have begun with an earlier comparison
+            publish(self.feed(), self.zone, self.plan)
         self.mirror.take()
         assert canonical(self.mirror.rows) == canonical(self.source.at(-1))
         assert self.audit.is_compared == (self.plan.changes == "compare")
@@ -316,28 +377,40 @@ class Comparisons(Published):
         if self.plan.changes == "compare":  # otherwise no later rule can find out
             self.publish()
 
-    @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
-    def publish_and_be_killed(self, when: str, key: int, value: str | None) -> None:
+    @rule(when=st.sampled_from(_MOMENTS), before=st.integers(0, 2), key=st.integers(0, 3), value=_VALUE)
+    def publish_and_be_killed(self, when: str, before: int, key: int, value: str | None) -> None:
+        """The process is killed at a moment of its first publication, or of a later one, such as the next part."""
+        left = [when] * before
+
         def callback(now: str) -> None:
-            if now == when:
+            if now == when and left:
+                left.pop()
+            elif now == when:
                 self.source.merge({"id": key, "v": value})
                 raise Crash
 
         with suppress(Crash):
             publish(self.feed(callback), self.zone, self.plan)
 
-    @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE, by=st.sampled_from(("compare", "net")))
-    def publish_and_be_overtaken(self, when: str, key: int, value: str | None, by: str) -> None:
-        """Another publisher does the same, or publishes from the feed, because it read an older configuration."""
+    @rule(
+        when=st.sampled_from(_MOMENTS),
+        key=st.integers(0, 3),
+        value=_VALUE,
+        by=st.sampled_from(("compare", "net")),
+        stops=st.booleans(),
+    )
+    def publish_and_be_overtaken(self, when: str, key: int, value: str | None, by: str, stops: bool) -> None:
+        """Another publisher does the same, or publishes from the feed, because it read an older configuration. If it
+        `stops`, it ends after one publication, such as the first part of a load."""
         overtaken: list[str] = []
 
         def callback(now: str) -> None:
             if now == when and not overtaken:
                 overtaken.append(now)
                 with suppress(SourceRecreatedError):
-                    publish(
-                        self.feed() if by == "compare" else TableFeed(self.source), self.zone, entry("v", changes=by)
-                    )
+                    feed = self.feed() if by == "compare" else TableFeed(self.source)
+                    left = iter((False, stops))
+                    publish(feed, self.zone, entry("v", changes=by), stop=lambda: next(left, stops))
                 self.source.merge({"id": key, "v": value})
 
         with suppress(TransientError):

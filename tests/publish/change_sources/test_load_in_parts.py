@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,20 +15,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash, Fault, FaultyStore, Mode
+from fixtures.mirror import canonical
 from mirrorfeed.errors import TransientError
 from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.orchestration.retry_policy import needs_reload
 from mirrorfeed.publish.change_sources import delta_feed
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.change_sources.errors import first_comparison_impossible, load_incomplete
+from mirrorfeed.publish.change_sources.errors import first_comparison_impossible, load_incomplete, row_hashes_lost
 from mirrorfeed.publish.change_sources.feed_gap import bridge_gap
+from mirrorfeed.publish.change_sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.errors import RowsRefusedError, load_unfinished
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.errors import SourceRecreatedError, load_version_lost
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 from tests.raised import raises
 from tests.support.delta import DeltaTable, Zone
@@ -258,6 +263,135 @@ def test_comparison_does_not_start_before_the_load_is_complete(spark: SparkSessi
 
     with raises(first_comparison_impossible, match="its first load is not complete"):
         publish(DeltaFeed(spark, zone.table.source), zone.store, changed(zone.plan, changes="compare"))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A Delta table that is published by comparison, with its row hashes and a landing zone."""
+
+    zone: Zone
+    hashes: Source
+
+    @classmethod
+    def of(cls, spark: SparkSession, folder: Path, **options: Any) -> Compared:
+        """A table with 30 rows. The first comparison writes three files of row hashes."""
+        table = DeltaTable(spark, folder / "t")
+        table.insert(*range(30))
+        zone = Zone(folder / "landing", table, **{"changes": "compare", "load_part_size": 1024, **options})
+        return cls(zone, Source(path=str(folder / "hashes")))
+
+    @property
+    def is_begun(self) -> bool:
+        return Path(self.hashes.path or "").exists()
+
+    @classmethod
+    def copied(cls, original: Compared, folder: Path) -> Compared:
+        shutil.copytree(original.hashes.path or "", folder / "hashes") if original.is_begun else folder.mkdir()
+        original.zone.root.mkdir(exist_ok=True)
+        zone = Zone.copied(original.zone, folder)
+        zone.plan = changed(zone.plan, changes="compare", load_part_size=1024)
+        return cls(zone, Source(path=str(folder / "hashes")))
+
+    def run(self, store: Store | None = None, *, parts: int = 1, **options: Any) -> TableResult:
+        zone, spark = self.zone, self.zone.table.spark
+        left, began = iter([False] * (parts - 1)), list[str]()
+        hashes = RowHashTable(spark, self.hashes, str(zone.table.source))
+        source = FullCompare(spark, zone.table.source, hashes, **options)
+        # So that the first comparison writes several files.
+        with (
+            setting(spark, "spark.sql.shuffle.partitions", "3"),
+            setting(spark, "spark.sql.adaptive.coalescePartitions.minPartitionSize", "1b"),
+            setting(spark, "spark.sql.adaptive.advisoryPartitionSizeInBytes", "1b"),
+        ):
+            return publish(
+                source,
+                store or zone.store,
+                zone.plan,
+                on_step=lambda result: began.append(result.step),
+                stop=lambda: bool(began) and next(left, True),
+            )
+
+
+def test_first_comparison_is_loaded_in_parts_while_the_source_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """All parts have the rows of the comparison that began the load. A later comparison finds the changes."""
+    compared = Compared.of(spark, tmp_path)
+    zone, rows = compared.zone, compared.zone.table.rows()
+
+    (first,) = compared.run().records
+    zone.table.sql("DELETE FROM {} WHERE id = 2 OR id = 25")
+    zone.plan = changed(zone.plan, load_part_size=2048)  # has no effect on the load
+    assert first.load is not None
+    count = len(first.load.slices)
+    rest = compared.run(parts=count - 1)
+
+    records = [first, *rest.records]
+    assert count > 1
+    assert [str(each.load) for each in records] == [f"part {at + 1} of {count}" for at in range(count)]
+    assert {each.read and each.read.rows for each in records} == {30}
+    assert rest.published_version == 0
+    assert canonical(zone.mirrored) == canonical(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [0, 1])
+def test_comparison_that_is_killed_inside_a_part_loses_nothing(
+    spark: SparkSession, tmp_path: Path, parts: int, counted: Counter[str]
+) -> None:
+    compared = Compared.of(spark, tmp_path)
+    if parts:
+        compared.run(parts=parts)
+
+    def play(name: str, *faults: Fault) -> list[str]:
+        copy = Compared.copied(compared, tmp_path / name)
+        store = FaultyStore(copy.zone.store, faults)
+        with suppress(TransientError, Crash):
+            copy.run(store)
+        copy.zone.table.sql("UPDATE {} SET v = 'changed' WHERE id IN (1, 15, 29)")
+        copy.run(parts=9)
+        copy.run()
+        check_mirror(copy.zone)
+        return store.verbs
+
+    for at, verb in enumerate(play("calm")):
+        if verb in ("create", "create_once", "rename"):
+            play(f"fault{at}", Fault(at, Mode.KILLED_AFTER))
+            counted["crash points inside a part of a comparison, with Spark"] += 1
+
+
+@pytest.mark.slow
+def test_duplicate_keys_of_a_comparison_are_refused_before_the_first_part(spark: SparkSession, tmp_path: Path) -> None:
+    compared = Compared.of(spark, tmp_path)
+    compared.zone.table.insert(15)
+
+    with pytest.raises(RowsRefusedError) as caught:
+        compared.run()
+
+    assert {row.problem for row in caught.value.rows} == {Problem.DUPLICATE_KEY}
+    assert not list(compared.zone.folder.rglob("*.parquet"))
+
+
+@pytest.mark.slow
+def test_all_parts_of_an_appended_comparison_have_one_time(spark: SparkSession, tmp_path: Path) -> None:
+    compared = Compared.of(spark, tmp_path, delivery=Delivery("append"))
+    compared.run()
+    compared.run(parts=9)
+
+    rows = [row for file in compared.zone.files for row in file.to_pylist()]
+    assert len(rows) == 30
+    assert len({row["_commit_timestamp"] for row in rows}) == 1
+
+
+@pytest.mark.slow
+def test_row_hashes_that_are_lost_during_the_load_stop_it(spark: SparkSession, tmp_path: Path) -> None:
+    compared = Compared.of(spark, tmp_path)
+    compared.run()
+    for file in Path(compared.hashes.path or "").glob("*.parquet"):
+        file.unlink()
+
+    with raises(row_hashes_lost) as caught:
+        compared.run()
+
+    assert needs_reload(changed(compared.zone.plan, on_gap="reseed"), caught.value)
 
 
 def test_selected_rows_are_divided_by_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ and its log record has the version of the commit. After a crash, the next compar
 the newest log record. If no row changed, a comparison commits only if it is the first one, or if an earlier commit was
 not published.
 
+A large first load has parts. All of them read the commit of the first comparison, which has the values of all rows.
+
 If the newest publication is from the change data feed, its record has a version of the source. Then one commit stores
 the hashes of this version, and a record without files replaces the version of the source with the one of the commit.
 """
@@ -20,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -28,6 +30,7 @@ from pyspark.sql import functions as F
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import TerminalError
+from mirrorfeed.landing.load_part import LoadPart
 from mirrorfeed.landing.schema import columns_of, lost_columns
 from mirrorfeed.publish.change_sources import errors
 from mirrorfeed.publish.change_sources.errors import (
@@ -41,7 +44,7 @@ from mirrorfeed.publish.errors import feed_required
 from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
-from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, BadRows, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.row_diff import (
     CHANGED,
     DIFFERS,
@@ -53,7 +56,7 @@ from mirrorfeed.publish.row_diff import (
     kept_values,
     with_hashes,
 )
-from mirrorfeed.publish.rows_and_markers import key_positions
+from mirrorfeed.publish.rows_and_markers import PROBLEM, key_positions
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import FeedGapError, NoTableAtPathError, NotDeltaError, SourceMissingError
@@ -85,6 +88,9 @@ _COMPARED_AT = "mirrorfeed.compared_at"
 """Table property that `RowHashTable.keep_readable` sets, so that Delta adds a commit."""
 _STATE = "_state"
 """Column with the version of the commit that stored all values of the row. NULL if only key and hash are stored."""
+_TASK = "_task"
+"""Column with the number of the Spark task that wrote the row. It is the first column, so that Delta has its least and
+greatest value for each file. These are usually the same, so that a first load can be divided by this column."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
 """Maximum share of rows that store all values, and maximum number of commits that wrote these rows.
 Above these limits, the table is rewritten."""
@@ -110,7 +116,8 @@ COMPARED = "none: all of it is compared each time"
 @dataclass(frozen=True, slots=True)
 class CompareFacts(Facts):
     """State of the table of row hashes (hashes of the published rows) before a comparison of all source rows.
-    `table_id` and all versions belong to this table, not to the source. The comparison writes the version `latest`."""
+    `table_id` and all versions belong to this table, not to the source. The comparison writes the version `latest`. If
+    parts of a first load are missing, `latest` is the version that they read, because they come before a comparison."""
 
     before: int | None = None
     """Newest version of the table of row hashes, or None if the table does not exist."""
@@ -121,6 +128,13 @@ class CompareFacts(Facts):
 
     def commit_time(self, version: int) -> None:
         """Return None, because the versions do not belong to the source."""
+
+
+class Written(NamedTuple):
+    """Size of a commit to the table of row hashes."""
+
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -171,13 +185,13 @@ class RowHashTable:
 
     def write(
         self, rows: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool, all_values: bool = False
-    ) -> int | None:
+    ) -> Written | None:
         """Commit changed rows and their hashes to the table of row hashes. Creates the table if it does not exist.
 
         `rows` has the current rows, compared with the stored hashes by `row_diff.differences`. With `all_hashes`,
         replaces the whole table, and also writes the hashes of unchanged rows, and with `all_values` their values.
-        Returns the number of rows of the commit. Returns None, without a commit, if no row changed and
-        `all_hashes` is False. Raises `row_hashes_changed` if another process made a commit after `facts` were read.
+        Returns the size of the commit. Returns None, without a commit, if no row changed and `all_hashes` is False.
+        Raises `row_hashes_changed` if another process made a commit after `facts` were read.
         """
         batch = uuid.uuid4().hex
         stored = _to_stored_rows(rows, facts, key, all_hashes=all_hashes, all_values=all_values)
@@ -205,7 +219,8 @@ class RowHashTable:
             return None
         if [row["version"] for row in own_commits] != [facts.latest]:
             raise errors.row_hashes_changed(states=str(self.location), table=self.table)
-        return int(own_commits[0]["operationMetrics"]["numOutputRows"]) - all_hashes
+        metrics = own_commits[0]["operationMetrics"]
+        return Written(int(metrics["numOutputRows"]) - all_hashes, int(metrics.get("numOutputBytes") or 0))
 
     def _remove_empty_folders(self) -> None:
         """Remove the empty folders that a failed creation leaves at a path. Otherwise the next creation fails, too."""
@@ -232,11 +247,29 @@ class RowHashTable:
         complete, hashes, commits = counts.collect()[0]
         return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
-    def changed_rows(self, version: int, job: StagingJob, at: datetime) -> DataFrame:
-        """Return the changed rows that a comparison at the time `at` wrote to version `version` of this table."""
-        rows = self.rows_at(version).where(F.col(_STATE) == version)
+    def changed_rows(self, version: int, job: StagingJob, at: datetime, part: LoadPart | None = None) -> DataFrame:
+        """Return the changed rows that a comparison at the time `at` wrote to version `version` of this table.
+        If `part` is not None, returns only the rows of this part."""
+        rows = self.rows_at(version)
+        if part is not None:
+            from mirrorfeed.source.load_plan import rows_of_part  # imported late: few tables are large
+
+            rows = rows_of_part(rows, part)
+        rows = rows.where(F.col(_STATE) == version)
         added = job.delivery, version, at
         return differing_rows(rows, job.columns, with_marker=job.with_marker, added=added)
+
+    def first_part(self, version: int, part_bytes: int) -> LoadPart | None:
+        """Divide a first load of the rows that a comparison wrote to version `version` of this table. Return its first
+        part, or None if the rows cannot be divided."""
+        from mirrorfeed.source import load_plan  # imported late: few tables are large
+
+        return load_plan.first_part(
+            self.rows_at(version).where(F.col(_STATE) == version), {_TASK}, [_TASK], (), part_bytes
+        )
+
+    def commit_time(self, version: int) -> datetime:
+        return read_commits(self.spark, self.location, version - 1)[0].timestamp
 
     def keep_readable(self) -> None:
         """Add a commit without changes if the newest commit is old. Errors are logged, not raised.
@@ -288,6 +321,7 @@ def _to_stored_rows(
     unless `all_values`."""
     payload = [name for name in rows.columns if name not in (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)]
     return rows.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
+        f"spark_partition_id() AS {_TASK}",
         *key,
         *(name if all_values else f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
         HASH,
@@ -321,6 +355,8 @@ class FullCompare:
         table_id, latest, folder = uuid.uuid4().hex, 0, ""
         if info is not None and before is not None:
             table_id, latest, folder = info.properties[_ID], before + 1, info.location.rstrip("/").rpartition("/")[2]
+        if published and published.next_part:  # which reads the version that the first part read
+            return CompareFacts(table_id, published.version, (), before=before, folder=folder)
         at = latest if before is None or after is None else self.hashes.version_holding(after, before)
         first, now = latest if after is None else after + 1, datetime.now(UTC)
         commits = tuple(Commit(version, now, COMPARISON) for version in range(first, latest + 1))
@@ -338,6 +374,10 @@ class FullCompare:
             assert isinstance(facts, CompareFacts)
             with self.hashes.lost_state_errors(what.from_version_exclusive):
                 _ = self.hashes.rows_at(facts.published_at).schema
+        elif what.continues:  # the source is not read
+            with self.hashes.lost_state_errors(what.version):
+                _ = self.hashes.rows_at(what.version).schema
+            return
         if self._may_need_archive():
             rows, statement = read_full(self.spark, self.source), f"SELECT * FROM {self.source.sql}"
             with lossless_settings(self.spark):
@@ -354,6 +394,9 @@ class FullCompare:
         if isinstance(what, KeyRepair):
             raise feed_required(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
+        if isinstance(what, Snapshot) and what.part:
+            with self.hashes.lost_state_errors(what.version, facts.folder), lossless_settings(self.spark):
+                return self._stage_part(what.version, what.part, job)
         published = what.from_version_exclusive
         is_newest = published is not None and facts.published_at == facts.before
         with lossless_settings(self.spark):
@@ -363,19 +406,48 @@ class FullCompare:
             if written is None:
                 self.hashes.keep_readable()
                 return None
+            if published is None and (part := self._first_part(written, facts.latest, table, job)):
+                return self._stage_part(facts.latest, part, job)
             rows_read = self.hashes.count_rows(facts.latest)
-            if written == 0:
+            if not written.rows:
                 return Staged([write_empty(job)] if published is None else [], rows_read=rows_read)
             staged = row_staging.stage(
                 self.hashes.changed_rows(facts.latest, job, facts.commits[-1].timestamp),
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
-                expect_small=written <= row_staging.SMALL_BATCH_ROWS,
+                expect_small=written.rows <= row_staging.SMALL_BATCH_ROWS,
             )
         if compacts:
             self.hashes.vacuum()
         return staged._replace(rows_read=rows_read)
+
+    def _first_part(self, written: Written, version: int, table: Table, job: StagingJob) -> LoadPart | None:
+        """Return the first part of a first load, whose rows a comparison wrote to `version` of the table of row hashes.
+        Returns None if the load has one part. Otherwise raises `BadRows` if rows of any part cannot be published."""
+        if written.bytes <= table.load_part_size:
+            return None
+        if (part := self.hashes.first_part(version, table.load_part_size)) is None:
+            return None
+        wrong = self._rows_of_load(version, job).where(f"{PROBLEM} IS NOT NULL").limit(PROBLEMS_SHOWN)
+        if bad := bad_rows(wrong.toArrow(), PROBLEM, job.keys):
+            raise BadRows(*bad)
+        return part
+
+    def _stage_part(self, version: int, part: LoadPart, job: StagingJob) -> Staged:
+        """Stage a part of a first load. All parts are from the comparison that wrote `version`."""
+        staged = row_staging.stage(
+            self._rows_of_load(version, job, part),
+            job,
+            staging_area_for(self.spark, self.staging_path, job.store),
+            self.upload_from,
+            expect_small=part.slice.rows <= row_staging.SMALL_BATCH_ROWS,
+        )
+        return staged._replace(rows_read=sum(each.rows for each in part.slices), part=part)
+
+    def _rows_of_load(self, version: int, job: StagingJob, part: LoadPart | None = None) -> DataFrame:
+        at = self.hashes.commit_time(version) if job.delivery.columns else datetime.now(UTC)
+        return self.hashes.changed_rows(version, job, at, part)
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with lossless_settings(self.spark):
@@ -426,11 +498,13 @@ class FullCompare:
         except (NotDeltaError, NoTableAtPathError) as error:
             raise problem(NOT_DELTA) from error
 
-    def _compare(self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool) -> int | None:
+    def _compare(
+        self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool
+    ) -> Written | None:
         """Compare all rows of the source with the stored hashes, and commit changed rows to the table of row hashes.
 
         `published` is the published version, or None for the first publication. With `all_hashes`, the commit contains
-        the hashes of all rows. Returns the number of rows of the commit, or None if no commit was necessary.
+        the hashes of all rows. Returns the size of the commit, or None if no commit was necessary.
         """
         now = read_full(self.spark, self.source)
         columns = columns_of(str(self.source), json.loads(now.schema.json()))
