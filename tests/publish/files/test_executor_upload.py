@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mirrorfeed
+from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.change_sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.errors import executor_upload_failed, executor_upload_impossible
@@ -64,6 +65,22 @@ def test_upload_task_runs_without_the_package(tmp_path: Path) -> None:
     )
     staged = tmp_path / "zone/t/_mirrorfeed/log" / json.loads(sent)["files"][0]["staged"]
     assert staged.read_bytes() == (tmp_path / "made.parquet").read_bytes()
+
+
+@pytest.mark.process
+def test_upload_task_writes_text_without_the_package(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
+    store, output = FolderStore(str(tmp_path / "zone")), Output(delimited=Delimited(), compression="none")
+    job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False, output)
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    plan = [[Piece(f"{tmp_path}/made.parquet")]] * 3
+    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), plan))  # type: ignore[no-untyped-call]
+    ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
+    assert ended.stderr.decode() == ""
+    results = [json.loads(line) for line in ended.stdout.decode().splitlines()]
+    assert [each["files"][0]["rows"] for each in results] == [{"insert": 2}] * 3
+    staged = tmp_path / "zone/t/_mirrorfeed/log" / results[0]["files"][0]["staged"]
+    assert staged.read_bytes().split() == [b"id", b"1", b"2"]
 
 
 def test_executors_upload_with_upload_from_executors(

@@ -46,6 +46,12 @@ def write_empty(job: StagingJob) -> File:
     return files.written[0]
 
 
+def _import_text_form() -> type[TextForm]:
+    from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
+
+    return TextForm
+
+
 class _Files:
     """Writer of staged files of about the target size. Splits and combines batches into row groups."""
 
@@ -89,9 +95,8 @@ class _Files:
             compression = output.compression
             self._form = pq.ParquetWriter(self._file, schema, compression=compression, use_dictionary=repeating)
         else:
-            from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
-
-            self._form = TextForm(self._file, schema, output.compression, output.delimited, self._job.keys)
+            text_form = self._job.text_form or _import_text_form()
+            self._form = text_form(self._file, schema, output.compression, output.delimited, self._job.keys)
         self._memory_bytes, self._rows = 0, Counter[str]()
 
     def close(self) -> None:

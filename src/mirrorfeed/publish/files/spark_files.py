@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO, cast
 
@@ -457,6 +457,10 @@ def upload_task(job: StagingJob, area: StagingArea, plan: Sequence[Sequence[Piec
     staged files, or the error of the upload. The function returns errors and does not raise them: Spark would pass on
     only their text.
     """
+    if job.output.delimited:
+        from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
+
+        job = replace(job, text_form=TextForm)
 
     def upload(number: int) -> dict[str, object]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,9 @@ from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.schema import DECIMAL, MARKER, Column, Marker, Problem
 from mirrorfeed.storage import Store
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.files.delimited_text import TextForm
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -147,6 +150,8 @@ class StagingJob:
     """True if the rows have a marker column."""
     output: Output = AS_PARQUET
     delivery: Delivery = UPSERT
+    text_form: type[TextForm] | None = None
+    """Class that writes delimited text. None if it can be imported. Executors may not have this package."""
 
     @property
     def file_columns(self) -> tuple[Column, ...]:
