@@ -11,7 +11,7 @@ import pytest
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.orchestration.exporter import Exporter, Finished, Receiver, results_not_sent
+from mirrorfeed.orchestration.exporter import Exporter, Finished, Lags, Receiver, results_not_sent
 from mirrorfeed.publish.table_result import TableResult
 from tests.support.entries import entry
 
@@ -25,6 +25,9 @@ class Recording:
 
     def send(self, finished: Finished) -> None:
         self.sent.append(finished.result.table)
+
+    def send_lags(self, lags: Lags) -> None:
+        self.sent.append(f"lags of {lags.table}")
 
     def close(self) -> None:
         self.is_closed = True
@@ -47,10 +50,15 @@ def _constant(receiver: Receiver) -> Callable[[], Receiver]:
     return lambda: receiver
 
 
+def _finished(table: str) -> Finished:
+    return Finished(entry(), TableResult(table))
+
+
 def export(receivers: Iterable[Receiver], tables: str, timeout: float = 10.0) -> list[MirrorfeedError]:
     problems: list[MirrorfeedError] = []
-    exporter = Exporter(CONFIG, lambda _: entry(), problems.append, lambda _: map(_constant, receivers), timeout)
-    exporter.add(map(TableResult, tables))
+    exporter = Exporter(CONFIG, problems.append, lambda _: map(_constant, receivers), timeout)
+    for table in tables:
+        exporter.add(_finished(table))
     exporter.finish()
     return problems
 
@@ -82,8 +90,9 @@ def test_missing_package_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(sys.modules, "mirrorfeed.orchestration.lineage", raising=False)
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     problems: list[MirrorfeedError] = []
-    exporter = Exporter(CONFIG, lambda _: entry(), problems.append)
-    exporter.add([TableResult("a"), TableResult("b")])
+    exporter = Exporter(CONFIG, problems.append)
+    exporter.add(_finished("a"))
+    exporter.add(_finished("b"))
     exporter.finish()
     assert len(problems) == 1
     assert "pip install 'mirrorfeed[openlineage]'" in str(problems[0])
@@ -94,10 +103,11 @@ def test_receiver_that_cannot_be_created_does_not_stop_the_others() -> None:
         raise ModuleNotFoundError("No module named 'openlineage'")
 
     problems, other = list[MirrorfeedError](), Recording()
-    exporter = Exporter(CONFIG, lambda _: entry(), problems.append, lambda _: [fail, lambda: other])
-    exporter.add([TableResult("a")])
+    exporter = Exporter(CONFIG, problems.append, lambda _: [fail, lambda: other])
+    exporter.add(_finished("a"))
+    exporter.add(Lags("b", {}))
     exporter.finish()
-    assert (other.sent, len(problems)) == (["a"], 1)
+    assert (other.sent, len(problems)) == (["a", "lags of b"], 1)
 
 
 def test_run_without_results_starts_no_thread() -> None:

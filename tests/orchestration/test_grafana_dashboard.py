@@ -1,4 +1,4 @@
-"""The Grafana dashboard shows every metric that runs send, under the names that Prometheus gives to them."""
+"""The Grafana dashboard shows every metric that runs and checks send, under the names that Prometheus gives to them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mirrorfeed.orchestration.exporter import Lags
 from tests.orchestration.test_telemetry import FAILED, published, sent_metrics
 from tools.pages import ROOT
 
@@ -48,9 +49,10 @@ def _prometheus_names(metric: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def labels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Labels by the name that Prometheus gives to a metric, of all metrics that runs send."""
+    """Labels by the name that Prometheus gives to a metric, of all metrics that are sent."""
     found: dict[str, set[str]] = {}
-    for metric in sent_metrics(published(tmp_path_factory.mktemp("zone")), FAILED):
+    lags = [Lags("a", {"published": 90.0})]
+    for metric in sent_metrics(published(tmp_path_factory.mktemp("zone")), FAILED, lags=lags):
         assert metric.unit in UNITS or metric.unit.startswith("{"), metric.unit
         for name, point in product(_prometheus_names(metric), metric.data.data_points):
             found.setdefault(name, set()).update(map(_word, point.attributes))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,7 +14,10 @@ import pytest
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.orchestration.exporter import Finished, results_not_sent
+from mirrorfeed.monitor.alerts import send_lags
+from mirrorfeed.monitor.findings import TableFacts
+from mirrorfeed.monitor.freshness import Freshness, Step
+from mirrorfeed.orchestration.exporter import Finished, Lags, results_not_sent
 from mirrorfeed.orchestration.result_writer import ResultWriter
 from mirrorfeed.orchestration.run_context import Callbacks, RunContext
 from mirrorfeed.publish.change_sources import NO_SPARK
@@ -66,12 +69,14 @@ def send(*results: TableResult, run_started: datetime | None = STARTED) -> tuple
     return found, values
 
 
-def sent_metrics(*results: TableResult) -> list[Any]:
-    """Return the metrics that a run sends for these results."""
+def sent_metrics(*results: TableResult, lags: Sequence[Lags] = ()) -> list[Any]:
+    """Return the metrics that a run sends for these results, and a check for these lags."""
     reader = InMemoryMetricReader()
     receiver = telemetry.Telemetry([], [reader])
     for result in results:
         receiver.send(Finished(entry(), result))
+    for each in lags:
+        receiver.send_lags(each)
     metrics = _metrics_of(reader)
     receiver.close()
     return metrics
@@ -100,6 +105,23 @@ def test_metrics_of_publications_and_failures(tmp_path: Path) -> None:
         "mirrorfeed.lag,sales.orders": 90.0,
         "mirrorfeed.lag.versions,sales.orders": 2,
     }
+
+
+def test_check_sends_the_lag_of_each_step_that_is_known(collector: dict[str, list[bytes]]) -> None:
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    waiting = Freshness(since={Step.PUBLISHED: at - timedelta(seconds=90)}, unknown={Step.MIRRORED: "not read"})
+    facts = [TableFacts("a", "a", freshness=waiting, at=at), TableFacts("b", "b", at=at)]
+    problems: list[MirrorfeedError] = []
+    send_lags(Config(landing_zone="/zone", tables=(), telemetry="opentelemetry"), facts, problems.append)
+    assert (problems, list(collector)) == ([], ["/v1/metrics"])
+    (resource,) = ExportMetricsServiceRequest.FromString(collector["/v1/metrics"][0]).resource_metrics
+    (metric,) = resource.scope_metrics[0].metrics
+    assert (metric.name, metric.unit) == ("mirrorfeed.step.lag", "s")
+    values = {}
+    for point in metric.gauge.data_points:
+        attributes = {each.key: each.value.string_value for each in point.attributes}
+        values[attributes["mirrorfeed.table"], attributes["mirrorfeed.step"]] = point.as_double
+    assert values == {("a", "published"): 90.0, ("a", "consumed"): 0.0, ("a", "queryable"): 0.0}
 
 
 def test_run_is_a_trace_with_a_span_for_each_table_and_phase(tmp_path: Path) -> None:

@@ -124,7 +124,9 @@ class Config(Options):
     lineage: Literal["openlineage"] | None = None
     """System that receives an event for each publication and each failure. None means that no events are sent."""
     telemetry: Literal["opentelemetry"] | None = None
-    """System that receives metrics of each result and a trace of each run. None means that nothing is sent."""
+    """System that receives metrics of each result and of each check of `check-alerts`, and a trace of each run.
+
+    None means that nothing is sent."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files: prices. None means no prices."""
     alerts: Alerts = Alerts()

@@ -99,10 +99,10 @@ def check_alerts(
     deep: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
-    """Check all tables, write their lags to the ledger and send alerts.
+    """Check all tables, write their lags to the ledger, send alerts, and send the lags as telemetry.
 
-    The first result has the problems and failures. The second has the error if the ledger cannot be written, otherwise
-    it is empty. The third is a summary. `mirror` is the folder of the mirrored tables, or None for Fabric's mirror.
+    The first result has the problems and failures. The second has the errors of writing the ledger and of sending
+    telemetry. The third is a summary. `mirror` is the folder of the mirrored tables, or None for Fabric's mirror.
     Raises an error if the file that records sent alerts cannot be reached. For `deep` and `stop`, see `check_all`.
     """
     from mirrorfeed.orchestration import ledger  # imports Spark
@@ -115,10 +115,13 @@ def check_alerts(
     ledger_error = None
     if config.ledger and not stop():  # Spark may not have started
         ledger_error = ledger.append(spark(), config.ledger, ledger_rows(config, facts))
+    problems: list[MirrorfeedError] = [ledger_error] if ledger_error else []
     rows = notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, datetime.now(UTC))
+    if config.telemetry:
+        send_lags(config, facts, problems.append)
     if len(facts) < len(config.tables):
         rows.append(Alert("", "", "", error=check_stopped(checked=len(facts), tables=len(config.tables))))
-    return tuple(rows), (with_code(ledger_error),) if ledger_error else (), summary_of(rows)
+    return tuple(rows), tuple(map(with_code, problems)), summary_of(rows)
 
 
 def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
@@ -284,6 +287,22 @@ def summary_of(rows: Sequence[Alert]) -> str:
     return f"No new problems.{reported}"
 
 
+def send_lags(config: Config, facts: Sequence[TableFacts], on_problem: Callable[[MirrorfeedError], None]) -> None:
+    """Send the lags of tables whose freshness is known as telemetry. Waits, but not for long, and raises no error."""
+    from mirrorfeed.orchestration.exporter import Exporter, Lags, telemetry_of
+
+    exporter = Exporter(config, on_problem, telemetry_of)
+    for each in facts:
+        exporter.add(Lags(each.table, {str(step): lag for step, lag in _lags(each).items() if lag is not None}))
+    exporter.finish()
+
+
+def _lags(facts: TableFacts) -> dict[Step, float | None]:
+    """Return the seconds for which changes of a table wait for each step. Empty if its freshness is unknown."""
+    freshness = facts.freshness
+    return {step: freshness.lag(step, facts.at) for step in LAG_STEPS} if freshness else {}
+
+
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.LedgerRow]:
     """Return a ledger row with times and lags for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger  # imports Spark
@@ -293,7 +312,7 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Ledg
     for each in facts:
         if freshness := each.freshness:
             times: dict[str, Any] = {f"{step}_at": freshness.times.get(step) for step in Step}
-            lags: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
+            lags: dict[str, Any] = {f"{step}_lag_seconds": lag for step, lag in _lags(each).items()}
             target = targets.get(each.table)
             rows.append(
                 ledger.LedgerRow(each.at, each.table, ledger.WATCHED, freshness_target_minutes=target, **times, **lags)

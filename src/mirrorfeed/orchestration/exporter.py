@@ -1,12 +1,12 @@
-"""Send the results of a run to other systems, such as OpenLineage and OpenTelemetry, in a separate thread.
+"""Send the results of a run or a check to other systems, such as OpenLineage and OpenTelemetry, in a separate thread.
 
-A run waits for this thread only at its end and only for a limited time. Errors of other systems become one warning.
+A command waits for this thread only at its end and only for a limited time. Errors of other systems become one warning.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,15 +29,15 @@ _MAX_WAITING = 10_000
     MirrorfeedWarning,
     "MF8004",
     meaning=(
-        "Lineage events or telemetry of some publications were not sent, for example because the receiver could not be"
-        " reached. They are not sent later. The tables were published."
+        "Lineage events or telemetry of some publications or checks were not sent, for example because the receiver"
+        " could not be reached. They are not sent later. The tables were published, and alerts were sent."
     ),
 )
 def results_not_sent(*, reason: str) -> None:
-    """Results of the run were not all sent as `lineage` or `telemetry` sets: {reason}.
+    """Results were not all sent as `lineage` or `telemetry` sets: {reason}.
 
     Check that the extra is installed, such as `pip install 'mirrorfeed[openlineage]'`, and the settings of the
-    receiver. Publications do not depend on it.
+    receiver. Publications and alerts do not depend on it.
     """
 
 
@@ -52,10 +52,21 @@ class Finished:
     """Start of the run. None in continuous publishing, which may never end."""
 
 
+@dataclass(frozen=True)
+class Lags:
+    """Seconds for which changes of a table wait for each step on the way to Fabric, as a check has found them."""
+
+    table: str
+    seconds: Mapping[str, float]
+    """The key is the step. A step is missing if the wait is unknown."""
+
+
 class Receiver(Protocol):
     """System that receives results. The methods can take long and can raise any error."""
 
     def send(self, finished: Finished) -> None: ...
+
+    def send_lags(self, lags: Lags) -> None: ...
 
     def close(self) -> None:
         """Wait until everything is sent."""
@@ -69,13 +80,19 @@ def receivers_of(config: Config) -> Iterator[Callable[[], Receiver]]:
 
         return Lineage(config)
 
+    if config.lineage:
+        yield lineage
+    yield from telemetry_of(config)
+
+
+def telemetry_of(config: Config) -> Iterator[Callable[[], Receiver]]:
+    """Yield the function of `receivers_of` for the system of `telemetry`, if the configuration has it."""
+
     def telemetry() -> Receiver:
         from mirrorfeed.orchestration.telemetry import Telemetry
 
         return Telemetry()
 
-    if config.lineage:
-        yield lineage
     if config.telemetry:
         yield telemetry
 
@@ -85,16 +102,12 @@ class Exporter:
     """Sends results to receivers, which are created in the thread that sends."""
 
     config: Config
-    table: Callable[[str], Table]
-    """Function that returns a configured table by its name."""
     on_problem: Callable[[MirrorfeedError], None]
     """Function that receives the first problem. Later problems are only logged."""
     receivers: Callable[[Config], Iterable[Callable[[], Receiver]]] = receivers_of
     timeout: float = 10.0
     """Maximum seconds for which `finish` waits."""
-    run_started: datetime | None = None
-    """Start of the run. None in continuous publishing."""
-    _waiting: SimpleQueue[Finished | None] = field(default_factory=SimpleQueue, init=False)
+    _waiting: SimpleQueue[Finished | Lags | None] = field(default_factory=SimpleQueue, init=False)
     _has_problem: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -102,15 +115,14 @@ class Exporter:
         self._thread = Thread(target=self._send_all, name="mirrorfeed-exporter", daemon=True)
         self._is_started = False
 
-    def add(self, results: Iterable[TableResult]) -> None:
-        for result in results:
-            if not self._is_started:
-                self._is_started = True
-                self._thread.start()
-            if self._waiting.qsize() < _MAX_WAITING:
-                self._waiting.put(Finished(self.table(result.table), result, run_started=self.run_started))
-            else:
-                self._report(f"more than {_MAX_WAITING:,} results were waiting")
+    def add(self, result: Finished | Lags) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._thread.start()
+        if self._waiting.qsize() < _MAX_WAITING:
+            self._waiting.put(result)
+        else:
+            self._report(f"more than {_MAX_WAITING:,} results were waiting")
 
     def finish(self) -> None:
         """Wait until all results are sent, or the time is over."""
@@ -119,17 +131,17 @@ class Exporter:
         self._waiting.put(None)
         self._thread.join(self.timeout)
         if self._thread.is_alive():
-            self._report(f"sending took more than {self.timeout:g} seconds after the end of the run")
+            self._report(f"sending took more than {self.timeout:g} seconds after the end")
 
     def _send_all(self) -> None:
         receivers: list[Receiver] = []
         for create in self.receivers(self.config):
             with self._reporting():
                 receivers.append(create())
-        while finished := self._waiting.get():
+        while result := self._waiting.get():
             for receiver in receivers:
                 with self._reporting():
-                    receiver.send(finished)
+                    receiver.send(result) if isinstance(result, Finished) else receiver.send_lags(result)
         for receiver in receivers:
             with self._reporting():
                 receiver.close()

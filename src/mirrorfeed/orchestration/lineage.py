@@ -34,7 +34,7 @@ from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
-    from mirrorfeed.orchestration.exporter import Finished
+    from mirrorfeed.orchestration.exporter import Finished, Lags
 
 _PRODUCER = "https://pypi.org/project/mirrorfeed"
 _NAMESPACE = "OPENLINEAGE_NAMESPACE"
@@ -51,6 +51,9 @@ class Lineage:
         workspace = self._workspace if finished.table.source.path is None else None
         for event in events(finished, self._config, workspace):
             self._client.emit(event)
+
+    def send_lags(self, lags: Lags) -> None:
+        """Send nothing: OpenLineage has no lags."""
 
     def close(self) -> None:
         self._client.close()

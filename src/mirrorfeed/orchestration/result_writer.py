@@ -19,7 +19,8 @@ class ResultWriter:
 
     def __init__(self, context: RunContext, table: Callable[[str], Table]) -> None:
         """`table` returns a configured table by its name."""
-        self._on_problem = context.callbacks.on_problem
+        self._on_problem, self._table = context.callbacks.on_problem, table
+        self._run_started = None if context.follows else datetime.now(UTC)
         self._ledger: LedgerWriter | None = None
         self._exporter: Exporter | None = None
         if location := context.config.ledger:
@@ -29,8 +30,7 @@ class ResultWriter:
         if context.config.lineage or context.config.telemetry:
             from mirrorfeed.orchestration.exporter import Exporter
 
-            run_started = None if context.follows else datetime.now(UTC)
-            self._exporter = Exporter(context.config, table, self._on_problem, run_started=run_started)
+            self._exporter = Exporter(context.config, self._on_problem)
 
     def begin(self) -> None:
         """Create the ledger, or add missing columns."""
@@ -41,7 +41,10 @@ class ResultWriter:
         if self._ledger:
             self._ledger.add(results)
         if self._exporter:
-            self._exporter.add(results)
+            from mirrorfeed.orchestration.exporter import Finished
+
+            for result in results:
+                self._exporter.add(Finished(self._table(result.table), result, run_started=self._run_started))
 
     def finish(self) -> None:
         """Write the results that are not written yet, and wait until all results are sent, but not for long."""

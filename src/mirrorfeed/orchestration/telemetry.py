@@ -1,4 +1,4 @@
-"""OpenTelemetry metrics and traces of runs. Imported only if the configuration has `telemetry: opentelemetry`.
+"""OpenTelemetry metrics of runs and checks, and traces of runs. Imported only with `telemetry: opentelemetry`.
 
 The SDK reads its own settings: environment variables such as OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_RESOURCE_ATTRIBUTES.
 """
@@ -26,7 +26,7 @@ from mirrorfeed.runtime.version import this_build
 
 if TYPE_CHECKING:
     from mirrorfeed.landing.log_record import Record
-    from mirrorfeed.orchestration.exporter import Finished
+    from mirrorfeed.orchestration.exporter import Finished, Lags
 
 _PHASES = ("stage", "record", "rename")
 
@@ -41,7 +41,7 @@ class _Phase(NamedTuple):
 
 
 class Telemetry:
-    """Sends metrics of each result, and a trace of the run with a span for each table and each phase.
+    """Sends metrics of each result and of each check, and a trace of the run with a span for each table and each phase.
 
     In continuous publishing, each result is a separate trace, because the run may never end.
     """
@@ -75,12 +75,19 @@ class Telemetry:
         self._versions = meter.create_gauge(
             "mirrorfeed.lag.versions", "{version}", "Versions that are not published yet"
         )
+        self._step_lag = meter.create_gauge(
+            "mirrorfeed.step.lag", "s", "Time for which changes wait for a step, at the newest check"
+        )
         self._run: Span | None = None
         self._end: datetime | None = None
 
     def send(self, finished: Finished) -> None:
         self._measure(finished)
         self._trace(finished)
+
+    def send_lags(self, lags: Lags) -> None:
+        for step, seconds in lags.seconds.items():
+            self._step_lag.set(seconds, {"mirrorfeed.table": lags.table, "mirrorfeed.step": step})
 
     def close(self) -> None:
         if self._run:
