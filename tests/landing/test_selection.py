@@ -13,11 +13,11 @@ from mirrorfeed.landing.selection import (
     Cast,
     Selection,
     check_names,
-    check_source_columns,
     selected_schema,
     source_types,
     target_keys,
 )
+from mirrorfeed.landing.selection_changes import check_source_columns
 from tests.raised import raises
 
 TYPES = {

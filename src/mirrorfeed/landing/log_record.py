@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirrorfeed.landing.delivery import UPSERT, Delivery
-from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError, selection_changed
+from mirrorfeed.landing.errors import DamagedFileError, RecordTooNewError
 from mirrorfeed.landing.load_part import LoadPart, LoadProgress
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.schema import Column, check_type
@@ -275,34 +275,9 @@ def unselected_columns(table: str, newest: Record, now: Selection | None) -> lis
     Raises `selection_changed` if `where`, the secret for hashes, or the name, cast or transformation of a column
     changed, or if an excluded column is now selected. Raises an error if the secret cannot be read.
     """
-    old, new, types = newest.selection or EVERYTHING, now or EVERYTHING, newest.source_columns
+    old, new = newest.selection or EVERYTHING, now or EVERYTHING
     if old == new and not new.has_hashes:
         return []
-    missing, changes = [], []
-    if old.has_hashes and new.has_hashes and newest.key_digest != new.key_digest:
-        changes.append("`hash_key` was another secret")
-    if old.condition != new.condition:
-        changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
-    for name in types if types is not None else [column.name for column in newest.columns if not column.dropped]:
-        if not old.includes(name):
-            if new.includes(name):
-                changes.append(f"{name!r} was excluded, so its values were never published")
-        elif not new.includes(name):
-            missing.append(old.name_of(name))
-        else:
-            if old.name_of(name) != new.name_of(name):
-                changes.append(f"{name!r} was published as {old.name_of(name)!r} and would be {new.name_of(name)!r}")
-            if old.cast_of(name) != new.cast_of(name):
-                changes.append(
-                    f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
-                )
-            if old.transformation_of(name) != new.transformation_of(name):
-                before, now_ = _quoted(old.transform.get(name)), _quoted(new.transform.get(name))
-                changes.append(f"the transformation of {name!r} was {before} and is {now_}")
-    if changes:
-        raise selection_changed(table=table, changes=tuple(changes))
-    return missing
+    from mirrorfeed.landing.selection_changes import compare_selections  # imported late: few tables need it
 
-
-def _quoted(value: str | None) -> str:
-    return "none" if value is None else repr(value)
+    return compare_selections(table, newest, old, new)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.rows import first_names
-from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_selection
+from mirrorfeed.landing.errors import invalid_selection
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, columns_of, is_text, reserved_names
 
@@ -253,45 +253,6 @@ def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterato
 def _unknown(name: str, types: Mapping[str, str]) -> str:
     similar = [other for other in types if fold(other) == fold(name)]
     return f"{name!r}, which {f'the table spells {similar[0]!r}' if similar else 'is not a column of the table'}"
-
-
-def check_source_columns(
-    table: str,
-    version: int,
-    selection: Selection,
-    before: Mapping[str, str],
-    now: Mapping[str, str],
-    *,
-    drops: bool,
-    compared: bool = False,
-) -> None:
-    """Check that the selection has the same meaning after source columns changed. Raises `IncompatibleSchemaError` if
-    not.
-
-    For example, raises the error if an excluded column is missing, and a new column is possibly the renamed column.
-    Also raises it if a new column would be published under the name of a missing column.
-
-    - `before`: type of each source column in the newest record.
-    - `now`: type of each source column at `version`.
-    - `drops`: True if a missing column was dropped. False if it is possible that the column was renamed.
-    - `compared`: True if all rows are compared, so that values of a new column replace values of a missing one.
-    """
-    used = {*condition_columns(selection, before).values(), *selection.cast, *selection.transform}
-    changes = [
-        f"{name!r} was {type_} and is {now[name]}"
-        for name, type_ in before.items()
-        if name in used and now.get(name, type_) != type_
-    ]
-    gained = {selection.name_of(name): name for name in now if name not in before and selection.includes(name)}
-    for name in before:
-        if name in now or drops:
-            continue
-        if not selection.includes(name) and gained:
-            changes.append(f"{name!r} is missing")
-        elif not compared and selection.includes(name) and (other := gained.get(selection.name_of(name))):
-            changes.append(f"{name!r} is missing, and {other!r} would be published under its name")
-    if changes:
-        raise IncompatibleSchemaError(table=table, version=version, changes=tuple(changes))
 
 
 def name_fault(name: str) -> str | None:

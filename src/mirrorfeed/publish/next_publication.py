@@ -17,7 +17,6 @@ from mirrorfeed.landing.output_format import check_output
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys, evolve
 from mirrorfeed.landing.selection import (
     check_names,
-    check_source_columns,
     selected_columns,
     source_types,
     target_keys,
@@ -95,6 +94,8 @@ def next_columns(
         # A change that breaks the schema is a separate range.
         drops = facts.commits[0].operation == DROP
         if newest.source_columns and selection:
+            from mirrorfeed.landing.selection_changes import check_source_columns  # imported late: few tables need it
+
             now, compared = source_types(schema), facts.is_comparison
             check_source_columns(name, version, selection, newest.source_columns, now, drops=drops, compared=compared)
         drops = drops or facts.is_comparison  # a missing column counts as dropped
