@@ -280,6 +280,17 @@ def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> Non
         ({**SALES, "tags": ["mirror"]}, "tags: must map tags to their values, such as {mirror: fabric}, not ['mi"),
         ({**SALES, "tags": {"mirror": True}}, "tags: True is not text: put it in quotes"),
         ({"sources": "sales.*", "tags": {"a": "b"}}, "tables: tags: requires a pattern for Unity Catalog with th"),
+        ({**SALES, "transform_tags": {"pii": "blur"}}, "transform_tags: 'blur' is not a transformation; use one such"),
+        ({**SALES, "transform_tags": {"=x": "mask"}}, "transform_tags: '=x' does not name a tag"),
+        ({**SALES, "transform_tags": {"pii": "hash"}}, "transform_tags: hash requires `hash_key`, the location of a "),
+        (
+            {"source": "sales.orders", "target": "a", "transform_tags": {"pii": "mask"}},
+            "transform_tags: requires a name in Unity Catalog with three parts, and sales.orders is none",
+        ),
+        (
+            {"sources": "./lake/*", "transform_tags": {"pii": "mask"}},
+            "transform_tags: requires a name in Unity Catalog with three parts, and /",
+        ),
         ({**SALES, "keys": "id"}, "keys: must be a list of column names"),
         ({**SALES, "history": "main.kept.orders"}, "history: 'main.kept.orders' is a table: name a schema "),
         ({**SALES, "history": "./zone/kept"}, "history: is in the landing zone: name a folder elsewhere"),

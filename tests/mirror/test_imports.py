@@ -18,7 +18,14 @@ READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "de
 FINDINGS = {"lint.column_rules", "lint.file_rules"}
 """The rules whose findings are the reasons with which the replica refuses a file."""
 LOG_FORMAT = {f"landing.{module}" for module in ("names", "log_record", "errors", "strict_json")}
-SHARED = {"source.reader", "source.transformed_values", "landing.selection", "landing.delivery", "landing.log_record"}
+SHARED = {
+    "source.reader",
+    "source.transformed_values",
+    "landing.selection",
+    "landing.tag_rules",
+    "landing.delivery",
+    "landing.log_record",
+}
 """Modules of `verify` that decide about rows and that the publisher uses as well."""
 SENTENCE = (
     "`verify` shares the reader of source versions, the selection of columns and rows, the secret for hashes, the"

@@ -17,6 +17,7 @@ from fixtures.mirror import Mirror
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources
 from mirrorfeed.config.model import Table as ConfigTable
+from mirrorfeed.config.tag_options import with_transformations
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.orchestration.orphaned_targets import find_orphans
@@ -60,7 +61,12 @@ class Case:
         outer, _, inner = self.option.partition(".")
         new = {**first.get(outer, {}), inner: self.new} if inner else self.new
         second = {**first, outer: new, **self.beside}
-        return ConfigTable.model_validate(first), ConfigTable.model_validate(second)
+        return configured(first), configured(second)
+
+
+def configured(options: Mapping[str, Any]) -> ConfigTable:
+    """Return a table whose column `note` has the tag `pii` in Unity Catalog."""
+    return with_transformations(ConfigTable.model_validate(options), ["id", "status", "note"], {"note": {("pii", "")}})
 
 
 CASES = [
@@ -79,6 +85,11 @@ CASES = [
     Case("rename", {"id": "number"}, "MF3013"),
     Case("cast", {"id": "decimal(20,0)"}, "MF3013"),
     Case("transform", {"note": "mask"}, "MF3013"),
+    Case("transform_tags", {"pii": "mask"}, "MF3017"),
+    Case("transform_tags", {"pii": "mask"}, beside={"exclude_columns": ["note"]}),
+    Case("transform_tags", {"pii": "mask('-')"}, before={"transform": {"note": "mask"}}),
+    Case("transform_tags", {"other": "mask"}),
+    Case("transform_tags", {"other": "mask"}, "MF3017", before={"transform_tags": {"pii": "mask"}}),
     Case("transform", {"note": "mask('-')"}, "MF3013", before={"transform": {"note": "mask"}}),
     Case("hash_key", {"env": "SECOND_KEY"}, "MF3013", before=HASHED),
     Case("hash_key", {"env": "FIRST_KEY_TOO"}, before=HASHED),

@@ -24,7 +24,14 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import IncompatibleSchemaError, invalid_condition, invalid_selection, selection_changed
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.landing.transformation import hmac_pads
+from mirrorfeed.orchestration import table_task
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.run_context import RunContext
+from mirrorfeed.publish import column_tags
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.login import read_hash_key
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
 from tests.performance.meter import recorded_events
 from tests.raised import Expected, raises
@@ -232,6 +239,50 @@ def test_hidden_values_are_exact_and_the_secret_is_nowhere(
     shop.configure(HIDDEN.replace("price: mask", "region: mask"))
     output = shop.run("publish", "--dry-run", code=1)
     assert "the transformation of 'region' was none and is 'mask'" in output
+
+
+def test_columns_are_transformed_by_tag_and_a_new_tag_stops_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tags are simulated. The table is published by its path, which has none."""
+    shop, table, tags = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS), {"ssn": {("pii", "x")}}
+    shop.configure("")
+    (configured,) = load(tmp_path / "mirrorfeed.yml").entries
+    requests: list[Source] = []
+
+    def read(_: SparkSession, source: Source, names: set[str]) -> dict[str, set[tuple[str, str]]]:
+        requests.append(source)
+        assert names == {"pii"}
+        return tags
+
+    def run(transform: dict[str, str] | None = None, **options: Any) -> TableResult:
+        updates = {"transform_tags": transform, **options}
+        config = load(tmp_path / "mirrorfeed.yml")
+        context = RunContext(spark, config.model_copy(update={"entries": (configured.model_copy(update=updates),)}))
+        (result,) = publish_tables(context)
+        if result.error:
+            (step,) = plan_next_steps(spark, context.config)
+            assert (step.error and step.error.code) == result.error.code, "both decide the same"
+        return result
+
+    monkeypatch.setattr(column_tags, "read_column_tags", read)
+    # Without Spark, a table in a folder is up to date before its tags are read. In Unity Catalog, Spark is needed.
+    monkeypatch.setattr(table_task, "needs_no_spark", lambda _: False)
+    rules = {"pii": "mask('*')"}
+    table.sql("INSERT INTO {} VALUES (1, 'EU', 'a', 1, 's-1')")
+    assert run(rules).error is None
+    assert len(requests) == 1
+    tags = {"ssn": {("pii", "x")}, "note": {("pii", "")}}
+    table.sql("INSERT INTO {} VALUES (3, 'EU', 'clear', 3, 's-3')")
+    stopped = run(rules)
+    assert (stopped.error and stopped.error.code, stopped.records) == ("MF3017", [])
+    assert "the transformation of 'note' was none and is \"mask('*')\"" in str(stopped.error)
+    assert run(rules, exclude_columns=("note",)).rows == {"upsert": 1}
+    shop.replicate()
+    mirrored = shop.mirrored_by("order_id")
+    assert {key: (row["ssn"], row["note"]) for key, row in mirrored.items()} == {
+        1: ("*", "a"), 3: ("*", None),
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ from mirrorfeed.source.catalog import (
     list_tables,
     primary_key,
     read_catalog_table,
+    read_column_tags,
     read_tags,
 )
 from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError, policies_not_excluded, rows_protected
@@ -423,6 +424,15 @@ def test_tags_are_read_from_the_information_schema(spark: SparkSession) -> None:
             ("spark_catalog", "sales", "orders"): {("mirror", "it's")},
             ("spark_catalog", "sales", "lines"): {("pii", "")},
         }
+        spark.sql(
+            "CREATE TABLE information_schema.column_tags (catalog_name string, schema_name string, table_name string,"
+            " column_name string, tag_name string, tag_value string) USING PARQUET"
+        )
+        rows = [("orders", "eMail", "pii", "mail"), ("orders", "note", "other", ""), ("lines", "email", "pii", "x")]
+        values = ", ".join(str(("spark_catalog", "sales", *row)) for row in rows)
+        spark.sql(f"INSERT INTO information_schema.column_tags VALUES {values}")
+        orders = Source(("spark_catalog", "Sales", "ORDERS"))
+        assert read_column_tags(spark, orders, ["pii", "level"]) == {"email": {("pii", "mail")}}
     finally:
         spark.sql("DROP SCHEMA information_schema CASCADE")
 

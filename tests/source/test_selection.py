@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.errors import invalid_condition
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column
-from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.selection import Selection, TagRules
+from mirrorfeed.landing.tag_rules import column_tags_unknown
 from mirrorfeed.mirror.verify.expected_rows import select_rows as expected
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.reader import apply_selection, without_collations
@@ -265,6 +267,19 @@ def test_invalid_condition_is_rejected(spark: SparkSession, where: str, reason: 
         apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
     assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(caught.value)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("select", [lambda *given: apply_selection("t", *given), expected])
+def test_no_row_is_read_with_rules_for_tags_that_were_not_read(spark: SparkSession, select: Any) -> None:
+    """A column that was dropped or added since they were read has unknown tags."""
+    rows = spark.createDataFrame([(1, "a", "b")], "id int, email string, own string")
+    rules = TagRules({"pii": "mask"}, ("own",))
+    for columns, unknown in ((None, "'id', 'email'"), (frozenset({"id"}), "'email'")):
+        selection = Selection(transform={"own": "mask"}, tags=replace(rules, columns=columns))
+        with raises(column_tags_unknown, match=f"values: {unknown}"):
+            select(rows, selection)
+    read = Selection(transform={"own": "mask"}, tags=replace(rules, columns=frozenset({"id", "email"})))
+    assert select(rows, read).collect() == [(1, "a", None)]
 
 
 def test_rows_without_a_selection_are_unchanged(spark: SparkSession) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -36,6 +36,7 @@ from mirrorfeed.storage.prices import Prices
 
 if TYPE_CHECKING:
     from mirrorfeed.config.variables import Variable
+    from mirrorfeed.landing.selection import TagRules
 
 
 class Table(EntryOptions):
@@ -50,6 +51,12 @@ class Table(EntryOptions):
         """Key columns in the target. Empty if there is no key, or before keys are read from Unity Catalog."""
         selection = self.selection
         return tuple(selection.name_of(key) if selection else key for key in self.keys or ())
+
+    def with_transformations(self, transform: Mapping[str, str], tags: TagRules) -> Self:
+        """Return a copy with these transformations, after the tags of the columns were read."""
+        table = self.model_copy(update={"transform": dict(transform)})
+        table._tags = tags
+        return table
 
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
         """Return the content of `_metadata.json`. `columns` are the columns from the source."""

@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WrapValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, WrapValidator, model_validator
 
 from mirrorfeed.config import validators
 from mirrorfeed.landing.delivery import UPSERT, Delivery
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
-from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
+from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, TagRules, key_faults, name_fault
 from mirrorfeed.runtime.credentials import Secret, SecretLocation
 from mirrorfeed.source.errors import IntervalTextError
 from mirrorfeed.source.identifier import MAX_PARTS, Source
@@ -189,6 +189,12 @@ def _parse_transformations(value: object) -> dict[str, str]:
     return transformations
 
 
+def _parse_tag_rules(value: object) -> dict[str, str]:
+    from mirrorfeed.config.tag_options import parse_tag_rules  # imported late: few tables need it
+
+    return parse_tag_rules(value)
+
+
 class EntryOptions(Options):
     """Options of a table or pattern. Except for the new names in `rename`, all column names are names in the source."""
 
@@ -200,21 +206,28 @@ class EntryOptions(Options):
     cast: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_casts)] = None
     transform: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_transformations)] = None
     """Transformation of the values of each column: hash, mask or truncate."""
+    transform_tags: Annotated[dict[str, str] | None, validators.PairsValidator(_parse_tag_rules)] = None
+    """Transformation of the columns that have a tag in Unity Catalog, such as `{pii: hash, level=high: mask}`. The
+    first rule for a column counts, and `transform` has priority. None means that tags of columns are not read."""
     keys: Annotated[tuple[str, ...] | None, validators.ListValidator(validators.parse_column_names)] = None
     """Key columns. None means the primary key in Unity Catalog. An empty tuple means that there is no key. If a table
     that matches a pattern does not have all key columns, its key is the primary key in Unity Catalog."""
     landing_zone: Annotated[str, AfterValidator(validators.parse_landing_zone)] | None = None
     """Landing zone of this entry. None means `landing_zone` at the top level."""
+    _tags: TagRules | None = PrivateAttr(None)
 
     @property
     def selection(self) -> Selection | None:
         """Selected columns and rows. None if the whole source is published unchanged."""
         excluded = self.exclude_columns or ()
         hash_key = partial(_read_hash_key, self.hash_key) if self.hash_key else None
+        transform, tags = self.transform or {}, self._tags
+        if self.transform_tags and tags is None:
+            tags = TagRules(self.transform_tags, tuple(transform))
         selection = Selection(
-            self.columns, excluded, self.where, self.rename or {}, self.cast or {}, self.transform or {}, hash_key
+            self.columns, excluded, self.where, self.rename or {}, self.cast or {}, transform, hash_key, tags
         )
-        return None if selection == EVERYTHING else selection
+        return None if selection == EVERYTHING and tags is None else selection
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -257,6 +270,10 @@ def _selection_conflicts(entry: EntryOptions) -> Iterator[Conflict]:
                 yield (field,), f"{name!r} is an excluded column"
     if selection.has_hashes and entry.hash_key is None:
         yield ("transform",), "hash requires `hash_key`, the location of a secret"
+    if selection.tags:
+        from mirrorfeed.config.tag_options import tag_conflicts  # imported late: few tables need it
+
+        yield from tag_conflicts(entry)
     for name in entry.columns or ():
         for old, new in selection.rename.items():
             if fold(new) == fold(name) and old != name and name not in selection.rename:

@@ -99,10 +99,10 @@ def _parse_excluded_name(value: object) -> tuple[str, ...]:
     return parts
 
 
-def parse_tags(value: object) -> dict[str, str]:
-    """Return the tags of a table, by name. An empty value is a tag without a value."""
+def parse_tags(value: object, expected: str = "their values, such as {mirror: fabric}") -> dict[str, str]:
+    """Return texts by the names of tags. For the tags of a table, an empty text is a tag without a value."""
     if not isinstance(value, dict) or not value:
-        raise ValueError(f"must map tags to their values, such as {{mirror: fabric}}, not {shorten(value)}")
+        raise ValueError(f"must map tags to {expected}, not {shorten(value)}")
     if not_text := [each for each in (*value, *value.values()) if not isinstance(each, str)]:
         raise ValueError(f"{shorten(not_text[0])} is not text: put it in quotes")
     return dict(value)

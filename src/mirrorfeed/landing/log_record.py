@@ -111,7 +111,7 @@ class Record:
         if self.selection is None:
             del fields["selection"], fields["source_columns"]
         else:
-            del fields["selection"]["hash_key"]
+            del fields["selection"]["hash_key"], fields["selection"]["tags"]
             if not self.selection.transform:
                 del fields["selection"]["transform"]
         for name in ("committed", "read", "key_digest", "load"):
@@ -273,7 +273,8 @@ def unselected_columns(table: str, newest: Record, now: Selection | None) -> lis
     """Return the names of the columns of the record `newest` that the configured selection `now` no longer selects.
 
     Raises `selection_changed` if `where`, the secret for hashes, or the name, cast or transformation of a column
-    changed, or if an excluded column is now selected. Raises an error if the secret cannot be read.
+    changed, or if an excluded column is now selected. Raises `column_tags_changed` if only transformations by tag
+    changed. Raises an error if the secret cannot be read.
     """
     old, new = newest.selection or EVERYTHING, now or EVERYTHING
     if old == new and not new.has_hashes:

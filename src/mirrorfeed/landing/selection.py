@@ -66,6 +66,18 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
+class TagRules:
+    """Transformation of the columns with a tag. The module `tag_rules` has the functions."""
+
+    rules: Mapping[str, str]
+    """Transformation for each tag, such as `{"pii": "hash", "level=high": "mask"}`. The first matching rule counts."""
+    explicit: tuple[str, ...] = ()
+    """Columns that `transform` names. The rules do not change them."""
+    columns: frozenset[str] | None = None
+    """Columns of the table, as `fold` returns them, of which the tags were read. None means that no tags were read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Selected columns and rows. Values of `rename` are new names. All other column names are those in the source."""
 
@@ -79,6 +91,9 @@ class Selection:
     transform: Mapping[str, str] = field(default_factory=dict)
     hash_key: Callable[[], str] | None = field(default=None, compare=False, repr=False)
     """Function that returns the secret for hashes. It is not stored in log records. None means that there is none."""
+    tags: TagRules | None = field(default=None, compare=False, repr=False)
+    """Rules that transform columns by their tags. `transform` has the columns that they found. Not stored in log
+    records. None means that there are no such rules."""
 
     def includes(self, name: str) -> bool:
         return name not in self.exclude_columns and (self.columns is None or name in self.columns)
@@ -132,6 +147,9 @@ class Selection:
             first_names([f"{name} as {other}" for name, other in self.rename.items()]),
             first_names([f"{name}: {type_}" for name, type_ in self.cast.items()]),
             first_names([f"{name}: {transformation}" for name, transformation in self.transform.items()]),
+            first_names([f"columns tagged {tag}: {form}" for tag, form in self.tags.rules.items()])
+            if self.tags
+            else "",
         ]
         return "; ".join(part for part in parts if part)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.landing.errors import IncompatibleSchemaError, selection_changed
 from mirrorfeed.landing.selection import Selection, condition_columns
+from mirrorfeed.landing.tag_rules import column_tags_changed, is_gone
 
 if TYPE_CHECKING:
     from mirrorfeed.landing.log_record import Record
@@ -18,7 +19,7 @@ def compare_selections(table: str, newest: Record, old: Selection, new: Selectio
     Raises the errors of `unselected_columns`.
     """
     types = newest.source_columns
-    missing, changes = [], []
+    missing, changes, by_tag = [], [], list[str]()
     if old.has_hashes and new.has_hashes and newest.key_digest != new.key_digest:
         changes.append("`hash_key` was another secret")
     if old.condition != new.condition:
@@ -36,11 +37,14 @@ def compare_selections(table: str, newest: Record, old: Selection, new: Selectio
                 changes.append(
                     f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
                 )
-            if old.transformation_of(name) != new.transformation_of(name):
-                before, now_ = _quoted(old.transform.get(name)), _quoted(new.transform.get(name))
-                changes.append(f"the transformation of {name!r} was {before} and is {now_}")
+            if old.transformation_of(name) != new.transformation_of(name) and not is_gone(new.tags, name):
+                before, now = _quoted(old.transform.get(name)), _quoted(new.transform.get(name))
+                change = f"the transformation of {name!r} was {before} and is {now}"
+                (by_tag if new.tags and name not in new.tags.explicit else changes).append(change)
     if changes:
         raise selection_changed(table=table, changes=tuple(changes))
+    if by_tag:
+        raise column_tags_changed(table=table, changes=tuple(by_tag))
     return missing
 
 

@@ -25,7 +25,7 @@ from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.change_sources.local_feed import LocalFeed
 from mirrorfeed.publish.errors import PublishedFilesLostError
-from mirrorfeed.publish.next_publication import published_version, with_keys
+from mirrorfeed.publish.next_publication import published_version, with_keys, with_tags
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source import versions
@@ -149,6 +149,7 @@ class Collector:
         is_log_read = facts.log_facts.is_read
         try:
             measures = self.deep or bool(self.follows_up and facts.service and facts.service.error)
+            table = with_tags(table, spark)
             source, committed, unpublished, known = self._read_source(spark, table, log, view, now, measures)
             facts = replace(facts, source_facts=source)
             if is_log_read:

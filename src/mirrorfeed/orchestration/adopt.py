@@ -15,7 +15,7 @@ from mirrorfeed.mirror.verify import mirror_of, verify_at
 from mirrorfeed.publish.adoption import adopt
 from mirrorfeed.publish.adoption_errors import AdoptionRefusedError
 from mirrorfeed.publish.change_sources import source_for
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.next_publication import with_keys, with_tags
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def adopt_table(
     version. Raises an error, and writes nothing, if the table cannot be continued.
     """
     (table,), store = config.select([name]), zone_of(config)
-    folder, table = table.target.folder, with_keys(table)
+    folder, table = table.target.folder, with_keys(with_tags(table, spark))
     compared = "not compared"
 
     def prove(record: Record) -> None:

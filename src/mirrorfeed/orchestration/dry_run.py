@@ -19,7 +19,7 @@ from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_key_names, check_keys
 from mirrorfeed.orchestration.orphaned_targets import orphans_problem
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.next_publication import with_keys, with_tags
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import open_workspace, read_catalog_table
@@ -112,6 +112,9 @@ def list_table(client: WorkspaceClient | None, spark: SparkSession | None, candi
         return replace(row, keys=table.keys, takes=_takes(table, table.keys))
 
     try:
+        if spark and table.transform_tags:
+            table = with_tags(table, spark)
+            row = replace(row, part=table.selection.summary if table.selection else None)
         keys = with_keys(table, lambda: cast("WorkspaceClient", client)).target_keys
         _check_columns(client, spark, table, keys)
     except Exception as error:
@@ -217,7 +220,7 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
     from mirrorfeed.publish.change_sources import source_for
     from mirrorfeed.publish.change_sources.local_feed import LocalFeed
 
-    table = with_keys(table, lambda: context.client)
+    table = with_keys(with_tags(table, lambda: context.session), lambda: context.client)
     log = TableLog(context.zone, table.target.folder)
     view = log.read_view()
     source = source_for(spark, context.config, table)

@@ -12,7 +12,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.run_context import Callbacks, OnDone, OnStep, RunContext, Stop
 from mirrorfeed.orchestration.table_reload import clear_table
 from mirrorfeed.publish.change_sources import source_for
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.next_publication import with_keys, with_tags
 from mirrorfeed.publish.table_result import TableResult
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ def rebuild(
     rows: list[TableResult] = []
     for table in tables:
         if not context.callbacks.stop():
-            source = source_for(context.session, config, table)
-            clear_table(context, with_keys(table, lambda: context.client), source)
+            tagged = with_tags(table, context.session)
+            source = source_for(context.session, config, tagged)
+            clear_table(context, with_keys(tagged, lambda: context.client), source)
         done = [] if context.callbacks.stop() else publish_tables(context, [str(table.target)], includes_paused=True)
         rows += [replace(each, published_before=False) for each in done] or [
             TableResult(str(table.target), stopped=True)

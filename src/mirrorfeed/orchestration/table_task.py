@@ -15,7 +15,7 @@ from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_re
 from mirrorfeed.orchestration.run_context import RunContext, Stop
 from mirrorfeed.orchestration.scheduler import QueuedTable
 from mirrorfeed.publish.change_sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
-from mirrorfeed.publish.next_publication import unpublished_since, with_keys
+from mirrorfeed.publish.next_publication import unpublished_since, with_keys, with_tags
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedGapError, SourceRecreatedError
@@ -111,8 +111,9 @@ class TableTask:
             return None
         started, limit, error = context.clock.now(), self.limit, None
         try:
-            source = source_for(context.session, context.config, self.table)
-            table = with_keys(self.table, lambda: context.client)
+            tagged = with_tags(self.table, lambda: context.session)
+            source = source_for(context.session, context.config, tagged)
+            table = with_keys(tagged, lambda: context.client)
             self._publish(source, table, lambda: context.callbacks.stop() or context.clock.now() - started >= limit)
         except Exception as caught:
             error = wrap_error(f"Publishing {self.name}", caught)

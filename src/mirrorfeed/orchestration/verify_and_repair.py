@@ -39,6 +39,7 @@ from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.change_sources import ChangeSource
 from mirrorfeed.publish.errors import feed_required, load_unfinished, nothing_published
 from mirrorfeed.publish.key_repair import repair
+from mirrorfeed.publish.next_publication import with_tags
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import mirror_positions
@@ -225,6 +226,7 @@ class _Verification:
     def run(self) -> row_comparison.RowComparison | MirrorfeedError:
         name = str(self.table.target)
         try:
+            self.table = with_tags(self.table, self.spark)
             for _ in range(ATTEMPTS):
                 self.mark = read_mark(self.log, self.view)
                 result = self._compare()
@@ -359,6 +361,7 @@ def repair_table(
     """
     spark, name = context.session, str(table.target)
     newest, candidates = _position_to_repair(context.config, table)
+    table = with_tags(table, spark)
     comparison: row_comparison.RowComparison | None = None
     mirror, published = None if mirrors is None else mirror_of(mirrors, table.target), newest.to_version_inclusive
     with version_gone_errors(spark, table.source, published, mirror), lossless_settings(spark):

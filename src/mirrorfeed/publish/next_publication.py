@@ -43,6 +43,7 @@ from mirrorfeed.storage import Store
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
+    from pyspark.sql import SparkSession
 
     from mirrorfeed.publish.change_sources import ChangeSource, ComparisonSource
 
@@ -75,6 +76,19 @@ def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_w
         if table.delivery.marks_deletes:
             raise soft_delete_without_keys(table=source)
     return table.model_copy(update={"keys": keys or ()})
+
+
+def with_tags(table: Table, spark: SparkSession | Callable[[], SparkSession]) -> Table:
+    """Return a copy of the table with the transformations that `transform_tags` selects by the tags of its columns.
+
+    Without `transform_tags`, returns the table, and reads nothing. `spark` is a session, or a function that returns
+    it. Raises an error if the columns or their tags cannot be read.
+    """
+    if not table.transform_tags:
+        return table
+    from mirrorfeed.publish.column_tags import read_transformations  # imported late: few tables need it
+
+    return read_transformations(table, spark() if callable(spark) else spark)
 
 
 def next_columns(

@@ -18,7 +18,7 @@ from mirrorfeed.source.table_info import find_log_damage, open_local_table
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.service.catalog import TableInfo
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 _SYSTEM_SCHEMA = "information_schema"
 _CATALOG_COMMITS = ("catalogManaged", "catalogOwned")
@@ -134,17 +134,41 @@ def read_tags(spark: SparkSession, catalog: str, names: Iterable[str]) -> dict[t
     The keys of the result are the values of `Source.fold` for the tables. Sends one query. Raises
     `CatalogRefusedError` if the tags cannot be read.
     """
+    tags: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for schema, table, *tag in _read_tags(spark, catalog, "table_tags", names, "schema_name", "table_name"):
+        tags.setdefault(Source((catalog, schema, table)).fold(), set()).add((tag[0], tag[1]))
+    return tags
+
+
+def read_column_tags(spark: SparkSession, source: Source, names: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
+    """Return the tags with these names that are set on columns of a table in Unity Catalog, with their values.
+
+    The keys of the result are the values of `fold` for the columns. Sends one query. Raises `CatalogRefusedError` if
+    the tags cannot be read.
+    """
+    catalog, *rest = source.parts
+    tags: dict[str, set[tuple[str, str]]] = {}
+    of_table = dict(zip(("schema_name", "table_name"), rest, strict=True))
+    for column, *tag in _read_tags(spark, catalog, "column_tags", names, "column_name", **of_table):
+        tags.setdefault(fold(column), set()).add((tag[0], tag[1]))
+    return tags
+
+
+def _read_tags(
+    spark: SparkSession, catalog: str, view: str, names: Iterable[str], *columns: str, **wanted: str
+) -> list[Row]:
+    """Return the values of `columns`, the name and the value of each tag with one of `names`, from a view of the
+    information schema. Only rows whose columns have the values in `wanted`, in upper or lower case."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
-    tags: dict[tuple[str, ...], set[tuple[str, str]]] = {}
     try:
-        rows = spark.table(f"{quote(catalog)}.{_SYSTEM_SCHEMA}.table_tags").where(F.col("tag_name").isin(list(names)))
-        for schema, table, name, value in rows.select("schema_name", "table_name", "tag_name", "tag_value").collect():
-            tags.setdefault(Source((catalog, schema, table)).fold(), set()).add((name, value))
+        rows = spark.table(f"{quote(catalog)}.{_SYSTEM_SCHEMA}.{view}").where(F.col("tag_name").isin(list(names)))
+        for column, value in wanted.items():
+            rows = rows.where(F.lower(column) == F.lower(F.lit(value)))
+        return rows.select(*columns, "tag_name", "tag_value").collect()
     except AnalysisException as error:
         raise CatalogRefusedError(name=f"The tags in {catalog}", reason=first_line(str(error))) from error
-    return tags
 
 
 def open_workspace(workspace: Callable[[], WorkspaceClient]) -> WorkspaceClient | None:

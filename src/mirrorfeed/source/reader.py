@@ -107,8 +107,8 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
     `extra` are columns of `rows` that are not from the source. In a feed, an update has an old row and a new row. If
     only the old row matches the filter, the update becomes a delete. If only the new row matches, it becomes an insert.
 
-    Raises `invalid_condition` if Spark does not accept the filter, and an error if the secret for hashes cannot be
-    read.
+    Raises `invalid_condition` if Spark does not accept the filter, `column_tags_unknown` if columns are transformed by
+    tag and the tags of a selected column were not read, and an error if the secret for hashes cannot be read.
     """
     if selection is None:
         return rows
@@ -118,6 +118,10 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
         for name, type_ in types.items()
         if selection.includes(name)
     }
+    if selection.tags:
+        from mirrorfeed.landing.tag_rules import check_tags_known  # imported late: few tables need it
+
+        check_tags_known(table, selection, values)
     rows = _filter(table, rows, selection, types)
     if selection.transform:
         from mirrorfeed.source.transformed_values import transform_values  # imported late: few tables need it

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.tag_rules import check_tags_known
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.source.transformed_values import HASH_PADS, with_hash_key
 
@@ -35,6 +36,7 @@ def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
     excluded = set(selection.exclude_columns)
     listed = set(rows.columns if selection.columns is None else selection.columns)
     fields = rows.schema
+    check_tags_known("the source", selection, [each.name for each in fields if each.name in listed - excluded])
     if selection.has_hashes:
         rows = with_hash_key(rows, selection.read_hash_key())
     return rows.select(
