@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import (
     HistoryChangedError,
     HistorySourceReplacedError,
+    hidden_values_changed,
     history_interrupted,
     not_a_history,
     not_in_history,
@@ -34,9 +36,13 @@ from mirrorfeed.history.history_record import HistoryRecord, find_disorder, pars
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.replay import apply_changes, replay
 from mirrorfeed.landing.names import Target
+from mirrorfeed.publish.change_sources.feed_gap import segment_after
+from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.runtime.login import read_hash_key
 from mirrorfeed.source.change_feed import DEFAULT_LINE
 from mirrorfeed.source.errors import copy_target_exists
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import read_table_info
 from tests.raised import raises
 from tests.support.commits import commit
 from tests.support.delta import DeltaTable
@@ -101,6 +107,46 @@ class History:
 def numbers(records: Sequence[HistoryRecord]) -> list[tuple[int | None, int, int]]:
     """Versions and row count of each record."""
     return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
+
+
+def test_history_stores_hidden_columns_as_they_are_published_or_clear(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_hash_key.cache_clear()
+    monkeypatch.setenv("HASH_KEY", "the secret of this test")
+    clear = History.started(spark, tmp_path, "id int, v string, w int")
+    hidden = {"transform": {"id": "hash", "v": "mask('-')"}, "hash_key": Secret(env="HASH_KEY")}
+    clear.source.sql("INSERT INTO {} VALUES (1, 'a', 7)")
+    clear.config = clear.config.model_copy(update=hidden)
+    location = HistoryLocation(location=Source(path=str(tmp_path / "hidden")), hide_values=True)
+    masked = History(clear.source)
+    masked.config = clear.config.model_copy(update={"history": location})
+    masked.table = HistoryTable(spark, location.table)
+    for history in (clear, masked):
+        history.keep()
+    clear.source.sql("UPDATE {} SET v = 'b' WHERE id = 1")
+    clear.source.sql("DELETE FROM {} WHERE id = 1")
+    for history in (clear, masked):
+        history.keep()
+    stored = {each: deltalake.DeltaTable(tmp_path / each).to_pyarrow_table() for each in ("history", "hidden")}
+    values = {each: {*zip(rows["v"].to_pylist(), rows["w"].to_pylist(), strict=True)} for each, rows in stored.items()}
+    hashed = hmac.new(b"the secret of this test", b"1", "sha256").hexdigest()
+    assert values["history"] - {(None, None)} == {("a", 7), ("b", 7)}
+    assert values["hidden"] - {(None, None)} == {("-", 7)}
+    assert set(stored["hidden"]["id"].to_pylist()) == {hashed, None}
+    assert masked.rebuilt(1) == [{"id": hashed, "v": "-", "w": 7}]
+
+    table_id = read_table_info(spark, clear.source.source).table_id
+    bridges = [segment_after(spark, each.table.table, 1, table_id) is not None for each in (clear, masked)]
+    assert bridges == [True, False], "hidden values would be transformed twice"
+    with raises(hidden_values_changed, match="'id' was hash and is not hidden; 'v' was mask.'-'. and is mask"):
+        masked.keep(transform={"v": "mask"})
+    monkeypatch.setenv("HASH_KEY", "another secret of this test")
+    read_hash_key.cache_clear()
+    with raises(hidden_values_changed, match="`hash_key` was another secret"):
+        masked.keep()
+    assert clear.keep().records == [], "a history of source values depends on no transformation"
+    read_hash_key.cache_clear()
 
 
 def test_history_has_no_change_data_feed_even_by_default(spark: SparkSession, tmp_path: Path) -> None:

@@ -298,6 +298,9 @@ class HistoryLocation(validators.ConfigModel):
     table: Annotated[Source, validators.TextValidator(validators.parse_source)] = Field(alias="location")
     archive_days: Annotated[int | None, validators.TextValidator(_parse_days)] = Field(default=None, alias="archive")
     """Age in days from which files count as archived. None means never."""
+    hide_values: bool = False
+    """True to store the values of columns with a transformation as they are published. Otherwise a history stores the
+    values of the source."""
 
 
 def _history_of(expected: str, *, is_table: bool = False) -> WrapValidator:

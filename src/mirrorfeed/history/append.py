@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,6 +30,7 @@ from mirrorfeed.history.errors import (
     append_conflict,
     history_interrupted,
 )
+from mirrorfeed.history.hidden_values import check_hidden, hidden_columns, history_selection
 from mirrorfeed.history.history_record import (
     HistoryColumn,
     HistoryRecord,
@@ -37,6 +39,8 @@ from mirrorfeed.history.history_record import (
     unreadable_columns,
 )
 from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
+from mirrorfeed.landing.schema import FEED_COLUMNS
+from mirrorfeed.landing.selection import Selection, selected_schema
 from mirrorfeed.runtime.spark_errors import find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.runtime.version import this_build
@@ -166,8 +170,14 @@ class _Append:
     def source(self) -> str:
         return str(self.table.source)
 
+    @cached_property
+    def selection(self) -> Selection | None:
+        return history_selection(self.table)
+
     def next_step(self, view: HistoryView | None) -> _Step:
         newest, existing = (view.newest, view.columns) if view else (None, {})
+        if newest:
+            check_hidden(self.source, str(self.history.table), newest, self.selection)
         facts, decision = self._decide(newest)
         if isinstance(decision, NothingNew):
             return _Step(facts, Range(facts.latest, facts.latest), newest.columns if newest else ())
@@ -280,6 +290,8 @@ class _Append:
             total=total + rows + 1,
             base=view.version,
             build=this_build(),
+            hidden=hidden_columns(self.selection),
+            key_digest=self.selection.key_digest if self.selection else None,
         )
 
     def _decide(self, newest: HistoryRecord | None) -> tuple[Facts, Decision]:
@@ -291,12 +303,13 @@ class _Append:
 
     def _snapshot(self, facts: Facts, what: Snapshot, existing: Mapping[str, str]) -> _Step:
         version = what.version
-        schema = read_schema(self.spark, self.table.source, version, facts.schemas)
+        schema = self._schema(version, facts)
         history_table.check_names(self.source, schema)
         archive.check(self.spark, self.table.source, what, facts.properties)
         commit = next(commit for commit in facts.commits if commit.version == version)
         with reader.read_errors(self.source, what):
-            rows = history_table.as_inserts(reader.read_snapshot(self.spark, self.table.source, version), commit)
+            snapshot = reader.read_snapshot(self.spark, self.table.source, version)
+            rows = history_table.as_inserts(reader.apply_selection(self.source, snapshot, self.selection), commit)
         return _Step(facts, what, next_columns(self.source, version, (), schema, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
@@ -306,7 +319,7 @@ class _Append:
         """
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
-        schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
+        schema_at = partial(self._schema, facts=facts)
         schema = schema_at(first)
         last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(schema_at(at), schema))
         what = Range(range_.from_version_exclusive, last)
@@ -319,11 +332,17 @@ class _Append:
         with reader.read_errors(self.source, what):
             archive.check(spark, source, what, facts.properties)
             feed = reader.read_changes(spark, source, what)
+            feed = reader.apply_selection(self.source, feed, self.selection, FEED_COLUMNS)
             if lost := unreadable_columns(columns, json.loads(feed.schema.json())):
                 raise FeedUnreadableError(
                     table=self.source, range=what, version=str(last), read_version=None, lost=lost
                 )
         return _Step(facts, what, columns, feed)
+
+    def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        """Return the columns that the history stores of a version of the source."""
+        schema = read_schema(self.spark, self.table.source, version, facts.schemas)
+        return selected_schema(self.source, self.selection, schema)
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:

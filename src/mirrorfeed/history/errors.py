@@ -136,3 +136,11 @@ def not_in_history(*, history: str, stored: Sequence[str], requested: int | date
         if isinstance(requested, int)
         else f"The time {requested.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     }
+
+
+@problem(HistoryError, "MF6013")
+def hidden_values_changed(*, table: str, history: str, changes: Sequence[str]) -> None:
+    """The history {history} of {table} stores some columns with other values than now: {changes:reasons}.
+
+    Undo the change, or set `history` to a new table. The existing history can still be replayed.
+    """

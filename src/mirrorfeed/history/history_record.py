@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Annotated, Any, ClassVar, Final
@@ -86,6 +86,10 @@ class HistoryRecord:
     base: Count
     """Version of the history table that was read before the append."""
     build: str
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    """Transformation of each column whose values are stored as they are published."""
+    key_digest: str | None = None
+    """Digest of the secret for hashes. None if no column is hashed."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -99,6 +103,9 @@ class HistoryRecord:
 
     def to_json(self) -> str:
         values = asdict(self) | {"format": FORMAT, "time": self.time.isoformat()}
+        for name in ("hidden", "key_digest"):
+            if not values[name]:
+                del values[name]
         values["commits"] = [[each.version, each.timestamp.isoformat(), each.operation] for each in self.commits]
         return json.dumps(values, ensure_ascii=False)
 
@@ -201,8 +208,8 @@ def next_columns(
     names = {fold(field["name"]) for field in fields}
     changes = [f"{column.name!r} is gone" for name, column in known.items() if name not in names]
     columns = []
-    for field in fields:
-        name, type_ = field["name"], _type_json(field["type"])
+    for each in fields:
+        name, type_ = each["name"], _type_json(each["type"])
         old = known.get(fold(name))
         if old is not None and not can_widen(type_, old.type):
             changes.append(f"{old.name!r} was {_short(old.type)} and is {_short(type_)}")
@@ -211,7 +218,7 @@ def next_columns(
         else:
             stored_as = _stored_as(name, type_, version, existing)
         origin = f"{name}@{version}" if old is None else old.origin
-        columns.append(HistoryColumn(name, type_, field["nullable"], stored_as, origin))
+        columns.append(HistoryColumn(name, type_, each["nullable"], stored_as, origin))
     if changes:
         raise HistoryColumnsError(table=table, version=version, changes=changes)
     return tuple(columns)

@@ -16,6 +16,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import no_history
+from mirrorfeed.history.hidden_values import without_exclusions
 from mirrorfeed.history.history_record import first_and_last_commit, split_segments
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, next_state
@@ -27,6 +28,7 @@ from mirrorfeed.orchestration.scheduler import (
     map_parallel,
     run_queue,
 )
+from mirrorfeed.publish.next_publication import with_tags
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 
@@ -100,7 +102,10 @@ def append_histories(
 
     def attempt(name: str) -> MirrorfeedError | None:
         try:
-            append_versions(session, tables[name], reseed=reseed, progress=appended[name])
+            table = tables[name]
+            if table.history and table.history.hide_values:
+                table = with_tags(without_exclusions(table), session)
+            append_versions(session, table, reseed=reseed, progress=appended[name])
         except Exception as error:
             return wrap_error(f"Appending to the history of {name}", error)
         return None

@@ -205,14 +205,16 @@ def segment_after(
 
     A segment is a series of records without a gap. It starts with a snapshot. Returns None if the history does not
     exist, belongs to a source with another id than `table_id`, or has no segment with these versions. Returns None also
-    if `after` is None.
+    if `after` is None, or if the segment does not have the values of the source, which a publication transforms.
     """
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
         return None
     segment = find_segment(table.read_records(view), after)
-    return (view, segment) if segment and segment[-1].to_version_inclusive > after else None
+    if segment is None or any(record.hidden for record in segment):
+        return None
+    return (view, segment) if segment[-1].to_version_inclusive > after else None
 
 
 def _schema_breaks(segment: Segment) -> tuple[int, ...]:
