@@ -16,7 +16,7 @@ from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.errors import RowsRefusedError
 from mirrorfeed.publish.files.staging_job import BadRow
-from mirrorfeed.publish.next_publication import next_columns, with_keys
+from mirrorfeed.publish.next_publication import next_columns, with_keys, with_tags
 from mirrorfeed.publish.table_result import TableResult, add_record
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Snapshot
 from mirrorfeed.storage.errors import LocationUnusableError
@@ -67,6 +67,14 @@ def test_unity_catalog_keys_use_target_names_and_cannot_be_excluded() -> None:
     assert keys(rename={"line": "position"}, cast={"line": "string"}) == ("order_id", "position")
     with raises(invalid_selection, match="'line' is a key and cannot be excluded"):
         keys(exclude_columns=["line"])
+
+
+def test_tags_of_columns_are_read_only_with_rules_for_them() -> None:
+    def no_session() -> Any:
+        raise AssertionError("Spark is not needed.")
+
+    table = Table.model_validate({"source": "main.sales.orders", "target": "sales.orders", "transform": {"a": "mask"}})
+    assert with_tags(table, no_session) is table
 
 
 @pytest.mark.parametrize("key", ["quantity", "skuu"])
