@@ -91,8 +91,9 @@ fmt: setup ## format, fix lint, strip notebooks, regenerate the reference
 	@PYTHONPATH=. $(RUN) -m tools.reference
 
 docs: $(UV) ## build the site into docs/.site; a broken link is an error
+	@"$$(.ci/prerequisites)" tools/site.py
 	@"$(UV)" run --quiet --frozen --isolated --only-group docs --python "$$(.ci/prerequisites)" \
-		zensical build --config-file docs/zensical.toml --strict --clean
+		zensical build --config-file docs/.zensical.toml --strict --clean
 
 dist: $(UV) ## build the wheel and the bill of materials of a release into dist
 	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir dist --python "$$(.ci/prerequisites)" \

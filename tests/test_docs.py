@@ -44,6 +44,7 @@ from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
 from tests.config.test_schema import schema_errors
 from tests.support.bundle import merged_files
+from tools import site as site_config
 from tools.config_schema import fields_on_page
 from tools.pages import ROOT, Snippet, pages, snippets, within_sentences
 from tools.public_api import GROUPS
@@ -429,7 +430,7 @@ def test_field_is_documented_with_its_default_and_values(name: str) -> None:
 def test_every_page_is_in_the_navigation_with_title_and_summary() -> None:
     site = tomllib.loads((ROOT / "docs/zensical.toml").read_text(encoding="utf-8"))
     files = {str(page.relative_to(ROOT / "docs")) for page in pages() if page.is_relative_to(ROOT / "docs")}
-    assert files == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
+    assert files | {site_config.CHANGELOG.name} == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
     assert site["project"]["copyright"].startswith(f"mirrorfeed {RELEASE}. ")
     for name in files - {"index.md"}:
         lines = (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
@@ -441,6 +442,16 @@ def test_links_of_pages_outside_the_site_are_valid() -> None:
     for page in (page for page in pages() if page.parent == ROOT):
         for link in re.findall(r"\]\((?!https://|#)([^)]+)\)", page.read_text(encoding="utf-8")):
             assert (ROOT / link.partition("#")[0]).exists(), f"{page.name}: {link}"
+
+
+def test_changelog_is_a_page_and_the_header_links_to_a_configured_repository() -> None:
+    page = site_config.changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\((?!https://)([^)#]+)", page):
+        assert (ROOT / "docs" / link).exists(), link
+    text = site_config.CONFIG.read_text(encoding="utf-8")
+    assert site_config.config(text, "[project]") == text
+    with_address = site_config.config(text, "[project.urls]\nRepository = 'https://git.example.com/mirrorfeed'")
+    assert tomllib.loads(with_address)["project"]["extra"] == {"repository": "https://git.example.com/mirrorfeed"}
 
 
 def test_site_loads_nothing_from_elsewhere() -> None:
