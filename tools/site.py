@@ -25,7 +25,7 @@ def changelog(text: str) -> str:
 
 
 def config(text: str, project: str) -> str:
-    """Return the configuration of the site, with the address `Repository` of the project in `pyproject.toml`, if any."""
+    """Return the configuration of the site, with the address `Repository` in `pyproject.toml`, if there is one."""
     repository = tomllib.loads(project)["project"].get("urls", {}).get("Repository")
     return text + (f"\n[project.extra]\nrepository = {json.dumps(repository)}\n" if repository else "")
 
