@@ -6,19 +6,23 @@ import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fixtures.memory import MemoryStore
+from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.names import data_name, record_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.errors import PathMissingError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.support.defects import DEFECTS, Defect
+from tests.support.entries import entry
+from tests.support.tables import Table, TableFeed
 from tests.support.zones import CARTS, LOG_ID, write_clean_zone
 
 
@@ -36,6 +40,13 @@ def zone(_clean: MemoryStore) -> MemoryStore:
 
 def test_clean_zone_has_no_findings(zone: MemoryStore) -> None:
     assert lint(zone)[0] == []
+
+
+@pytest.mark.parametrize("mode", ["soft_delete", "append"])
+def test_table_of_each_delivery_mode_has_no_findings(mode: Any) -> None:
+    store = MemoryStore()
+    publish(TableFeed(Table({"id": "long"}, ("id",))), store, entry(delivery=Delivery(mode)))
+    assert lint(store)[0] == []
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=str)

@@ -247,9 +247,10 @@ def check_leftovers(table: LandingTable) -> Iterator[LintFinding]:
 
 
 def _check_against_record(table: LandingTable, record: Record) -> Iterator[LintFinding]:
-    if record.keys and record.keys != table.settings.keys:
+    keys = record.delivery.keys(record.keys)
+    if keys and keys != table.settings.keys:
         now = ", ".join(map(repr, table.settings.keys)) or "not set"
-        yield KEYS_CHANGED.finding(f"{table.folder}/{METADATA}", now=now, before=record.keys)
+        yield KEYS_CHANGED.finding(f"{table.folder}/{METADATA}", now=now, before=keys)
     sizes = {file.number: file.bytes for file in record.files}
     for file in table.files:
         number, path = number_of(file.name), f"{table.folder}/{file.name}"
