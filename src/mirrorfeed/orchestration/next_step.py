@@ -27,6 +27,7 @@ from mirrorfeed.publish.next_publication import (
     prepare,
 )
 from mirrorfeed.publish.publication_errors import publication_errors
+from mirrorfeed.publish.rebuild_hint import rebuild_hint
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.source.errors import FeedGapError, PublicationBlockedError, SourceRecreatedError
@@ -143,7 +144,7 @@ def _step(
     facts, decision = decide_next(source, table, view, known and known())
     stop = check_next(source, log, table, view, facts, decision)
     compares = facts.is_comparison and not isinstance(decision, ComparisonStart)
-    text = f"{decision}{', by comparison' if compares else origin}{_load_note(decision, table, facts, view)}"
+    text = f"{decision}{', by comparison' if compares else origin}{_note(decision, table, facts, view)}"
     if stop is None:
         return NextStep(text, facts, decision)
     published, error = ", then ".join(map(str, stop.before)), stop.error
@@ -154,8 +155,11 @@ def _step(
     return NextStep(f"{published}{origin}, then {BLOCKED}", facts, decision, error)
 
 
-def _load_note(decision: Decision | ComparisonStart, table: Table, facts: Facts, view: View | None) -> str:
-    """Return what to add to the text of a first load that has several parts, or of one of its parts."""
+def _note(decision: Decision | ComparisonStart, table: Table, facts: Facts, view: View | None) -> str:
+    """Return what to add to the text of a first load that has several parts, of one of its parts, or of ranges that
+    change most of a large table."""
+    if isinstance(decision, PublishRanges) and (hint := rebuild_hint(table, facts, decision)):
+        return f". {hint}"
     if not isinstance(decision, Snapshot):
         return ""
     if view and view.newest and (done := view.newest.progress):

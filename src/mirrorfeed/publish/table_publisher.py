@@ -112,6 +112,10 @@ class Run:
         elif newest and facts.commits and not result.records:
             waited = (utc_now() - facts.commits[0].timestamp).total_seconds()
             result.retention_warning = check_retention(str(table.source), facts.properties, waited)
+            if isinstance(decision, PublishRanges):
+                from mirrorfeed.publish.rebuild_hint import rebuild_hint  # imported late: not all runs have ranges
+
+                result.rebuild_hint = rebuild_hint(table, facts, decision)
 
     def carry_out(
         self,

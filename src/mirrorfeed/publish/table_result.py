@@ -80,6 +80,8 @@ class TableResult(Row):
     """Warning that the last data file was removed, possibly before Fabric consumed it."""
     source_note: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that changes were not read from the change data feed, for example because of a gap."""
+    rebuild_hint: str = field(default="", repr=False)
+    """Sentence that offers a rebuild, if the changes are most of a large table. Otherwise empty."""
     cleanup_error: MirrorfeedError | None = field(default=None, repr=False)
     """Error that prevented the deletion of old log records or staged files. These files do no harm."""
 
@@ -188,6 +190,8 @@ class TableResult(Row):
                 f"looking up deleted keys in the source took {duration(seconds)}, more than half of the time. If the"
                 " keys of the table are always unique, set `validate_keys: range`."
             )
+        if self.rebuild_hint:
+            lines.append(self.rebuild_hint)
         return [f"{self.table}: {line}" for line in lines]
 
 

@@ -55,6 +55,8 @@ class Commit:
     """Number of changed rows from the commit's metrics, which may be inexact. None if unknown."""
     parameters: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Parameters of the operation, as in the column `operationParameters` of DESCRIBE HISTORY."""
+    metrics: Mapping[str, str | None] = field(default_factory=dict, compare=False, repr=False)
+    """Metrics of the commit, as in the column `operationMetrics` of DESCRIBE HISTORY."""
 
 
 @dataclass(frozen=True, slots=True)

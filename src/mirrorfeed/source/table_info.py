@@ -389,8 +389,8 @@ def count_changes(operation: str, metrics: Mapping[str, str | None]) -> tuple[in
     if operation in CHANGES_NO_ROWS:
         return 0, 0
     names = _MERGED_ROWS if any(name in metrics for name in _MERGED_ROWS) else _CHANGED_ROWS
-    counts = [_whole_number(metrics[name]) for name in names if name in metrics]
-    sizes = [size for name in _BYTES if (size := _whole_number(metrics.get(name))) is not None]
+    counts = [whole_number(metrics[name]) for name in names if name in metrics]
+    sizes = [size for name in _BYTES if (size := whole_number(metrics.get(name))) is not None]
     # Rows of files that are removed as a whole are not always counted.
     is_uncounted = not any(counts) and metrics.get("numRemovedFiles", "0") != "0"
     known = [count for count in counts if count is not None]
@@ -398,7 +398,7 @@ def count_changes(operation: str, metrics: Mapping[str, str | None]) -> tuple[in
     return rows, max(sizes, default=None)
 
 
-def _whole_number(value: str | None) -> int | None:
+def whole_number(value: str | None) -> int | None:
     """Convert the text of a metric. Other writers than Spark also write `"3.0"` or null, which are no known number."""
     return int(value) if value and value.isdecimal() else None
 

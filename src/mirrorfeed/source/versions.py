@@ -223,8 +223,9 @@ def _describe_history(spark: SparkSession, source: Source, limit: int | None) ->
 
 
 def _commit(row: Mapping[str, Any]) -> Commit:
-    rows, _ = count_changes(row["operation"], row["operationMetrics"] or {})
-    return Commit(row["version"], row["timestamp"], row["operation"], rows, row["operationParameters"] or {})
+    operation, metrics = row["operation"], row["operationMetrics"] or {}
+    rows, _ = count_changes(operation, metrics)
+    return Commit(row["version"], row["timestamp"], operation, rows, row["operationParameters"] or {}, metrics)
 
 
 def is_ambiguous(local: datetime) -> bool:
