@@ -58,7 +58,8 @@ class Delivery:
     @property
     def other_mode(self) -> str | None:
         """The mode in words, for display. None if the mirror equals the source (`upsert`)."""
-        return None if self == UPSERT else str(self)
+        # Not UPSERT: a class that refers to an object of its own cannot be pickled for executors.
+        return None if self == Delivery() else str(self)
 
     def __str__(self) -> str:
         names = [column.name for column in self.columns] if self.marks_deletes else []
