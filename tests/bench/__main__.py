@@ -35,6 +35,7 @@ CASES = {
     "initial_load": ("initial_load", 2_000_000),
     "initial_load_20_million": ("initial_load", 20_000_000),
     "staged_load": ("staged_load", 2_000_000),
+    "load_in_parts": ("load_in_parts", 20_000_000),
     "net_range": ("net_range", 2_000_000),
     "net_range_half_million": ("net_range", 500_000),
     "small_change": ("small_change", 2_000_000),

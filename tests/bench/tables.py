@@ -20,10 +20,12 @@ from tests.support.entries import entry
 MERGES = 5
 
 
-def create(spark: SparkSession, source: Source, rows: int) -> None:
+def create(spark: SparkSession, source: Source, rows: int, files: int | None = None) -> None:
+    """Creates the table with as many files, each with a range of the keys; without a number Spark decides."""
+    of = f"range({rows})" if files is None else f"range(0, {rows}, 1, {files})"
     spark.sql(f"""
         CREATE TABLE {source.sql} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)
-        AS SELECT {columns("id")} FROM range({rows})""")
+        AS SELECT {columns("id")} FROM {of}""")
 
 
 def fleet(spark: SparkSession, folder: Path, count: int, rows: int) -> tuple[list[Source], Config]:

@@ -54,9 +54,9 @@ def measured(executors: int, rows: int) -> dict[str, Any]:
     try:
         table = tables.Followed(spark, folder, rows)
         tables.merges(spark, table.source, rows, rows)
-        before = _done(spark)
+        before = work_of_executors(spark)
         times = race(Case({"publish": table.publish}, table.as_after_the_snapshot), ROUNDS)
-        after = _done(spark)
+        after = work_of_executors(spark)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -69,7 +69,7 @@ def measured(executors: int, rows: int) -> dict[str, Any]:
     return {"seconds": statistics.median(times["publish"].seconds), "executors": figures, "mib": mib}
 
 
-def _done(spark: Any) -> dict[str, tuple[int, int]]:
+def work_of_executors(spark: Any) -> dict[str, tuple[int, int]]:
     """Tasks, and bytes written for others to read, of each executor so far."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     found = spark.sparkContext._jsc.sc().statusStore().executorList(True)

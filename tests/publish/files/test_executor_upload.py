@@ -96,6 +96,15 @@ def test_executors_upload_with_upload_from_executors(
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
+def test_two_executor_processes_upload_the_same_files_as_the_driver() -> None:
+    options = "--rows=20000", "--rounds=0", "--mib=1", "--memory=1024"
+    command = [sys.executable, "-m", "tests.bench.executor_upload", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "the records are the same" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.returncode == 0, ended.stdout
+
+
 def upload_with_result(place: Path, result: dict[str, Any], rows: Counter[str]) -> Staged:
     """Run `upload_from_executors` for one file, with this result of its Spark task."""
     task_result = SimpleNamespace(toArrow=lambda: pa.table({"result": [json.dumps(result)]}))
