@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mirrorfeed.display.html import bars, lines, number, ticks, time_ticks
+from mirrorfeed.display.html import COLORS, STYLE, bars, lines, number, ticks, time_ticks
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
@@ -64,6 +64,20 @@ def test_single_series_is_named() -> None:
     points = {NOW: 1.0, NOW + timedelta(hours=1): 2.0}
     assert ">sales.orders</span>" in lines({"sales.orders": points}, "min")
     assert ">sales.orders</span>" in bars([("Mar 14", {"sales.orders": 1.0})], ["sales.orders"], "rows")
+
+
+def test_equal_series_do_not_hide_each_other() -> None:
+    points = {NOW: 1.0, NOW + timedelta(hours=1): 2.0}
+    svg = parsed(lines({"a": points, "b": points}, "min"))
+    (below, _), (above, _) = ([float(dot.get("r", "")) for dot in svg.iter("circle")][at : at + 2] for at in (0, 2))
+    assert below > above
+    patterns = dict(re.findall(r"\.line\.(c\d)\{stroke-dasharray:([\d ]+)\}", STYLE))
+    assert len(set(patterns.values())) == COLORS - 1  # the line below all others is solid
+
+
+def test_narrow_screen_shows_every_second_of_many_labels() -> None:
+    svg = parsed(bars([(f"c{n}", {"a": 1.0}) for n in range(6)], ["a"], "rows"))
+    assert [text.text for text in svg.iter("text") if text.get("class") == "second"] == ["c1", "c3", "c5"]
 
 
 def test_series_beyond_the_colors_share_one() -> None:

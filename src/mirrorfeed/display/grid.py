@@ -34,6 +34,8 @@ class Displayed(Protocol):
     def remarks(self) -> Sequence[str]: ...
 
 
+EMPTY = "-"
+"""Text of a cell without a value."""
 AnyRow = TypeVar("AnyRow", bound=Displayed)
 
 
@@ -80,7 +82,7 @@ def _is_number(value: object) -> bool:
 def _word(value: object) -> str:
     match value:
         case None:
-            return "-"
+            return EMPTY
         case bool():
             return "yes" if value else "no"
         case int():

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mirrorfeed.display.grid import Displayed, grid_of, split, utc_minute
+from mirrorfeed.display.grid import EMPTY, Displayed, grid_of, split, utc_minute
 from mirrorfeed.display.redact import escape_html
 
 STYLE = """
@@ -22,8 +22,9 @@ STYLE = """
 .mirrorfeed table{border-collapse:collapse;margin:0}
 .mirrorfeed th,.mirrorfeed td{padding:5px 14px 5px 0;text-align:left;vertical-align:top;border:0;
 border-bottom:1px solid var(--line);background:none}
-.mirrorfeed th{font-weight:600;opacity:.7;white-space:nowrap}
+.mirrorfeed th{font-weight:600;opacity:.7;vertical-align:bottom}
 .mirrorfeed .n{text-align:right;font-variant-numeric:tabular-nums}
+.mirrorfeed tr>:last-child{padding-right:0}
 .mirrorfeed p{margin:8px 0 0;max-width:110ch;white-space:pre-line}
 .mirrorfeed .bad{color:var(--bad)}
 .mirrorfeed h1{margin:0;font-size:22px}
@@ -37,7 +38,7 @@ border-bottom:1px solid var(--line);background:none}
 .mirrorfeed .tile b.long{font-size:19px;line-height:31px}
 .mirrorfeed section{overflow-x:auto;margin:0 0 14px}
 .mirrorfeed .charts section{margin:0}
-.mirrorfeed svg{display:block;width:100%;max-width:760px;height:auto}
+.mirrorfeed svg{display:block;width:100%;max-width:760px;height:auto;overflow:visible}
 .mirrorfeed svg text{font-size:11px;fill:var(--soft)}
 .mirrorfeed .grid{stroke:var(--line)}.mirrorfeed .axis{stroke:var(--soft)}
 .mirrorfeed .line{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round}
@@ -46,16 +47,28 @@ border-bottom:1px solid var(--line);background:none}
 .mirrorfeed .key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px;background:currentColor}
 .mirrorfeed .rest{color:var(--rest)}.mirrorfeed .line.rest{opacity:.3}
 .mirrorfeed summary{cursor:pointer;margin:8px 0;color:var(--soft)}
-.mirrorfeed .line.c1,.mirrorfeed .line.c4,.mirrorfeed .line.c7{stroke-dasharray:8 5}
-.mirrorfeed .line.c2,.mirrorfeed .line.c5{stroke-dasharray:3 4}
+.mirrorfeed .line.c1{stroke-dasharray:8 5}.mirrorfeed .line.c2{stroke-dasharray:3 4}
+.mirrorfeed .line.c3{stroke-dasharray:14 7}.mirrorfeed .line.c4{stroke-dasharray:9 4 2 4}
+.mirrorfeed .line.c5{stroke-dasharray:2 7}.mirrorfeed .line.c6{stroke-dasharray:5 9}
+.mirrorfeed .line.c7{stroke-dasharray:16 4 4 4}
 .mirrorfeed .legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:12px}
-@media(max-width:600px){.mirrorfeed svg text{font-size:18px}.mirrorfeed section{padding:12px 10px}}
+@media(max-width:600px){.mirrorfeed svg text{font-size:22px}.mirrorfeed svg .second{display:none}
+.mirrorfeed section{padding:12px 10px}}
 """ + "".join(f".mirrorfeed .c{n}{{color:var(--c{n})}}" for n in range(8))
 _PAGE = """
 :root{color-scheme:light dark}
 body{margin:0 auto;padding:24px;max-width:1400px}
 @media(prefers-color-scheme:dark){.mirrorfeed{--bad:#ff7b72;--c0:#6ea3ff;--c1:#f0a848;--c2:#4cc79d;--c3:#e884c0;
 --c4:#a893f2;--c5:#8cc8f0;--c6:#d2b04a;--c7:#c7947a;--rest:#667085}}
+@media(max-width:600px){body{padding:12px}}
+@media(max-width:950px){
+.mirrorfeed thead{display:none}
+.mirrorfeed table,.mirrorfeed tbody,.mirrorfeed tr{display:block}
+.mirrorfeed tr{padding:8px 0;border-bottom:1px solid var(--line)}
+.mirrorfeed td,.mirrorfeed .n{display:inline-block;padding:0 16px 0 0;border:0;text-align:left;overflow-wrap:anywhere}
+.mirrorfeed .empty{display:none}
+.mirrorfeed td:first-child{display:block;font-weight:600}
+.mirrorfeed td:not(:first-child)::before{content:attr(data-label) " ";opacity:.7}}
 """
 
 
@@ -105,27 +118,43 @@ def paragraph(text: str, *, good: bool = True) -> str:
     return _element("p", escape_html(text), "" if good else "bad")
 
 
-def _row(tag: str, texts: Sequence[str], right: Collection[int], style: str = "") -> str:
-    cells = (_element(tag, escape_html(text), "n" if at in right else "") for at, text in enumerate(texts))
+def _row(
+    tag: str, texts: Sequence[str], right: Collection[int], style: str = "", labels: Sequence[str] | None = None
+) -> str:
+    """Return a row of a table. With `labels`, a page for a narrow screen shows them next to the cells."""
+    cells = []
+    for at, text in enumerate(texts):
+        kind = "n" if at in right else ""
+        if labels and text == EMPTY:
+            kind = f"{kind} empty".strip()
+        cells.append(_element(tag, escape_html(text), kind, labels[at] if labels else ""))
     return _element("tr", "".join(cells), style)
 
 
-def _element(tag: str, content: str, style: str) -> str:
+def _element(tag: str, content: str, style: str, label: str = "") -> str:
     attribute = f' class="{style}"' if style else ""
+    if label:
+        attribute += f' data-label="{escape_html(label)}"'
     return f"<{tag}{attribute}>{content}</{tag}>"
 
 
 COLORS = 8
 """Number of series with a separate color. All others share one color."""
 
-_WIDTH, _HEIGHT = 640, 266
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
-_HALF_LABEL = 38
+_WIDTH, _HEIGHT = 640, 290
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 26, 54
+_HALF_LABEL = 46
 """Half the width of the longest label of a time on a narrow screen, such as 12:30:15."""
 _LABELS = 6
 """Maximum number of labels below the bars. With more bars, only some bars have a label."""
 _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
+_LABELS_ON_A_PHONE = 5
+"""With more labels below a chart, a narrow screen shows every second one."""
+_RING = 1
+"""Width of the ring that stays visible of a point below an equal point of another series."""
+_RINGS = 3
+"""Number of series with such rings."""
 _DENSE = 60
 """A line with more points than this, or with the shared color, shows a point only under the pointer."""
 _NO_DATA = "<p>No data yet.</p>"
@@ -146,7 +175,8 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
     def x(time: datetime) -> float:
         return _LEFT + (time - start).total_seconds() / span * (_WIDTH - _LEFT - _RIGHT)
 
-    shapes = [*_value_axis(steps, unit), *(_tick_label(x(time), label) for time, label in time_ticks(start, end))]
+    labels = [(x(time), label) for time, label in time_ticks(start, end)]
+    shapes = [*_value_axis(steps, unit), *_tick_labels(labels)]
     first, last = (time.astimezone(UTC).date() for time in (start, end))
     shapes.append(_axis_label(f"time on {first}, UTC" if first == last else "time, UTC"))
     # The series with the largest values get the colors.
@@ -157,10 +187,11 @@ def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
         points = [(f"{x(time):.1f}", f"{_y(value, steps):.1f}", time, value) for time, value in series[name].items()]
         shade = _shade(color)
         dot = f"dot {shade} dense" if len(points) > _DENSE or color >= COLORS else f"dot {shade}"
+        radius = 2.5 + _RING * max(0, min(len(names), _RINGS) - 1 - color)  # the point on top is the smallest
         path = " ".join(f"{cx},{cy}" for cx, cy, *_ in points)
         shapes.append(f'<polyline class="line {shade}" points="{path}"/>')
         shapes += [
-            f'<circle class="{dot}" cx="{cx}" cy="{cy}" r="2.5">'
+            f'<circle class="{dot}" cx="{cx}" cy="{cy}" r="{radius:.1f}">'
             f"{_tooltip(name, utc_minute(time), value, unit)}</circle>"
             for cx, cy, time, value in points
         ]
@@ -182,10 +213,9 @@ def bars(
     width = min(slot * 0.7, 48)
     shapes = [*_value_axis(steps, unit), _axis_label(axis_label)]
     every = math.ceil(len(columns) / _LABELS)
-    for n, (label, parts) in enumerate(columns):
-        middle = _LEFT + (n + 0.5) * slot
-        if n % every == 0:
-            shapes.append(_tick_label(middle, label))
+    middles = [_LEFT + (n + 0.5) * slot for n in range(len(columns))]
+    shapes += _tick_labels([(x, label) for x, (label, _) in list(zip(middles, columns, strict=True))[::every]])
+    for middle, (label, parts) in zip(middles, columns, strict=True):
         below = 0.0
         for color, kind in enumerate(kinds):
             if value := parts.get(kind, 0):
@@ -257,14 +287,19 @@ def _value_axis(steps: Sequence[float], unit: str) -> list[str]:
         kind = "axis" if value == 0 else "grid"
         shapes.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         label = f"{number(value)} {noun(unit, value)}" if value == steps[-1] else number(value)
-        anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != steps[-1] else 'x="0" text-anchor="start"'
-        shapes.append(f'<text {anchor} y="{y + 4:.1f}">{escape_html(label)}</text>')
+        # The label with the unit is long, so it is above its line.
+        place = f'x="{_LEFT - 6}" text-anchor="end" y="{y + 4:.1f}"' if value != steps[-1] else f'x="0" y="{y - 8:.1f}"'
+        shapes.append(f"<text {place}>{escape_html(label)}</text>")
     return shapes
 
 
-def _tick_label(x: float, label: str) -> str:
-    anchor = "end" if x + _HALF_LABEL > _WIDTH else "middle"  # otherwise the edge of the chart cuts it off
-    return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="{anchor}">{escape_html(label)}</text>'
+def _tick_labels(labels: Sequence[tuple[float, str]]) -> list[str]:
+    shapes = []
+    for at, (x, label) in enumerate(labels):
+        anchor = "end" if x + _HALF_LABEL > _WIDTH else "middle"  # otherwise the edge of the chart cuts it off
+        kind = ' class="second"' if at % 2 and len(labels) > _LABELS_ON_A_PHONE else ""
+        shapes.append(f'<text{kind} x="{x:.1f}" y="{_HEIGHT - 32}" text-anchor="{anchor}">{escape_html(label)}</text>')
+    return shapes
 
 
 def _axis_label(text: str) -> str:
@@ -287,9 +322,17 @@ def html_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: str =
     return styled(section_of(rows, notes, summary, every=every))
 
 
-def section_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+def section_of(
+    rows: Sequence[Displayed],
+    notes: Sequence[str] = (),
+    summary: str = "",
+    *,
+    every: bool = False,
+    labelled: bool = False,
+) -> str:
     """Return rows, notes and summary as HTML without styles. Rows that are not `ok` are marked.
 
+    With `labelled`, each cell has its heading, which `page_of` shows instead of a header on a narrow screen.
     If more than 20 rows are `quiet` (need no attention), a line of text replaces these rows, unless `every` is True.
     """
     rows, _, left_out = split(rows, every)
@@ -297,7 +340,8 @@ def section_of(rows: Sequence[Displayed], notes: Sequence[str] = (), summary: st
     parts = [paragraph(line) for line in (summary, left_out) if line]
     if grid.header:
         lines = (
-            _row("td", line, grid.right, "" if row.ok else "bad") for line, row in zip(grid.lines, rows, strict=True)
+            _row("td", line, grid.right, "" if row.ok else "bad", grid.header if labelled else None)
+            for line, row in zip(grid.lines, rows, strict=True)
         )
         header, body = _row("th", grid.header, grid.right), "".join(lines)
         parts.append(f"<table><thead>{header}</thead><tbody>{body}</tbody></table>")

@@ -139,8 +139,8 @@ def body(report: Report) -> str:
 
 def _card(name: str, rows: Sequence[Row], notes: Sequence[str]) -> str:
     _, quiet, _ = split(rows)
-    hidden = details(f"Show {len(quiet):,} more", section_of(quiet, every=True)) if quiet else ""
-    return card(SECTIONS[name][0], section_of(rows, notes) + hidden)
+    hidden = details(f"Show {len(quiet):,} more", section_of(quiet, every=True, labelled=True)) if quiet else ""
+    return card(SECTIONS[name][0], section_of(rows, notes, labelled=True) + hidden)
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
