@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import sqlite3
@@ -24,6 +25,7 @@ from mirrorfeed.landing.delivery import Delivery
 from mirrorfeed.landing.log_record import Record, parse
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import history_view_column_taken, history_view_impossible
+from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.source.identifier import Source
 from tests.raised import raises
 from tests.support.delivered import TimedTable
@@ -39,16 +41,16 @@ def rows_of_view(record: Record, mirrored: Iterable[dict[str, Any]]) -> Valid:
     """Run the T-SQL with SQLite, which has the same names in brackets and the same window functions."""
     database = sqlite3.connect(":memory:")
     database.execute("ATTACH ':memory:' AS sales")
-    names = "id, v, _change_type, _commit_version, _commit_timestamp"
+    names = "Key, v, _change_type, _commit_version, _commit_timestamp"
     database.execute(f"CREATE TABLE sales.orders ({names})")
     rows = [[row[name.strip()] for name in names.split(",")] for row in mirrored]
     changes = [[*row[:-1], row[-1].isoformat()] for row in rows]
     database.executemany("INSERT INTO sales.orders VALUES (?, ?, ?, ?, ?)", changes)
     database.execute(view_sql(record, TARGET, VIEW).replace("CREATE OR ALTER VIEW", "CREATE VIEW"))
-    return database.execute("SELECT id, v, valid_from, valid_to, is_current FROM sales.orders_history").fetchall()
+    return database.execute("SELECT Key, v, valid_from, valid_to, is_current FROM sales.orders_history").fetchall()
 
 
-def at(rows: Valid, time: datetime) -> list[tuple[int, str | None]]:
+def at(rows: Valid, time: datetime) -> list[tuple[str, str | None]]:
     """Rows that are valid at a time, as a person asks the view for them."""
     text = time.isoformat()
     return sorted(
@@ -57,11 +59,20 @@ def at(rows: Valid, time: datetime) -> list[tuple[int, str | None]]:
 
 
 def test_view_has_the_rows_of_the_permanent_history_at_every_time(
-    spark: SparkSession, tmp_path: Path, counted: Counter[str]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: Counter[str]
 ) -> None:
+    """The mirror has the hash of the key, under another name. The permanent history has the key."""
+    monkeypatch.setenv("KEY_OF_VIEW", secret := "the secret of this test")
+    hidden = {"transform": {"id": "hash"}, "rename": {"id": "Key"}, "hash_key": Secret(env="KEY_OF_VIEW")}
+
+    def published(rows: Iterable[tuple[int, str | None]]) -> list[tuple[str, str | None]]:
+        hashed = ((hmac.new(secret.encode(), str(key).encode(), "sha256").hexdigest(), v) for key, v in rows)
+        return sorted(hashed, key=str)
+
     for seed in range(HISTORIES):
         table = TimedTable.create(spark, tmp_path / str(seed), seed, shared_times=True)
-        zone = Zone(tmp_path / f"zone{seed}", table.table, delivery=Delivery("append", preimages=seed % 2 == 1))
+        delivery = Delivery("append", preimages=seed % 2 == 1)
+        zone = Zone(tmp_path / f"zone{seed}", table.table, delivery=delivery, **hidden)
         history = Source(path=str(tmp_path / f"history{seed}"))
         entry = {"source": str(table.table.path), "target": "sales.orders", "history": str(history.path)}
         stored_as = Table.model_validate({**entry, "keys": ["id"]})
@@ -86,11 +97,11 @@ def test_view_has_the_rows_of_the_permanent_history_at_every_time(
             assert segment is not None
             feed = stored.read_rows(view, segment, segment[0].to_version_inclusive - 1, version)
             kept = apply_changes(feed, find_record(segment, version)).collect()
-            expected = sorted(((row["id"], row["v"]) for row in kept), key=str)
+            expected = published((row["id"], row["v"]) for row in kept)
             assert at(rows, table.time(version)) == expected, (seed, version, table.states)
             counted["times compared with the permanent history"] += 1
         current = sorted(((key, v) for key, v, _, _, is_current in rows if is_current), key=str)
-        assert current == sorted(table.states[-1].items(), key=str)
+        assert current == published(table.states[-1].items())
         assert all((end is None) == bool(is_current) for _, _, _, end, is_current in rows)
 
 

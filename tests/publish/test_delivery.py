@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.source.errors import FeedGapError, GapReason
 from mirrorfeed.source.identifier import Source
 from tests.raised import raises
 from tests.support.delivered import TimedTable, appended, changing, soft_deleted, state_of
 from tests.support.delta import DeltaTable, Zone
+from tests.support.entries import changed
 from tests.support.tables import Table, TableFeed
 
 SOFT, APPEND = Delivery("soft_delete"), Delivery("append")
@@ -71,11 +74,21 @@ class Way(Zone):
         publish(feed, self.store, self.plan)
         self.publications.append(self.table.latest)
 
+    def begin_load(self) -> None:
+        """Publish the first part of a first load."""
+        result, feed = TableResult(""), DeltaFeed(self.table.spark, self.table.source)
+        publish(feed, self.store, self.plan, result, stop=lambda: result.load is not None)
+        assert result.load, "the load has only one part"
+        self.publications.append(self.table.latest)
+
 
 def live_through(spark: SparkSession, place: Path, seed: int, ways: list[str]) -> int:
     """Publish a random history in several ways. Return the number of compared mirrors."""
     table, compared = TimedTable.create(spark, place / "t", seed), 0
+    table.insert_two_files()
     zones = [Way(name, place / name, table.table) for name in ways]
+    zones[0].plan = changed(zones[0].plan, load_part_size=1)
+    zones[0].begin_load()
     for _ in range(table.random.randint(2, 3)):
         for _ in range(table.random.randint(1, 4)):
             table.commit()
@@ -99,7 +112,7 @@ def test_mirror_keeps_deleted_rows_over_random_histories(
 
 
 APPENDS: dict[str, dict[str, Any]] = {
-    "net": {"delivery": APPEND},
+    "net": {"delivery": APPEND, "load_part_size": 1},
     "net with pre-images": {"delivery": WITH_PREIMAGES},
     "net without keys": {"delivery": APPEND, "keys": ()},
     "gap": {"delivery": APPEND},
@@ -109,7 +122,9 @@ APPENDS: dict[str, dict[str, Any]] = {
 
 def append_through(spark: SparkSession, place: Path, seed: int, ways: list[str]) -> int:
     table, compared = TimedTable.create(spark, place / "t", seed), 0
+    table.insert_two_files()
     zones = [Way(name.split()[0], place / name, table.table, **APPENDS[name]) for name in ways]
+    zones[0].begin_load()
     for _ in range(table.random.randint(2, 3)):
         for _ in range(table.random.randint(1, 4)):
             table.commit()
@@ -123,7 +138,9 @@ def append_through(spark: SparkSession, place: Path, seed: int, ways: list[str])
             preimages = zone.plan.delivery.preimages or not has_keys
             expected = appended(table, zone.publications, preimages=preimages, compares=zone.name == "gap")
             if has_keys:
-                changes = changing(found, table.states, preimages=preimages)
+                changed_at = zone.publications if zone.name == "gap" else range(len(table.states))
+                befores = {after: table.states[before] for before, after in pairwise(changed_at)}
+                changes = changing(found, befores, preimages=preimages)
                 assert Counter(changes) == Counter(expected), (seed, zone.root.name, table.states)
                 for version in range(zone.publications[0], zone.publications[-1] + 1):
                     if zone.name == "net" or version in zone.publications:

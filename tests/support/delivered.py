@@ -1,21 +1,28 @@
 """Random histories of small Delta tables with known commit times, and the rows that each delivery mode must deliver.
 
-The expected rows are computed from the rows of each version, without the change data feed and without Spark."""
+The expected rows are computed from the rows of each version, without the change data feed and without Spark.
+`verified` compares a mirror with its source by `verify`."""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.support.delta import DeltaTable
+from mirrorfeed.landing.log_record import Record, parse
+from mirrorfeed.mirror.verify import verify_at
+from mirrorfeed.mirror.verify.row_comparison import RowComparison
+from mirrorfeed.source.identifier import Source
+from tests.support.delta import DeltaTable, Zone
 
 FIRST_COMMIT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=12)
 """Recent, because the feed of old commits has expired."""
@@ -39,6 +46,13 @@ class TimedTable:
         made = cls(DeltaTable(spark, path), random.Random(seed), shared_times=shared_times)
         made._set_time(0)
         return made
+
+    def insert_two_files(self) -> None:
+        """Insert the smallest and the greatest keys, so that a first load can have several parts."""
+        for keys in ((0, 1), (10, 11)):
+            new: Rows = {key: self._value() for key in keys}
+            values = ", ".join(f"({key}, {_literal(v)})" for key, v in new.items())
+            self.sql(f"INSERT INTO {{}} VALUES {values}", self.states[-1] | new)
 
     def commit(self) -> None:
         """Insert, update, delete, or change keys. Deleted keys return often."""
@@ -138,9 +152,9 @@ def appended(table: TimedTable, publications: Sequence[int], *, preimages: bool,
     return events
 
 
-def changing(rows: list[dict[str, Any]], states: Sequence[Rows], *, preimages: bool) -> list[Event]:
+def changing(rows: list[dict[str, Any]], befores: Mapping[int, Rows], *, preimages: bool) -> list[Event]:
     """Return appended rows that change a value: not an update to the same value, and as update a row that a commit
-    deleted and inserted. `states` has the rows of all versions."""
+    deleted and inserted. `befores` has for each version the rows before its changes, except for the first load."""
     groups: dict[tuple[int, int], dict[str, str | None]] = {}
     for row in rows:
         groups.setdefault((row["_commit_version"], row["id"]), {})[row["_change_type"]] = row["v"]
@@ -149,7 +163,7 @@ def changing(rows: list[dict[str, Any]], states: Sequence[Rows], *, preimages: b
         if "delete" in kinds and len(kinds) > 1:
             kinds["update_preimage"] = kinds.pop("delete")
             kinds["update_postimage"] = kinds.pop("insert", kinds.get("update_postimage"))
-        before = states[version - 1]
+        before = befores.get(version, {})
         if key in before and "update_postimage" in kinds and kinds["update_postimage"] == before[key]:
             continue
         shown = {kind: value for kind, value in kinds.items() if preimages or kind != "update_preimage"}
@@ -167,3 +181,19 @@ def state_of(rows: list[dict[str, Any]], version: int) -> Rows:
             if row["_change_type"] != "delete":
                 state[row["id"]] = row["v"]
     return state
+
+
+def records_of(zone: Zone) -> list[Record]:
+    """Records of the log, newest first."""
+    files = sorted(zone.folder.glob("_mirrorfeed/*/*.json"), reverse=True)
+    return [parse(file.read_bytes(), str(file)) for file in files]
+
+
+def verified(zone: Zone, rows: list[dict[str, Any]], place: Path) -> RowComparison:
+    """Verify a mirror with these rows, written to `place`, by `verify`."""
+    types = {field.name: field.type for file in zone.files for field in file.schema}
+    columns = {name: pa.array([row.get(name) for row in rows], types[name]) for name in rows[0]}
+    write_deltalake(str(place), pa.table(columns), mode="overwrite")
+    spark, source, records = zone.table.spark, zone.table.source, records_of(zone)
+    mirror, selection = Source(path=str(place)), zone.plan.selection
+    return verify_at(spark, source, mirror, records[:1], selection=selection, published=records)

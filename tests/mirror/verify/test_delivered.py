@@ -8,51 +8,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.delivery import Delivery
-from mirrorfeed.landing.log_record import Record, parse
-from mirrorfeed.mirror.verify import find_differing_keys, verify_at
-from mirrorfeed.mirror.verify.row_comparison import RowComparison
+from mirrorfeed.mirror.verify import find_differing_keys
+from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.source.identifier import Source
-from tests.support.delivered import TimedTable
+from tests.support.delivered import TimedTable, verified
 from tests.support.delta import Zone
 
 HISTORIES = int(os.environ.get("MIRRORFEED_HISTORIES", "1"))
 SOFT, APPEND = Delivery("soft_delete"), Delivery("append")
-TYPES = {
-    "id": pa.int32(),
-    "v": pa.string(),
-    "_deleted": pa.bool_(),
-    "_deleted_at": pa.timestamp("us", "UTC"),
-    "_change_type": pa.string(),
-    "_commit_version": pa.int64(),
-    "_commit_timestamp": pa.timestamp("us", "UTC"),
-}
 MODES: dict[str, dict[str, Any]] = {
     "soft delete": {"delivery": SOFT},
     "append": {"delivery": APPEND},
     "append with pre-images": {"delivery": Delivery("append", preimages=True)},
     "append without keys": {"delivery": APPEND, "keys": ()},
 }
+HIDDEN: dict[str, dict[str, Any]] = {
+    "soft delete": {"transform": {"id": "hash"}},
+    "append": {"transform": {"id": "hash", "v": "hash"}, "rename": {"id": "Key"}},
+    "append without keys": {"transform": {"v": "mask('-')"}},
+}
+"""Values that are hidden in random histories, by mode."""
 Rows = list[dict[str, Any]]
-
-
-def records_of(zone: Zone) -> list[Record]:
-    """Records of the log, newest first."""
-    files = sorted(zone.folder.glob("_mirrorfeed/*/*.json"), reverse=True)
-    return [parse(file.read_bytes(), str(file)) for file in files]
-
-
-def verified(zone: Zone, rows: Rows, place: Path) -> RowComparison:
-    """Verify a mirror with these rows."""
-    columns = {name: pa.array([row.get(name) for row in rows], TYPES[name]) for name in rows[0]}
-    write_deltalake(str(place), pa.table(columns), mode="overwrite")
-    records = records_of(zone)
-    return verify_at(zone.table.spark, zone.table.source, Source(path=str(place)), records[:1], published=records)
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +52,18 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return zones
 
 
-def test_mirrors_are_equal_over_random_histories(spark: SparkSession, tmp_path: Path, counted: Counter[str]) -> None:
+def test_mirrors_are_equal_over_random_histories(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: Counter[str]
+) -> None:
+    monkeypatch.setenv("KEY_OF_VERIFIED", "the secret of this test")
     for seed in range(100, 100 + HISTORIES):
         table = TimedTable.create(spark, tmp_path / f"t{seed}", seed)
         place = tmp_path / str(seed)
-        options = {name: {"keys": ("id",), **each} for name, each in MODES.items()}
+        hash_key = Secret(env="KEY_OF_VERIFIED")
+        options = {
+            name: {"keys": ("id",), "hash_key": hash_key, **HIDDEN.get(name, {}), **each}
+            for name, each in MODES.items()
+        }
         zones = {name: Zone(place / name, table.table, **each) for name, each in options.items()}
         for _ in range(3):
             for _ in range(table.random.randint(1, 4)):

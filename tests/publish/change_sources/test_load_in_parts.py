@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 import shutil
 from collections import Counter
@@ -30,11 +31,13 @@ from mirrorfeed.publish.files import row_staging
 from mirrorfeed.publish.key_repair import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
+from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.errors import SourceRecreatedError, load_version_lost
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 from tests.raised import raises
+from tests.support.delivered import verified
 from tests.support.delta import DeltaTable, Zone
 from tests.support.entries import FOLDER, changed
 
@@ -169,19 +172,54 @@ def test_driver_and_executors_upload_parts_of_one_load(
     check_mirror(copy)
 
 
-@pytest.mark.slow
-def test_all_parts_of_an_appended_table_have_the_time_of_the_version(spark: SparkSession, tmp_path: Path) -> None:
-    zone = in_parts(spark, tmp_path, delivery=Delivery("append"))
-    (first,) = run(zone).records
-    zone.table.insert(40)  # then the commit of the load is not the newest one
-    zone.publish()
+@pytest.mark.parametrize("mode", ["soft_delete", pytest.param("append", marks=pytest.mark.slow)])
+def test_load_in_parts_of_each_delivery_mode_continues_with_the_changes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
+    """Keys are hashed, so another column divides the selected rows. The source changes between the parts."""
+    monkeypatch.setenv("KEY_OF_PARTS", key := "the secret of this test")
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, note string, day string", by="day")
+    for at in range(3):
+        rows = (f"({number}, 'v{number}', 'secret', 'day{at}')" for number in range(3 * at, 3 * at + 3))
+        table.sql(f"INSERT INTO {{}} VALUES {', '.join(rows)}")
+    hidden = {
+        "transform": {"id": "hash", "v": "hash", "note": "mask('-')"},
+        "hash_key": Secret(env="KEY_OF_PARTS"),
+    }
+    selected = {"where": "id <> 5", "rename": {"id": "Key", "v": "value", "day": "since"}, **hidden}
+    zone = Zone(tmp_path / "landing", table, load_part_size=1024, delivery=Delivery(mode), **selected)
 
-    rows = [row for file in zone.files for row in file.to_pylist()]
-    loaded = [row for row in rows if row["id"] != 40]
-    assert len(rows) == 31
-    assert {(row["_change_type"], row["_commit_version"]) for row in loaded} == {("insert", 3)}
-    assert first.committed is not None
-    assert {row["_commit_timestamp"] for row in loaded} == {datetime.fromisoformat(first.committed)}
+    (first,) = run(zone).records
+    table.sql("DELETE FROM {} WHERE id IN (1, 7)")  # one of them is published
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 4")
+    (second,) = run(zone).records
+    table.sql("UPDATE {} SET id = 10 WHERE id = 0")
+    table.sql("INSERT INTO {} VALUES (7, 'again', 'secret', 'day2')")
+    third, *_ = zone.publish().records
+
+    assert [(str(each.load), each.rows["insert"]) for each in (first, second, third)] == [
+        ("part 1 of 3", 3),
+        ("part 2 of 3", 2),
+        ("part 3 of 3", 3),
+    ]
+    text = "2 deleted rows marked" if mode == "soft_delete" else "also at 1 earlier version"
+    assert str(verified(zone, zone.mirrored, tmp_path / "mirror")) == f"equal at version 7, 7 rows, {text}"
+
+    def hashed(value: object) -> str:
+        return hmac.new(key.encode(), str(value).encode(), "sha256").hexdigest()
+
+    def row(number: int, day: int) -> dict[str, str]:
+        return {"Key": hashed(number), "value": hashed(f"v{number}"), "note": "-", "since": f"day{day}"}
+
+    mirrored = [{name: each.pop(name) for name in ("Key", "value", "note", "since")} | each for each in zone.mirrored]
+    if mode == "soft_delete":
+        marked = [{**row(number, 0), "_deleted": True} for number in (0, 1)]
+        assert canonical([each for each in mirrored if each.pop("_deleted_at")]) == canonical(marked)
+        return
+    time = datetime.fromisoformat(str(first.committed))
+    added = {"_change_type": "insert", "_commit_version": 3, "_commit_timestamp": time}
+    loaded = [{**row(number, number // 3), **added} for number in range(9) if number != 5]
+    assert canonical([each for each in mirrored if each["_commit_version"] == 3]) == canonical(loaded)
 
 
 def test_version_that_vacuum_deleted_during_the_load_stops_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -392,15 +430,6 @@ def test_row_hashes_that_are_lost_during_the_load_stop_it(spark: SparkSession, t
         compared.run()
 
     assert needs_reload(changed(compared.zone.plan, on_gap="reseed"), caught.value)
-
-
-def test_selected_rows_are_divided_by_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
-    zone = in_parts(spark, tmp_path, where="id <> 12", rename={"id": "order"}, cast={"v": "string(2)"})
-
-    result = zone.publish()
-
-    assert [each.rows["insert"] for each in result.records] == [10, 9, 10]
-    assert len(zone.mirrored) == 29
 
 
 def test_values_that_are_not_published_are_not_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
