@@ -51,7 +51,7 @@ from tools.public_api import GROUPS
 from tools.reference import stale
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
-ELSEWHERE = {"az", "cp", "dbt", "export", "gh", "pip", "pre-commit"}
+ELSEWHERE = {"az", "cd", "cp", "dbt", "echo", "export", "gh", "pip", "pre-commit"}
 """Programs that are not installed when tests run. Their lines are only split into words."""
 _IN_BUNDLES, _OF_CI, _OF_COLLECTORS = {"variables", "resources", "targets"}, {"jobs", "steps"}, {"receivers"}
 """Top-level keys of snippets that are no configuration."""
