@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import deltalake
@@ -377,6 +378,19 @@ def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
     ]
     with pytest.raises(CatalogRefusedError, match=r"cannot be read: .*/nowhere: No such file or directory\."):
         list_pattern(f"{tmp_path}/nowhere/*", no_spark)
+
+
+def test_schemas_that_spark_lists_in_backticks_are_listed() -> None:
+    """Response of Spark with the connector of Unity Catalog's open-source server."""
+    table = {"tableName": "orders", "isTemporary": False, "information": "Type: EXTERNAL\nProvider: delta"}
+    responses: dict[str, list[Any]] = {
+        "SHOW SCHEMAS IN `main`": [("`Odd-Name`",), ("sales",)],
+        "SHOW TABLE EXTENDED IN `main`.`Odd-Name` LIKE '*'": [table],
+        "SHOW TABLE EXTENDED IN `main`.`sales` LIKE '*'": [table],
+    }
+    spark: Any = SimpleNamespace(sql=lambda text: SimpleNamespace(collect=lambda: responses[text]))
+    found = list_tables(Pattern.parse("main.*.*"), lambda _: False, lambda: spark, _unconfigured)
+    assert [each.source.parts for each in found] == [("main", "Odd-Name", "orders"), ("main", "sales", "orders")]
 
 
 def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSession) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.landing.names import fold
+from mirrorfeed.landing.names import fold, split_name
 from mirrorfeed.source.errors import CatalogRefusedError, CatalogUnavailableError, policies_not_excluded, rows_protected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 from mirrorfeed.source.table_info import find_log_damage, open_local_table
@@ -221,7 +221,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern) -> Iterator[Found
     *catalog, schema, _ = pattern.parts
     within = f" IN {quote(catalog[0])}" if catalog else ""
     try:
-        for name in _matching_schemas(schema, lambda: [row[0] for row in spark.sql(f"SHOW SCHEMAS{within}").collect()]):
+        for name in _matching_schemas(schema, lambda: _list_schemas(spark, within)):
             full_name = ".".join(map(quote, (*catalog, name)))
             for row in spark.sql(f"SHOW TABLE EXTENDED IN {full_name} LIKE '*'").collect():
                 source = Source((*catalog, name, row["tableName"]))
@@ -233,6 +233,13 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern) -> Iterator[Found
                 yield FoundTable(source, _unsupported(values.get("Type", ""), values.get("Provider", "")))
     except AnalysisException as error:
         raise CatalogRefusedError(name=f"The list of tables {pattern}", reason=first_line(str(error))) from error
+
+
+def _list_schemas(spark: SparkSession, within: str) -> list[str]:
+    names = [row[0] for row in spark.sql(f"SHOW SCHEMAS{within}").collect()]
+    return [
+        split_name(name)[-1] if name.startswith("`") else name for name in names
+    ]  # Spark quotes names such as `a-b`
 
 
 def _list_folders(pattern: Pattern) -> Iterator[FoundTable]:
