@@ -39,8 +39,8 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.change_sources.feed_gap import segment_after
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.login import read_hash_key
-from mirrorfeed.source.change_feed import DEFAULT_LINE
 from mirrorfeed.source.errors import copy_target_exists
+from mirrorfeed.source.feed_activation import DEFAULT_LINE
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from tests.raised import raises

@@ -13,19 +13,18 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.landing.errors import reserved_columns
-from mirrorfeed.source import change_feed, versions
-from mirrorfeed.source.change_feed import (
+from mirrorfeed.source import change_feed, feed_activation, versions
+from mirrorfeed.source.change_feed import is_feed_on, read_facts
+from mirrorfeed.source.change_preview import changes_between
+from mirrorfeed.source.errors import DeltaLogDamagedError, GapReason, NotDeltaError, no_computed_feed
+from mirrorfeed.source.feed_activation import (
     DEFAULT_LINE,
     FeedKind,
     enable_feed,
     enable_feed_without_spark,
     feed_kind,
     first_version_with_feed,
-    is_feed_on,
-    read_facts,
 )
-from mirrorfeed.source.change_preview import changes_between
-from mirrorfeed.source.errors import DeltaLogDamagedError, GapReason, NotDeltaError, no_computed_feed
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import TableInfo, read_table_info
@@ -57,7 +56,7 @@ def test_table_with_computed_changes_needs_no_action(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Response of an engine that computes changes: reading changes of the newest version succeeds."""
-    monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: True)
+    monkeypatch.setattr(feed_activation, "is_feed_on", lambda *_: True)
     table = DeltaTable(spark, tmp_path / "t", feed=False, properties=ROW_TRACKING)
     assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is FeedKind.COMPUTED
     assert enable_feed(spark, table.source) == "computed from row tracking when it is read: no action is needed"
@@ -83,9 +82,9 @@ def test_iceberg_table_needs_a_computed_feed_and_gets_no_property(
     spark = MagicMock()
     spark.table.return_value.columns = ["id"]
     info = TableInfo("id-1", "", {}, (), 0, 0, format="iceberg")
-    monkeypatch.setattr(change_feed, "read_table_info", lambda *_: info)
-    monkeypatch.setattr(change_feed, "newest_version", lambda *_: 3)
-    monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: computed)
+    monkeypatch.setattr(feed_activation, "read_table_info", lambda *_: info)
+    monkeypatch.setattr(feed_activation, "newest_version", lambda *_: 3)
+    monkeypatch.setattr(feed_activation, "is_feed_on", lambda *_: computed)
     if computed:
         assert enable_feed(spark, Source(("one",))) == "computed from row tracking when it is read: no action is needed"
     else:
@@ -214,14 +213,14 @@ def test_feed_starts_after_the_last_version_without_it(
         return version in on
 
     def start(history: list[Commit]) -> int | None:
-        monkeypatch.setattr(change_feed, "read_commits", lambda *_: history)
+        monkeypatch.setattr(feed_activation, "read_commits", lambda *_: history)
         return first_version_with_feed(NO_SPARK, Source.parse("t"))
 
-    monkeypatch.setattr(change_feed, "is_feed_on", on_at)
+    monkeypatch.setattr(feed_activation, "is_feed_on", on_at)
     assert start(known) == expected
     assert 1 not in requests or operations[2:3] != ["WRITE"]  # a write changes no setting
     holed = [known[0], *(replace(each, version=each.version + 5) for each in known[1:])]
-    monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: True)
+    monkeypatch.setattr(feed_activation, "is_feed_on", lambda *_: True)
     assert start(holed) == 6
 
 

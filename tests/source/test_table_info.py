@@ -9,9 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.source import table_info
-from mirrorfeed.source.change_feed import (
-    read_facts,
-)
+from mirrorfeed.source.change_feed import read_facts
 from mirrorfeed.source.errors import (
     NoTableAtPathError,
     NotDeltaError,

@@ -476,7 +476,7 @@ class Feed:
         The feed does not contain earlier changes. Tables that are published by comparison are not changed. Most tables
         in local folders are changed without Spark.
         """
-        from mirrorfeed.source.change_feed import DEFAULT_LINE
+        from mirrorfeed.source.feed_activation import DEFAULT_LINE
 
         selected = self._current_config.select(tables)
         rows = [_enable_feed(None, table) for table in selected]
@@ -510,8 +510,8 @@ class Feed:
         from mirrorfeed import archive
         from mirrorfeed.api.changes import Changes
         from mirrorfeed.runtime.spark_session import lossless_settings
-        from mirrorfeed.source.change_feed import first_version_with_feed
         from mirrorfeed.source.change_preview import changes_between
+        from mirrorfeed.source.feed_activation import first_version_with_feed
 
         source = self._current_config.source_of(table)
         spark = self._spark(source)
@@ -589,7 +589,7 @@ class Feed:
 def _enable_feed(spark: SparkSession | None, table: Table) -> Enabled | None:
     """Turn on the feed of a table. With `spark` None, returns None if Spark is needed."""
     from mirrorfeed.publish.change_sources.full_compare import COMPARED
-    from mirrorfeed.source.change_feed import enable_feed, enable_feed_without_spark
+    from mirrorfeed.source.feed_activation import enable_feed, enable_feed_without_spark
 
     name, source = str(table.target), str(table.source)
     if table.changes == "compare":

@@ -179,7 +179,8 @@ class Collector:
         source was recreated or a published column is no longer selected.
         """
         from mirrorfeed.publish.change_sources.full_compare import COMPARED
-        from mirrorfeed.source.change_feed import feed_kind, read_facts
+        from mirrorfeed.source.change_feed import read_facts
+        from mirrorfeed.source.feed_activation import feed_kind
 
         newest = view.newest if view else None
         if table.changes == "compare":

@@ -29,8 +29,8 @@ from mirrorfeed.publish.change_sources.errors import (
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.source import versions
-from mirrorfeed.source.change_feed import FeedKind, feed_kind
 from mirrorfeed.source.errors import FeedGapError, Recreation, SnapshotFilesDeletedError, SourceRecreatedError
+from mirrorfeed.source.feed_activation import FeedKind, feed_kind
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import (
     COMPARISON,
