@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,9 +24,9 @@ from tests.support.tables import Table, TableFeed
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Two published tables, one with a new commit, and one that was never published."""
+    """Two published tables, one with a new commit, one that was never published, and an adopted one."""
     tables, now = [], datetime.now(UTC)
-    for name, ages in {"orders": (31.0, 3.0, 0.5), "lines": (2.0,), "new": ()}.items():
+    for name, ages in {"orders": (31.0, 3.0, 0.5), "lines": (2.0,), "new": (), "taken": (0.5,)}.items():
         source = tmp_path / name
         deltalake.write_deltalake(source, pa.table({"id": [1]}), configuration={"delta.enableChangeDataFeed": "true"})
         id_ = str(deltalake.DeltaTable(source).metadata().id)
@@ -39,6 +40,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             monkeypatch.setattr(table_publisher, "utc_now", lambda at=at: at)
             publish(TableFeed(rows), FolderStore(str(tmp_path / "zone")), table)
         tables.append(table)
+    (record,) = (tmp_path / "zone/sales.schema/taken/_mirrorfeed").glob("*/*.json")
+    record.write_text(json.dumps(json.loads(record.read_text(encoding="utf-8")) | {"files": []}), encoding="utf-8")
     deltalake.write_deltalake(tmp_path / "lines", pa.table({"id": [3]}), mode="append")
     return Config(landing_zone=str(tmp_path / "zone"), tables=tuple(tables))
 
@@ -54,16 +57,23 @@ def test_report_without_a_ledger_has_states_and_the_publications_of_the_logs(con
         ("sales.orders", "published", 3, 0),
         ("sales.lines", "published", 1, 1),
         ("sales.new", None, None, None),
+        ("sales.taken", "adopted", 1, 0),
     ]
+    assert found["tables"][3]["last_published"] is None
     assert [(row["publications"], row["inserts"], row["upserts"]) for row in found["days"]] == [
         (1, 0, 1),
         (1, 1, 0),
         (1, 0, 1),
     ]
     (totals,) = found["totals"]
-    assert (totals["tables"], totals["stopped"], totals["publications"], totals["rows"]) == (3, 0, 1, 1)
+    assert (totals["tables"], totals["stopped"], totals["publications"], totals["rows"]) == (4, 0, 1, 1)
     assert (totals["different"], totals["retries"]) == (None, None)
-    assert [row["table"] for row in found["freshness"]] == ["sales.orders", "sales.lines", "sales.new"]
+    assert [row["table"] for row in found["freshness"]] == [
+        "sales.orders",
+        "sales.lines",
+        "sales.new",
+        "sales.taken",
+    ]
     assert found["note"] == NO_LEDGER
     assert (found["archive"], found["failures"], found["on_time"]) == ([], [], [])
 

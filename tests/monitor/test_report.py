@@ -32,6 +32,7 @@ from mirrorfeed.monitor.report_sections import (
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import ledger_unreadable
 from mirrorfeed.orchestration.ledger import (
+    ADOPTED,
     ARCHIVE,
     BLOCKED,
     DIFFERENT,
@@ -86,6 +87,8 @@ ROWS = [
     LedgerRow(ago(minutes=25), "sales.late", FAILED, 7, error="StorageUnavailable", message="No answer again."),
     LedgerRow(ago(minutes=20), "sales.late", PUBLISHED, 7, 8),
     LedgerRow(ago(minutes=10), "sales.late", PUBLISHED, 8, 9),
+    LedgerRow(ago(hours=14), "sales.taken", FAILED, error="StorageUnavailable", message="No answer at first."),
+    LedgerRow(ago(hours=13), "sales.taken", ADOPTED, to_version=41),
     LedgerRow(ago(hours=10), "sales.gap", RESEEDED, from_version=5, error="FeedGap", message="Reloaded."),
     LedgerRow(ago(hours=13), "sales.equal", DIFFERENT, to_version=4, message="DIFFERENT: 1 row."),
     LedgerRow(ago(hours=12), "sales.equal", UNVERIFIED, error="MirrorNotReached", message="Not yet."),
@@ -134,7 +137,7 @@ def section(report: Report, name: str, *fields: str) -> list[tuple[Any, ...]]:
 def test_totals_cover_24_hours_and_all_stopped_or_different_tables(report: Report) -> None:
     (totals,) = report.sections["totals"]
     assert totals.to_dict() == {
-        "tables": 8, "stopped": 2, "different": 1, "publications": 5, "rows": 10, "mib": 1.0, "retries": 2,
+        "tables": 9, "stopped": 2, "different": 1, "publications": 5, "rows": 10, "mib": 1.0, "retries": 2,
     }  # fmt: skip
 
 
@@ -148,10 +151,11 @@ def test_table_state_is_its_newest_row_of_90_days(report: Report) -> None:
         ("sales.old", FAILED, "StorageUnavailable", 3, None, False),
         ("sales.orders", PUBLISHED, None, 6, 0, False),
         ("sales.quiet", UNCHANGED, None, 7, 0, True),
+        ("sales.taken", ADOPTED, None, 41, None, True),
     ]
     published = dict(section(report, "tables", "table", "last_published"))
     assert (published["sales.old"], published["sales.again"]) == (ago(days=40), None)
-    assert published["sales.quiet"] == ago(days=91)
+    assert (published["sales.quiet"], published["sales.taken"]) == (ago(days=91), None)
     assert [row for row in section(report, "tables", "table", "delivery") if row[1]] == [("sales.quiet", "append")]
 
 
@@ -225,6 +229,7 @@ def test_newest_failure_of_each_table_in_30_days_is_listed_with_its_solution(rep
         ("sales.again", FAILED, "StorageUnavailable", 1, ago(hours=8), RECOVERED, 3, True),
         ("sales.gap", RESEEDED, "FeedGap", 1, ago(hours=10), RESEEDED, 5, True),
         ("sales.equal", UNVERIFIED, "MirrorNotReached", 2, ago(hours=11), VERIFIED, 4, True),
+        ("sales.taken", FAILED, "StorageUnavailable", 1, ago(hours=13), ADOPTED, 41, True),
     ]  # fmt: skip
     assert [row.cells()["Message"].value for row in report.sections["failures"]][2:] == [
         "DIFFERENT: 3 rows.",
@@ -232,6 +237,7 @@ def test_newest_failure_of_each_table_in_30_days_is_listed_with_its_solution(rep
         "No answer before. Solved at 2026-03-14 01:30, with nothing new to publish.",
         "Reloaded. Solved at 2026-03-13 23:30, by reload of version 5.",
         "Not yet. Solved at 2026-03-13 22:30, by verification of version 4.",
+        "No answer at first. Solved at 2026-03-13 20:30, by adoption at version 41.",
     ]  # fmt: skip
 
 
@@ -242,7 +248,7 @@ def test_failures_are_shown_with_their_codes(report: Report) -> None:
 
 
 def test_failures_beyond_the_listed_ones_are_counted(report: Report) -> None:
-    failures = [{**each, "total": 63} for each in report.figures["failures"]]
+    failures = [{**each, "total": 64} for each in report.figures["failures"]]
     more = Report(NOW, {**report.figures, "failures": failures})
     assert "56 more tables with failures are not listed." in repr(more)
     assert "56 more tables with failures are not listed." in more.page()

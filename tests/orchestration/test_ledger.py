@@ -22,6 +22,7 @@ from mirrorfeed.monitor.report_sections import QUERIES
 from mirrorfeed.orchestration import ledger, ledger_maintenance
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
 from mirrorfeed.orchestration.ledger import (
+    ADOPTED,
     ARCHIVE,
     BLOCKED,
     DIFFERENT,
@@ -88,6 +89,13 @@ def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
         stage_seconds=2.0, record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2,
         retries=2,
     )  # fmt: skip
+
+
+def test_adoption_is_not_a_publication() -> None:
+    result = TableResult("sales.orders", latest=9)
+    add_publication(result, None, 4)
+    adoption = replace(result.records[0], next_file_number=17)
+    assert [row.outcome for row in ledger.rows([replace(result, records=[adoption])], NOON)] == [ADOPTED]
 
 
 @pytest.mark.parametrize(

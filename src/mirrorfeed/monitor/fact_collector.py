@@ -351,6 +351,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
         published=view.newest.complete_version if view.newest else None,
         mark=_read_mark(log, view),
         load=view.newest.progress if view.newest else None,
+        is_adopted=view.newest is not None and view.newest.is_adoption,
         unfinished=len(view.unfinished),
         # Fabric removes the first file when it has consumed a later one.
         has_consumed=is_processed or (view.next_file_number > 1 and 1 not in view.numbers),

@@ -59,6 +59,8 @@ class LogFacts:
     """Published version of the source. None if nothing is published, or not all parts of a first load."""
     load: LoadProgress | None = None
     """Published share of a first load, if parts of it are missing."""
+    is_adopted: bool = False
+    """True if the newest record only states that the files of another publisher are continued."""
     mark: VerificationMark | None = None
     """Mark of the last verification."""
     unfinished: int = 0

@@ -19,7 +19,7 @@ from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step
 from mirrorfeed.monitor.report import Report
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.last_failure import LastRunError
-from mirrorfeed.orchestration.ledger import BLOCKED, FAILED, PUBLISHED
+from mirrorfeed.orchestration.ledger import ADOPTED, BLOCKED, FAILED, PUBLISHED
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.source.errors import PublicationBlockedError
 
@@ -72,9 +72,10 @@ def read_log_report(start_spark: Callable[[], SparkSession], config: Config) -> 
 
 
 def _recent_records(log: TableLog, now: datetime) -> Iterator[Record]:
-    """Yield the records of the last 30 days, newest first."""
+    """Yield the records of publications of the last 30 days, newest first."""
     view = log.read_view()
-    return takewhile(lambda record: record.at >= now - _LONGEST, log.records(view)) if view else iter(())
+    recent = takewhile(lambda record: record.at >= now - _LONGEST, log.records(view)) if view else ()
+    return (record for record in recent if not record.is_adoption)
 
 
 def _day(record: Record) -> Any:
@@ -104,15 +105,15 @@ def _day_totals(day: Any, records: Sequence[Record]) -> dict[str, Any]:
 def _state(facts: TableFacts) -> dict[str, Any]:
     status, times = status_of(facts), facts.freshness.times if facts.freshness else {}
     failure = _failure(facts, status.error) if status.error else None
-    published = times.get(Step.PUBLISHED)
+    reported, works = times.get(Step.PUBLISHED), ADOPTED if facts.log_facts.is_adopted else PUBLISHED
     return {
         "table": status.table,
-        "state": failure["outcome"] if failure else None if status.published_version is None else PUBLISHED,
+        "state": failure["outcome"] if failure else None if status.published_version is None else works,
         "error": failure and failure["error"],
         "published_version": status.published_version,
         "lag_versions": status.lag_versions,
-        "last_published": published,
-        "last_reported": failure["time"] if failure else published,
+        "last_published": None if works == ADOPTED else reported,
+        "last_reported": failure["time"] if failure else reported,
         "load": status.load and status.load.in_words,
         "delivery": None if facts.delivery == UPSERT else facts.delivery.mode,
         **dict.fromkeys(("mirror", "mirror_version", "last_compared", "last_equal", "comparison")),

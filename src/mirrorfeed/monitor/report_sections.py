@@ -15,11 +15,13 @@ from mirrorfeed.display.rows import Row, duration, nonzero, row, shown, size
 from mirrorfeed.errors import with_known_code
 from mirrorfeed.monitor.freshness import LAG_STEPS, Step
 from mirrorfeed.orchestration.ledger import (
+    ADOPTED,
     ARCHIVE,
     ATTENTION_OUTCOMES,
     COMPARISON_OUTCOMES,
     DIFFERENT,
     PUBLISHED,
+    RECORD_OUTCOMES,
     RECOVERED,
     RESEEDED,
     STATE_OUTCOMES,
@@ -46,7 +48,7 @@ _OF_TABLES = (
     f"FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))} AND time >= {NOW} - INTERVAL 90 DAYS"
 )
 """Rows with the state of tables and mirrors. A table in use has a row of the last 30 days."""
-_LAST_PUBLISHED = f"FILTER (WHERE outcome {_any_of((PUBLISHED, UNCHANGED))})"
+_LAST_PUBLISHED = f"FILTER (WHERE outcome {_any_of((*RECORD_OUTCOMES, UNCHANGED))})"
 _LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
 _LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
 _SOLUTION = "named_struct('time', time, 'outcome', outcome, 'version', coalesce(to_version, from_version))"
@@ -77,7 +79,7 @@ SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time
          {_LAST_PUBLISHED} AS published_version,
        max_by(CASE WHEN part < parts THEN concat(part, ' of ', parts, ' parts') END, time) {_LAST_PUBLISHED} AS load,
        max_by(lag_versions, time) {_LAST_STATE} AS lag_versions,
-       max(if(outcome = '{UNCHANGED}', published_at, time)) {_LAST_PUBLISHED} AS last_published,
+       max(CASE outcome WHEN '{PUBLISHED}' THEN time WHEN '{UNCHANGED}' THEN published_at END) AS last_published,
        max(time) {_LAST_STATE} AS last_reported,
        max_by(outcome, time) {_LAST_COMPARISON} AS mirror,
        max_by(to_version, time) {_LAST_COMPARISON} AS mirror_version,
@@ -209,13 +211,14 @@ class Totals(Row):
 
 @row
 class LedgerTableState(Row):
-    """Last publication or failure of a table, and last comparison with its mirror, in the last 90 days."""
+    """Last publication, adoption or failure of a table, and last comparison with its mirror, in the last 90 days."""
 
     QUIET = "{tables}: published, and no comparison found a difference."
 
     table: str = shown("Table")
     state: str | None = shown("State")
-    """`published`, `recovered`, `unchanged`, `blocked` or `failed`. None if there is no publication or failure."""
+    """`published`, `adopted` (files of another publisher are continued), `recovered`, `unchanged`, `blocked` or
+    `failed`. None if there is no publication or failure."""
     error: str | None = shown("Error", with_known_code)
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")
@@ -386,6 +389,7 @@ class ArchiveState(Row):
 
 _SOLVED_BY = {
     PUBLISHED: "by publication of version {version}",
+    ADOPTED: "by adoption at version {version}",
     RESEEDED: "by reload of version {version}",
     VERIFIED: "by verification of version {version}",
     RECOVERED: "with nothing new to publish",

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.verify.row_comparison import RowComparison
 
 PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"
-UNCHANGED = "unchanged"
+UNCHANGED, ADOPTED = "unchanged", "adopted"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
 ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
-STATE_OUTCOMES = (PUBLISHED, RECOVERED, UNCHANGED, *STOPPED)
+RECORD_OUTCOMES = (PUBLISHED, ADOPTED)
+"""Outcomes of rows for a record of a table's log."""
+STATE_OUTCOMES = (*RECORD_OUTCOMES, RECOVERED, UNCHANGED, *STOPPED)
 """Outcomes of publishing. The newest row of a table with one of them shows whether an error stopped publishing."""
 COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
 """Outcomes of a verification. The newest row of a table with one of them shows whether mirror and source are equal."""
@@ -66,7 +68,8 @@ class LedgerRow:
     outcome: str = _column(
         "string",
         "Of publishing: published, failed, recovered (no error any more, and nothing new), blocked (the state of the"
-        " source prevents publishing) or reseeded (reloaded from a snapshot). Nothing new for a month: unchanged."
+        " source prevents publishing) or reseeded (reloaded from a snapshot). Files of another publisher are continued:"
+        " adopted. Nothing new for a month: unchanged."
         " Of a comparison: verified (source and mirror are equal), different or unverified (they cannot be compared)."
         " Otherwise: archive (archived files of the table) or watched (lag of each step)",
         MISSING,
@@ -212,7 +215,7 @@ def _publication_row(result: TableResult, record: Record) -> LedgerRow:
     return LedgerRow(
         time=record.at,
         table=result.table,
-        outcome=PUBLISHED,
+        outcome=ADOPTED if record.is_adoption else PUBLISHED,
         from_version=record.from_version_exclusive,
         to_version=record.to_version_inclusive,
         part=record.load.number if record.load else None,
@@ -284,7 +287,7 @@ def read_states(spark: SparkSession, ledger: Source, tables: Collection[str], si
 
     A table has no entry if the ledger has no row of publishing of the table since then.
     """
-    is_published = f"outcome = '{PUBLISHED}'"
+    has_record = "outcome IN ({})".format(", ".join(f"'{outcome}'" for outcome in RECORD_OUTCOMES))
     key = ", ".join(map(quote, PublicationKey._fields))
     rows = spark.read.table(ledger.sql).where(
         (col("time") >= since) & col("outcome").isin(*STATE_OUTCOMES) & col("table").isin(*tables)
@@ -292,7 +295,7 @@ def read_states(spark: SparkSession, ledger: Source, tables: Collection[str], si
     newest = rows.groupBy("table").agg(
         expr("max_by(outcome, `time`) AS outcome"),
         expr("max(`time`) AS reported_at"),
-        expr(f"max_by(struct({key}), `time`) FILTER (WHERE {is_published}) AS publication"),
+        expr(f"max_by(struct({key}), `time`) FILTER (WHERE {has_record}) AS publication"),
     )
     return {
         row["table"]: Known(
@@ -311,7 +314,7 @@ def find_publications(
     times = {row.time for row in wanted}
     key = list(PublicationKey._fields)
     rows = spark.read.table(ledger.sql).where(
-        (col("time") >= min(times)) & (col("outcome") == PUBLISHED) & col("time").isin(*times)
+        (col("time") >= min(times)) & col("outcome").isin(*RECORD_OUTCOMES) & col("time").isin(*times)
     )
     found = rows.select("table", *key).toArrow().to_pylist()
     return {(row.pop("table"), PublicationKey(**row)) for row in found}

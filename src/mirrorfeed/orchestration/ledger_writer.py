@@ -14,7 +14,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.orchestration import ledger, ledger_maintenance
 from mirrorfeed.orchestration.errors import LedgerNotWrittenError
-from mirrorfeed.orchestration.ledger import PUBLISHED, RECOVERED, UNCHANGED, Known, LedgerRow, PublicationKey
+from mirrorfeed.orchestration.ledger import RECORD_OUTCOMES, RECOVERED, UNCHANGED, Known, LedgerRow, PublicationKey
 from mirrorfeed.orchestration.ledger_state import LedgerState, TableState
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_result import TableResult
@@ -130,7 +130,7 @@ class LedgerWriter:
             name, earlier = result.table, known[result.table]
             own = [] if is_reported(result, earlier, now) else ledger.rows([result], now)
             own = [row for row in own if row.key not in earlier.publications]
-            new = [row.key for row in own if row.outcome == PUBLISHED]
+            new = [row.key for row in own if row.outcome in RECORD_OUTCOMES]
             if new and result.first_load and earlier.publications:
                 self.reloaded_tables.add(name)
             missing: list[LedgerRow] = []
@@ -174,7 +174,7 @@ class LedgerWriter:
 
     def _may_be_written(self, row: LedgerRow, known: Known) -> bool:
         """Return whether another run, or this run before an error, may have written a publication."""
-        if row.outcome != PUBLISHED:
+        if row.outcome not in RECORD_OUTCOMES:
             return False
         is_old = row.time < self.run_started or any(row.time <= key.time for key in known.publications)
         return is_old or self._repeats
