@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirrorfeed.config.model import Table
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.source.snapshot_or_range import Commit, Facts, PublishRanges
 from mirrorfeed.source.table_info import count_changes, whole_number
 
@@ -20,10 +21,10 @@ def rebuild_hint(table: Table, facts: Facts, decision: PublishRanges) -> str:
     share = changed_share(facts, decision)
     if share is None or share < REBUILD_SHARE or (facts.bytes or 0) < _MIN_BYTES or table.delivery.appends:
         return ""
-    percent = f"{100 * min(share, 1):.0f} %"
+    percent, target = f"{100 * min(share, 1):.0f} %", str(table.target)
     return (
-        f"The changes are about {percent} of the table, so `mirrorfeed rebuild {table.target}` may take less time."
-        " Fabric then drops the table and loads it again."
+        f"The changes are about {percent} of the table, so `mirrorfeed rebuild {shell_argument(target)}` may take less"
+        " time. Fabric then drops the table and loads it again."
     )
 
 
