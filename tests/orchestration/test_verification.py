@@ -59,11 +59,17 @@ def verified_shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     return shop
 
 
-def test_mark_moves_with_the_mirror_and_only_a_sample_finds_differences_in_unchanged_rows(
+def test_mark_moves_only_over_what_is_equal_and_a_sample_finds_differences_in_unchanged_rows(
     verified_shop: Shop, tmp_path: Path
 ) -> None:
+    """`test_verification_histories` plants differences at random."""
     shop = Shop.copied(verified_shop, tmp_path)
-    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id = 3")
+    shop.spoil("INSERT INTO {} VALUES (2, 'still here')", "DELETE FROM {} WHERE id = 5")
+    found = verified(shop, "--since-last")
+    assert (found["equal"], found["verified_through"]) == (False, 1)
+    assert {each["key"] for each in found["differences"]} == {"id = 2", "id = 5"}
+    shop.spoil("DELETE FROM {} WHERE id = 2", "INSERT INTO {} VALUES (5, 'v5')")
+    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id = 3")  # only a full verification or a sample shows it
     found = verified(shop, "--since-last")
     names = ("equal", "since_version", "version", "verified_through", "compared_keys", "source_rows", "mirror_rows")
     assert [found[name] for name in names] == [True, 1, 4, 4, 3, 4, 4]
@@ -73,43 +79,6 @@ def test_mark_moves_with_the_mirror_and_only_a_sample_finds_differences_in_uncha
     found = verified(shop, "--since-last", "--sample", "100")
     assert (found["equal"], found["differing"], found["verified_through"]) == (False, 1, None)
     assert found["differences"] == [{"key": "id = 3", "column": "v", "source": "v3", "mirror": "wrong"}]
-
-
-@pytest.mark.parametrize(
-    ("planted", "found", "through"),
-    [
-        ("INSERT INTO {} VALUES (2, 'still here')", True, 1),
-        ("DELETE FROM {} WHERE id = 5", True, 1),
-        pytest.param("INSERT INTO {} VALUES (5, 'v5')", True, 1, marks=pytest.mark.slow),
-        ("DELETE FROM {} WHERE id = 3", True, None),  # only the number of rows shows it
-        pytest.param("INSERT INTO {} VALUES (99, 'only here')", True, None, marks=pytest.mark.slow),
-        ("UPDATE {} SET v = 'wrong' WHERE id = 3", False, 4),  # only a full verification shows it
-    ],
-)
-def test_planted_difference_is_found_or_out_of_reach(
-    verified_shop: Shop, tmp_path: Path, planted: str, found: bool, through: int | None
-) -> None:
-    shop = Shop.copied(verified_shop, tmp_path)
-    shop.spoil(planted)
-    result = verified(shop, "--since-last")
-    assert (result["equal"], result["verified_through"]) == (not found, through)
-
-
-def test_mark_stays_until_a_difference_is_repaired_or_verified_in_full(verified_shop: Shop, tmp_path: Path) -> None:
-    shop = Shop.copied(verified_shop, tmp_path)
-    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id IN (1, 5)")
-    for _ in range(2):  # the same changes are compared again
-        found = verified(shop, "--since-last")
-        assert (found["equal"], found["verified_through"]) == (False, 1)
-        assert {each["key"] for each in found["differences"]} == {"id = 1", "id = 5"}
-    shop.repair()
-    shop.replicate()
-    assert verified(shop, "--since-last")["verified_through"] == 4
-    shop.spoil("DELETE FROM {} WHERE id = 3")
-    assert (verified(shop)["equal"], error_of(verified(shop, "--since-last"))) == (
-        False,
-        full_verification_required.code,
-    )
 
 
 @pytest.mark.parametrize(
