@@ -22,6 +22,7 @@ from mirrorfeed.errors import with_known_code
 from mirrorfeed.monitor.report import Report, read_report
 from mirrorfeed.monitor.report_sections import (
     DASHBOARD_ONLY,
+    MOST_PUBLICATIONS,
     QUERIES,
     ArchiveState,
     DayOnTime,
@@ -262,8 +263,8 @@ def chart_rows(page: str, title: str) -> list[str]:
 def test_charts_show_the_figures(report: Report) -> None:
     page = report.page()
     assert chart_rows(page, "Lag from commit to publication") == [
-        "sales.orders, 2026-03-06 09:00: 1 min", "sales.orders, 2026-03-12 09:00: 16 min",
-        "sales.orders, 2026-03-14 06:00: 15 min",
+        "sales.orders, 2026-03-06 09:30: 1 min", "sales.orders, 2026-03-12 09:30: 16 min",
+        "sales.orders, 2026-03-14 06:29: 15 min", "sales.orders, 2026-03-14 06:30: 15 min",
     ]  # fmt: skip
     assert chart_rows(page, "Rows per day by operation") == [
         "Mar 6, inserts: 1 row", "Mar 12, inserts: 20 rows", "Mar 14, upserts: 8 rows", "Mar 14, deletes: 2 rows",
@@ -278,6 +279,31 @@ def test_charts_show_the_figures(report: Report) -> None:
         "cost, 2026-03-12 00:00: 4 EUR", "cost, 2026-03-13 00:00: 5 EUR",
     ]  # fmt: skip
     assert chart_rows(page, "Archived share by table")[0] == "main.a, 2026-03-12 00:00: 50 %"
+
+
+def test_lag_of_a_table_with_many_publications_is_that_of_the_slowest_in_each_hour(
+    spark: SparkSession, place: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = QUERIES["lag"].replace(str(MOST_PUBLICATIONS), "3")  # sales.orders has four
+    monkeypatch.setitem(QUERIES, "lag", few)
+    for name in QUERIES.keys() - {"lag"}:
+        monkeypatch.delitem(QUERIES, name)
+    found = read_report(spark, place, NOW).figures["lag"]
+    assert [(each["time"], each["lag_minutes"], each["by_hour"]) for each in found] == [
+        (ago(days=8), 1.0, True), (ago(days=2), 16.0, True), (ago(hours=3), pytest.approx(901 / 60), True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "by_hour", "points", "note"),
+    [(5_000, False, 5_000, ""), (5_000, True, 5_000, "of each hour"), (5_001, True, 209, "of each day")],
+)
+def test_chart_of_lag_is_bounded(rows: int, by_hour: bool, points: int, note: str) -> None:
+    lags = [{"time": ago(hours=n), "table": "a", "lag_minutes": n % 24, "by_hour": by_hour} for n in range(rows)]
+    page = Report(NOW, {**dict.fromkeys(QUERIES, ()), "totals": [Totals(1, 0, 0, 0, 0, 0.0, 0).to_dict()], "lag": lags})
+    chart = page.page().partition("<h2>Lag from commit to publication</h2>")[2].partition("</section>")[0]
+    assert chart.count("<title>") == points
+    assert ("Shown is the slowest publication" in chart, note in chart) == (bool(note), True)
 
 
 def test_text_json_and_page_have_the_same_rows(report: Report) -> None:

@@ -8,13 +8,21 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.grid import grid_of, split, utc_minute
-from mirrorfeed.display.html import bars, card, details, lines, page_of, section_of, styled
+from mirrorfeed.display.html import bars, card, details, lines, page_of, paragraph, section_of, styled
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
 from mirrorfeed.display.rows import Row, as_json
 from mirrorfeed.display.terminal import draw, text, text_from
 from mirrorfeed.errors import first_line
-from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, TableWork
+from mirrorfeed.monitor.report_sections import (
+    DASHBOARD_ONLY,
+    MOST_PUBLICATIONS,
+    NOW,
+    QUERIES,
+    SECTIONS,
+    ArchiveState,
+    TableWork,
+)
 from mirrorfeed.orchestration.errors import ledger_unreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
 from mirrorfeed.runtime.spark_session import setting
@@ -30,6 +38,9 @@ Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Result rows of each query, by name of the query."""
 Series = Mapping[str, Mapping[date, float]]
 """Values of a chart, by name of the series (such as a table) and then by time."""
+_MOST_POINTS = 5_000
+"""Publications that the chart of the lag shows. Each one is about 150 bytes of the page."""
+_SLOWEST = "Shown is the slowest publication of each"
 _SMALL_BYTES = 2**26
 """Largest ledger that one task reads. Its queries then need no shuffles, which take longer than reading."""
 
@@ -147,7 +158,9 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
     """Yield title and HTML of each chart. Leaves out charts whose query is missing in `figures`, and charts of archived
     files if there are none."""
     if "lag" in figures:
-        yield "Lag from commit to publication", _line_chart(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
+        points, note = _lag_points(figures["lag"])
+        chart = _line_chart(_series(points, "time", {"": "lag_minutes"}), "min")
+        yield "Lag from commit to publication", chart + (paragraph(note) if note else "")
     operations = {operation: operation for operation in ("inserts", "updates", "upserts", "deletes")}
     yield "Rows per day by operation", _by_day(_series(figures["days"], "day", operations), "rows")
     mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
@@ -171,6 +184,23 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
         of_currency = [each for each in totals if each["currency"] == currency]
         prices = _series(of_currency, "day", {"cost": "month_cost", "saving": "month_saving"})
         yield f"Storage cost per month, and saving by the archive, {currency}", _line_chart(prices, currency)
+
+
+def _lag_points(rows: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """Return the points to draw of the result rows of the query `lag`, and a note if they are not all publications.
+
+    If there are too many rows, only the slowest publication of each table and day is drawn.
+    """
+    if len(rows) > _MOST_POINTS:
+        slowest: dict[tuple[date, str], Mapping[str, Any]] = {}
+        for each in rows:
+            key = each["time"].date(), each["table"]
+            if key not in slowest or each["lag_minutes"] > slowest[key]["lag_minutes"]:
+                slowest[key] = each
+        return list(slowest.values()), f"{_SLOWEST} day, because there are too many publications to show each one."
+    if any(each["by_hour"] for each in rows):
+        return rows, f"{_SLOWEST} hour, for tables with more than {MOST_PUBLICATIONS} publications in 14 days."
+    return rows, ""
 
 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:

@@ -32,6 +32,8 @@ from mirrorfeed.orchestration.ledger import (
 )
 
 NOW = "current_timestamp()"
+MOST_PUBLICATIONS = 500
+"""Publications of a table in 14 days of which the report shows the lag of each one."""
 DASHBOARD_ONLY = frozenset({"operations", "phases"})
 """Queries that only the dashboard runs. The report takes the same figures from the query `days`."""
 
@@ -106,10 +108,13 @@ FROM ledger WHERE outcome = '{PUBLISHED}' AND freshness_target_minutes IS NOT NU
   AND time >= {NOW} - INTERVAL 7 DAYS AND date(time) > date({NOW}) - INTERVAL 7 DAYS
 GROUP BY `table`, date(time) ORDER BY `table`, day DESC
 """,
+    # Each publication, or the slowest of each hour if a table has many.
     "lag": f"""\
-SELECT date_trunc('HOUR', time) AS hour, `table`, max(lag_seconds) / 60 AS lag_minutes
-{_published(14)} AND lag_seconds IS NOT NULL
-GROUP BY date_trunc('HOUR', time), `table` ORDER BY hour, `table`
+SELECT max_by(time, lag_seconds) AS time, `table`, max(lag_seconds) / 60 AS lag_minutes,
+       max(publications) > {MOST_PUBLICATIONS} AS by_hour
+FROM (SELECT time, `table`, lag_seconds, count(*) OVER (PARTITION BY `table`) AS publications
+      {_published(14)} AND lag_seconds IS NOT NULL)
+GROUP BY `table`, if(publications > {MOST_PUBLICATIONS}, date_trunc('HOUR', time), time) ORDER BY time, `table`
 """,
     "days": f"""\
 SELECT date(time) AS day, count(*) AS publications, sum(inserts) AS inserts, sum(updates) AS updates,
