@@ -108,7 +108,7 @@ class Repairs:
         monkeypatch.setattr(run_context, "zone_of", lambda _: self.store)
         monkeypatch.setattr(table_task, "source_for", lambda *_: Failing(self.source, fail=self.fail))
         monkeypatch.setattr(LedgerWriter, "write", lambda _, results: self.written.extend(results))
-        monkeypatch.setattr(Exporter, "add", lambda _, results: self.sent.extend(results))
+        monkeypatch.setattr(Exporter, "add", lambda _, finished: self.sent.append(finished.result))
 
     def fail(self) -> None:
         if seconds := next(self.failures, None):

@@ -210,7 +210,7 @@ def test_paused_table_is_skipped_and_shown_with_reason_and_end(tmp_path: Path) -
         result = CliRunner().invoke(main, ["publish", "sales.t1", *more, "--config", str(file)])
         assert (result.exit_code, output in " ".join(result.output.split())) == (0, True)
     code, decided = ran("publish", "--dry-run", "sales.t1", "--config", str(file))
-    assert (code, decided["rows"]) == (0, [{"table": "sales.t1", "next": output, "error": None}])
+    assert (code, decided["rows"]) == (0, [{"table": "sales.t1", "next": output, "error": None, "delivery": None}])
     published = LogFacts(published=1)
     found = TableFacts("t", "t", paused=output, log_facts=published, source_facts=SourceFacts("on", newest_version=2))
     assert [status_of(each).state for each in (found, replace(found, paused=None))] == ["paused", "behind"]

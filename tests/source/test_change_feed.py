@@ -56,7 +56,8 @@ def test_table_with_computed_changes_needs_no_action(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Response of an engine that computes changes: reading changes of the newest version succeeds."""
-    monkeypatch.setattr(feed_activation, "is_feed_on", lambda *_: True)
+    for module in (change_feed, feed_activation):
+        monkeypatch.setattr(module, "is_feed_on", lambda *_: True)
     table = DeltaTable(spark, tmp_path / "t", feed=False, properties=ROW_TRACKING)
     assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is FeedKind.COMPUTED
     assert enable_feed(spark, table.source) == "computed from row tracking when it is read: no action is needed"
