@@ -90,7 +90,7 @@ def run(
 
 
 CONFIGURED = [file for file in NOTEBOOKS if file.stem != "quickstart"]
-LONG = ("archive", "recovery", "feed")
+LONG = ("archive", "recovery", "feed", "verify")
 """Notebooks that run only in the long form, because their commands have tests of their own."""
 
 

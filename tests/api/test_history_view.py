@@ -77,7 +77,7 @@ def test_view_has_the_rows_of_the_permanent_history_at_every_time(
         entry = {"source": str(table.table.path), "target": "sales.orders", "history": str(history.path)}
         stored_as = Table.model_validate({**entry, "keys": ["id"]})
         table.commit()
-        for _ in range(3):
+        for _ in range(2):
             zone.publish()
             append_versions(spark, stored_as)
             for _ in range(4):

@@ -82,7 +82,7 @@ def test_mark_moves_only_over_what_is_equal_and_a_sample_finds_differences_in_un
 
 
 @pytest.mark.parametrize(
-    "mode", ["soft delete", "append", "selected", pytest.param("delimited text", marks=pytest.mark.slow)]
+    "mode", ["append", *(pytest.param(each, marks=pytest.mark.slow) for each in MODES if each != "append")]
 )
 def test_changes_are_verified_in_each_mode(
     spark: SparkSession, tmp_path: Path, mode: str, counted: Counter[str]

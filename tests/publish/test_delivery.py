@@ -104,11 +104,12 @@ def live_through(spark: SparkSession, place: Path, seed: int, ways: list[str]) -
     return compared
 
 
+@pytest.mark.parametrize("ways", [["net", "compare"], pytest.param(list(WAYS), marks=pytest.mark.slow)], ids=len)
 def test_mirror_keeps_deleted_rows_over_random_histories(
-    spark: SparkSession, tmp_path: Path, counted: Counter[str]
+    spark: SparkSession, tmp_path: Path, counted: Counter[str], ways: list[str]
 ) -> None:
     for seed in range(HISTORIES):
-        counted["mirrors with marked rows compared"] += live_through(spark, tmp_path / str(seed), seed, list(WAYS))
+        counted["mirrors with marked rows compared"] += live_through(spark, tmp_path / str(seed), seed, ways)
 
 
 APPENDS: dict[str, dict[str, Any]] = {

@@ -50,8 +50,8 @@ def table(two_rows: SparkTable, tmp_path: Path) -> SparkTable:
     [
         pytest.param(SMALL, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", id="small batch, value"),
         pytest.param(SPARK, {"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'", marks=LONG, id="Spark, key"),
-        pytest.param(SPARK, {"name": BAD}, "id = 3, k = 'k', column 'nested'", id="Spark, key of a map"),
-        pytest.param(SPARK, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", marks=LONG, id="Spark, value"),
+        pytest.param(SPARK, {"name": BAD}, "id = 3, k = 'k', column 'nested'", marks=LONG, id="Spark, key of a map"),
+        pytest.param(SPARK, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", id="Spark, value"),
         pytest.param(
             SMALL, {"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'", marks=LONG, id="small batch, key"
         ),

@@ -65,7 +65,7 @@ def test_mirrors_are_equal_over_random_histories(
             for name, each in MODES.items()
         }
         zones = {name: Zone(place / name, table.table, **each) for name, each in options.items()}
-        for _ in range(3):
+        for _ in range(2):
             for _ in range(table.random.randint(1, 4)):
                 table.commit()
             for zone in zones.values():
