@@ -75,7 +75,8 @@ def main() -> None:
 def _cheapest(command: str, config: Path, rounds: int) -> Cost:
     def change() -> None:
         if command in _WITH_CHANGES:
-            assert commit(config.parent / command.rpartition(".")[2], "UPDATE {} SET v = concat(v, '+') WHERE id < 10")
+            source = config.parent / command.rpartition(".")[2]
+            assert commit(source, f"UPDATE {{}} SET v = '{time.time_ns()}' WHERE id < 10")
 
     costs = [_measure(command, config, change) for _ in range(rounds)]
     return Cost(min(cost.seconds for cost in costs), min(cost.mib for cost in costs))
