@@ -152,7 +152,7 @@ class Rounds:
 
 
 @pytest.mark.parametrize(
-    "rounds", [24, pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.soak])], ids=["short", "weeks"]
+    "rounds", [60, pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.soak])], ids=["short", "weeks"]
 )
 def test_nothing_grows_while_tables_are_followed(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
