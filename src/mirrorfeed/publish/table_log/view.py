@@ -56,7 +56,10 @@ class View:
         # Fabric keeps the last file that it consumed. So if a file was renamed, the table's folder has a file with the
         # same or a higher number. `TableLog.confirm` lists the table's folder before the staged files. So the original
         # file was renamed before the staged files were listed, and a staged file with its name is a repetition.
-        return [file for file in self.empty if file.number <= max(self.numbers, default=0)]
+        if not (empty := self.empty):
+            return []
+        highest = max(self.numbers, default=0)
+        return [file for file in empty if file.number <= highest]
 
     @property
     def last_renamed(self) -> int:
