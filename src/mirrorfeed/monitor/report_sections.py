@@ -29,6 +29,7 @@ from mirrorfeed.orchestration.ledger import (
     UNCHANGED,
     VERIFIED,
     WATCHED,
+    any_of,
 )
 
 NOW = "current_timestamp()"
@@ -38,21 +39,17 @@ DASHBOARD_ONLY = frozenset({"operations", "phases"})
 """Queries that only the dashboard runs. The report takes the same figures from the query `days`."""
 
 
-def _any_of(outcomes: Iterable[str]) -> str:
-    return "IN ({})".format(", ".join(f"'{outcome}'" for outcome in outcomes))
-
-
 def _published(days: int) -> str:
     return f"FROM ledger WHERE outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL {days} DAYS"
 
 
 _OF_TABLES = (
-    f"FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))} AND time >= {NOW} - INTERVAL 90 DAYS"
+    f"FROM ledger WHERE outcome {any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))} AND time >= {NOW} - INTERVAL 90 DAYS"
 )
 """Rows with the state of tables and mirrors. A table in use has a row of the last 30 days."""
-_LAST_PUBLISHED = f"FILTER (WHERE outcome {_any_of((*RECORD_OUTCOMES, UNCHANGED))})"
-_LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
-_LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
+_LAST_PUBLISHED = f"FILTER (WHERE outcome {any_of((*RECORD_OUTCOMES, UNCHANGED))})"
+_LAST_STATE = f"FILTER (WHERE outcome {any_of(STATE_OUTCOMES)})"
+_LAST_COMPARISON = f"FILTER (WHERE outcome {any_of(COMPARISON_OUTCOMES)})"
 _SOLUTION = "named_struct('time', time, 'outcome', outcome, 'version', coalesce(to_version, from_version))"
 """A row of the ledger as the solution of an earlier failure."""
 _PUBLISHING_WORKS = tuple(outcome for outcome in STATE_OUTCOMES if outcome not in STOPPED)
@@ -63,7 +60,7 @@ _WAITS = ",\n".join(f"       max_by({step}_lag_seconds, time) / 60 AS {step}_wai
 
 QUERIES = {
     "totals": f"""\
-SELECT count(*) AS tables, count_if(state {_any_of(STOPPED)}) AS stopped, count_if(mirror = '{DIFFERENT}') AS different,
+SELECT count(*) AS tables, count_if(state {any_of(STOPPED)}) AS stopped, count_if(mirror = '{DIFFERENT}') AS different,
        coalesce(sum(publications), 0) AS publications, coalesce(sum(rows), 0) AS rows,
        coalesce(sum(bytes), 0) / 1048576 AS mib, coalesce(sum(retries), 0) AS retries
 FROM (SELECT max_by(outcome, time) {_LAST_STATE} AS state,
@@ -179,15 +176,15 @@ FROM (SELECT `table`, max(struct(solution IS NULL AS is_open, time, outcome, err
              count(*) AS events
       FROM (SELECT time, `table`, outcome, error, message,
                    CASE WHEN outcome = '{RESEEDED}' THEN {_SOLUTION}
-                        WHEN outcome {_any_of(STOPPED)} THEN min(CASE WHEN outcome {_any_of(_PUBLISHING_WORKS)}
+                        WHEN outcome {any_of(STOPPED)} THEN min(CASE WHEN outcome {any_of(_PUBLISHING_WORKS)}
                           THEN {_SOLUTION} END) OVER later
                         ELSE min(CASE WHEN outcome = '{VERIFIED}' THEN {_SOLUTION} END) OVER later
                    END AS solution
             FROM ledger
-            WHERE outcome {_any_of((*_PUBLISHING_WORKS, VERIFIED, *ATTENTION_OUTCOMES))}
+            WHERE outcome {any_of((*_PUBLISHING_WORKS, VERIFIED, *ATTENTION_OUTCOMES))}
               AND time >= {NOW} - INTERVAL 30 DAYS
             WINDOW later AS (PARTITION BY `table` ORDER BY time DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
-      WHERE outcome {_any_of(ATTENTION_OUTCOMES)}
+      WHERE outcome {any_of(ATTENTION_OUTCOMES)}
       GROUP BY `table`)
 ORDER BY newest.is_open DESC, time DESC, `table` LIMIT 50
 """,

@@ -41,6 +41,12 @@ COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
 """Outcomes of a verification. The newest row of a table with one of them shows whether mirror and source are equal."""
 ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
+
+def any_of(outcomes: Iterable[str]) -> str:
+    """Return the SQL condition that an outcome is one of `outcomes`. The name of the column must precede it."""
+    return "IN ({})".format(", ".join(f"'{outcome}'" for outcome in outcomes))
+
+
 _PROPERTIES = "'delta.dataSkippingNumIndexedCols' = '3', 'delta.logRetentionDuration' = 'interval 7 days'"
 """A run adds a commit to the ledger every minute, so the log keeps few commits, and few statistics of each file."""
 _ALWAYS = ("time", "table", "outcome")
@@ -287,7 +293,6 @@ def read_states(spark: SparkSession, ledger: Source, tables: Collection[str], si
 
     A table has no entry if the ledger has no row of publishing of the table since then.
     """
-    has_record = "outcome IN ({})".format(", ".join(f"'{outcome}'" for outcome in RECORD_OUTCOMES))
     key = ", ".join(map(quote, PublicationKey._fields))
     rows = spark.read.table(ledger.sql).where(
         (col("time") >= since) & col("outcome").isin(*STATE_OUTCOMES) & col("table").isin(*tables)
@@ -295,7 +300,7 @@ def read_states(spark: SparkSession, ledger: Source, tables: Collection[str], si
     newest = rows.groupBy("table").agg(
         expr("max_by(outcome, `time`) AS outcome"),
         expr("max(`time`) AS reported_at"),
-        expr(f"max_by(struct({key}), `time`) FILTER (WHERE {has_record}) AS publication"),
+        expr(f"max_by(struct({key}), `time`) FILTER (WHERE outcome {any_of(RECORD_OUTCOMES)}) AS publication"),
     )
     return {
         row["table"]: Known(
