@@ -46,9 +46,8 @@ def rebuild(
     rows: list[TableResult] = []
     for table in tables:
         if not context.callbacks.stop():
-            tagged = with_tags(table, context.session)
-            source = source_for(context.session, config, tagged)
-            clear_table(context, with_keys(tagged, lambda: context.client), source)
+            resolved = with_keys(with_tags(table, context.session), lambda: context.client)
+            clear_table(context, resolved, source_for(context.session, config, resolved))
         done = [] if context.callbacks.stop() else publish_tables(context, [str(table.target)], includes_paused=True)
         rows += [replace(each, published_before=False) for each in done] or [
             TableResult(str(table.target), stopped=True)

@@ -111,9 +111,8 @@ class TableTask:
             return None
         started, limit, error = context.clock.now(), self.limit, None
         try:
-            tagged = with_tags(self.table, lambda: context.session)
-            source = source_for(context.session, context.config, tagged)
-            table = with_keys(tagged, lambda: context.client)
+            table = with_keys(with_tags(self.table, lambda: context.session), lambda: context.client)
+            source = source_for(context.session, context.config, table)
             self._publish(source, table, lambda: context.callbacks.stop() or context.clock.now() - started >= limit)
         except Exception as caught:
             error = wrap_error(f"Publishing {self.name}", caught)
