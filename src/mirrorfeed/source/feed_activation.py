@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,6 @@ from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import (
     FEED,
     TableInfo,
-    has_table_features,
     is_missing_locally,
     local_table_info,
     open_local_table,
@@ -24,8 +24,13 @@ from mirrorfeed.source.table_info import (
 )
 from mirrorfeed.source.versions import newest_version, read_commits
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
 """Spark configuration that enables the change data feed for every new table."""
+_TABLE_FEATURES = 7
+"""Version of the writer protocol from which the protocol of a table lists its features."""
 _SWITCHED_ON, _ON_ALREADY = "switched on", "on already"
 """Results of turning on a feed, for display."""
 
@@ -69,7 +74,7 @@ def enable_feed_without_spark(source: Source) -> str | None:
     _check_columns(source, [field.name for field in table.schema().fields])
     if info.records_changes:
         return _ON_ALREADY
-    if info.tracks_rows or has_table_features(table):
+    if info.tracks_rows or _has_table_features(table):
         return None
     from deltalake import PostCommitHookProperties
 
@@ -80,6 +85,16 @@ def enable_feed_without_spark(source: Source) -> str | None:
     except Exception:  # for example, another writer has changed the properties
         return None
     return _SWITCHED_ON
+
+
+def _has_table_features(table: DeltaTable) -> bool:
+    """Return whether the protocol of a table lists features, or requires readers of version 2 or later.
+
+    delta-rs must not change the protocol of such a table: it adds reader features that the table does not use, so that
+    older readers can no longer read the table.
+    """
+    protocol = table.protocol()
+    return protocol.min_reader_version > 1 or protocol.min_writer_version >= _TABLE_FEATURES
 
 
 def _check_columns(source: Source, columns: Sequence[str]) -> None:

@@ -44,8 +44,6 @@ _DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _DAYS = re.compile(r"\s*(\d+)\s+days?\s*", re.IGNORECASE)
 FEED = "delta.enableChangeDataFeed"
-_TABLE_FEATURES = 7
-"""Version of the writer protocol from which the protocol of a table lists its features."""
 _ROW_TRACKING = "delta.enableRowTracking"
 _FORMATS = ("delta", "iceberg")
 """Supported formats. Only Databricks can compute the changes of Iceberg tables."""
@@ -265,16 +263,6 @@ def _describe(spark: SparkSession, source: Source) -> TableInfo:
 def _features(table: DeltaTable) -> tuple[str, ...]:
     protocol = table.protocol()
     return tuple(sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())}))
-
-
-def has_table_features(table: DeltaTable) -> bool:
-    """Return whether the protocol of a table lists features, or requires readers of version 2 or later.
-
-    delta-rs must not change the protocol of such a table: it adds reader features that the table does not use, so that
-    older readers can no longer read the table.
-    """
-    protocol = table.protocol()
-    return protocol.min_reader_version > 1 or protocol.min_writer_version >= _TABLE_FEATURES
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
