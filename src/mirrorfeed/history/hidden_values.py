@@ -26,20 +26,20 @@ def history_selection(table: Table) -> Selection | None:
 
 
 def hidden_columns(selection: Selection | None) -> Mapping[str, str]:
-    """Return the transformation of each hidden column, with the cast before it, for a record."""
+    """Return how the values of each hidden column are changed: its cast, if any, and its transformation."""
     chosen = selection or EVERYTHING
     return {name: ", ".join(filter(None, (chosen.cast.get(name), form))) for name, form in chosen.transform.items()}
 
 
 def check_hidden(table: str, history: str, newest: HistoryRecord, selection: Selection | None) -> None:
     """Raise `hidden_values_changed` if the next rows would have other values than those of the record `newest`."""
-    hidden, tags = hidden_columns(selection), selection and selection.tags
+    chosen = selection or EVERYTHING
+    hidden, digest = hidden_columns(selection), chosen.key_digest
     changes = [
         f"{name!r} was {newest.hidden.get(name, 'not hidden')} and is {hidden.get(name, 'not hidden')}"
         for name in (column.name for column in newest.columns)
-        if newest.hidden.get(name) != hidden.get(name) and not is_gone(tags or None, name)
+        if newest.hidden.get(name) != hidden.get(name) and not is_gone(chosen.tags, name)
     ]
-    digest = selection.key_digest if selection else None
     if newest.key_digest and digest and newest.key_digest != digest:
         changes.append("`hash_key` was another secret")
     if changes:

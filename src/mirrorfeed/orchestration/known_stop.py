@@ -40,11 +40,10 @@ def find_known_stop(context: RunContext, table: Table) -> KnownStop | None:
     at the same published version, so that a run with Spark has found it at least once. Costs nothing but a listing
     for each run if the last run of the table did not fail.
     """
-    failed_before = context.failures.contains(table.target)
     if damage := find_log_damage(table.source):
-        last = context.failures.read(table.target, None) if failed_before else None
+        last = context.failures.read(table.target, None)
         return KnownStop(damage, since=last.failure.since if last and last.code == damage.code else None)
-    if not failed_before:
+    if not context.failures.contains(table.target):
         return None
     view: View | None = None
     try:

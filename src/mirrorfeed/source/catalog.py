@@ -236,10 +236,9 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern) -> Iterator[Found
 
 
 def _list_schemas(spark: SparkSession, within: str) -> list[str]:
+    """Return the names of the schemas of a catalog, without the backticks that Spark adds to names such as `a-b`."""
     names = [row[0] for row in spark.sql(f"SHOW SCHEMAS{within}").collect()]
-    return [
-        split_name(name)[-1] if name.startswith("`") else name for name in names
-    ]  # Spark quotes names such as `a-b`
+    return [split_name(name)[-1] if name.startswith("`") else name for name in names]
 
 
 def _list_folders(pattern: Pattern) -> Iterator[FoundTable]:
