@@ -157,7 +157,7 @@ def _step(
 
 def _note(decision: Decision | ComparisonStart, table: Table, facts: Facts, view: View | None) -> str:
     """Return what to add to the text of a first load that has several parts, of one of its parts, or of ranges that
-    change most of a large table."""
+    change much of a large table."""
     if isinstance(decision, PublishRanges) and (hint := rebuild_hint(table, facts, decision)):
         return f". {hint}"
     if not isinstance(decision, Snapshot):

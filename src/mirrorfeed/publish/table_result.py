@@ -81,7 +81,7 @@ class TableResult(Row):
     source_note: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that changes were not read from the change data feed, for example because of a gap."""
     rebuild_hint: str = field(default="", repr=False)
-    """Sentence that offers a rebuild, if the changes are most of a large table. Otherwise empty."""
+    """Sentence that offers a rebuild, if much of a large table changed. Otherwise empty."""
     cleanup_error: MirrorfeedError | None = field(default=None, repr=False)
     """Error that prevented the deletion of old log records or staged files. These files do no harm."""
 
