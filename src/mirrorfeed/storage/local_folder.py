@@ -115,10 +115,11 @@ class FolderStore:
     def list(self, folder: str) -> list[Entry]:
         with self._call("list", folder) as place:
             try:
-                items = list(os.scandir(place))
+                items = os.scandir(place)
             except FileNotFoundError:
                 return []
-            entries = [_entry(item) for item in items if not item.name.startswith(_UNFINISHED)]
+            with items:
+                entries = [_entry(item) for item in items if not item.name.startswith(_UNFINISHED)]
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
