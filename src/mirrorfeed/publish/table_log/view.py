@@ -120,7 +120,8 @@ def check(view: View, address: str) -> None:
             table=view.newest.source, number=view.newest.number, address=f"{address}/{names.log_folder(view.log_id)}"
         )
     extension, expected = view.extension, view.next_file_number
-    for name in view.data:
+    known = len(view.numbers) == len(view.data) and max(view.numbers, default=0) < expected
+    for name in () if known else view.data:  # there can be many thousands
         # Fabric would skip new files with the numbers of processed files.
         number = names.data_number(name.rpartition("/")[2], extension)
         if number is None:
