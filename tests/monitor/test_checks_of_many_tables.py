@@ -18,6 +18,8 @@ from mirrorfeed.config.connections import Alerts
 from mirrorfeed.monitor import fact_collector
 from mirrorfeed.monitor.doctor import check_of
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts, is_long_lag
+from mirrorfeed.source import change_feed, table_info, versions
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import FILES, LOG
 from tests.support.fleets import fleet
 
@@ -53,6 +55,19 @@ def test_rows_are_read_only_in_a_deep_check(
     found = feed_of(published).doctor(*names, deep=deep)
     assert len(paths) == measured
     assert [each.name for each in found] == ([] if names else ["NoTableAtPath"])
+
+
+def test_status_opens_each_table_once(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, open_table = list[str](), table_info.open_local_table
+
+    def recorded(source: Source, version: int | None = None) -> Any:
+        opened.append(str(source))
+        return open_table(source, version)
+
+    for module in (table_info, versions, fact_collector, change_feed):
+        monkeypatch.setattr(module, "open_local_table", recorded)
+    feed_of(published).status("sales.t2", "sales.t4", "sales.t5")
+    assert len(opened) == len(set(opened)) == 3
 
 
 @pytest.mark.parametrize(

@@ -192,8 +192,9 @@ class Collector:
             return facts, None, None, None
         published = newest.to_version_inclusive if newest else None
         records = list(log.records(view)) if self.deep and view else []
-        commits = self._read_commits(spark, table, records, published)
-        detail = read_table_info(spark, table.source)
+        local = open_local_table(table.source)  # once, because it takes long if the Delta log has many files
+        commits = self._read_commits(spark, table, records, published, local)
+        detail = read_table_info(spark, table.source, local=local)
         feed = feed_kind(spark, table.source, detail).value
         if newest:
             if find_recreation(str(table.source), published_version(newest), detail.table_id, commits[-1].version):
@@ -206,7 +207,7 @@ class Collector:
         retentions = {name: retention_seconds(detail.properties, name) for name in (FILES, LOG)}
         if view and not records and self.follows_up and is_long_lag(lag_seconds, retentions):
             records = list(log.records(view))
-            commits = self._read_commits(spark, table, records, published)
+            commits = self._read_commits(spark, table, records, published, local)
         times = {each.version: each.timestamp for each in commits}
         lag_before = None
         if since and len(records) > 1 and (committed := times.get(records[-1].to_version_inclusive)):
@@ -235,13 +236,13 @@ class Collector:
         return source, commits[-1].timestamp, since, known
 
     def _read_commits(
-        self, spark: Any, table: Table, records: Sequence[Record], published: int | None
+        self, spark: Any, table: Table, records: Sequence[Record], published: int | None, local: DeltaTable | None
     ) -> Sequence[Commit]:
         """Return the newest commit, the commits that are not published, and those since the oldest of `records`."""
         after = records[-1].to_version_inclusive - 1 if records else published
         if after is None:
-            return [versions.read_newest_commit(spark, table.source)]
-        return versions.read_commits(spark, table.source, after)
+            return [versions.read_newest_commit(spark, table.source, local)]
+        return versions.read_commits(spark, table.source, after, local)
 
     def _check_next(
         self, spark: Any, log: TableLog, table: Table, view: View | None, known: Callable[[], Facts] | None
@@ -335,12 +336,12 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     parent, _, name = folder.rpartition("/")
     entries = view.entries if view else store.list(folder)
     files = [entry for entry in entries if not entry.is_folder and data_number(entry.name, None)]
-    ages = [(now - entry.modified).total_seconds() for entry in files]
+    newest = max((entry.modified for entry in files), default=None)
     facts = LogFacts(
         exists=bool(entries) or any(entry.name == name for entry in store.list(parent)),
         data_files=len(files),
         empty_files=tuple(store.address(f"{folder}/{entry.name}") for entry in files if entry.size == 0),
-        newest_file_age=min(ages, default=None),
+        newest_file_age=(now - newest).total_seconds() if newest else None,
     )
     if view is None:
         return facts

@@ -79,14 +79,17 @@ class TableInfo:
         return self.format == "iceberg" or self.properties.get(_ROW_TRACKING, "false").lower() == "true"
 
 
-def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
+def read_table_info(
+    spark: SparkSession, source: Source, *, counted: bool = False, local: DeltaTable | None = None
+) -> TableInfo:
     """Return id, location, properties and features of a table, and the number and size of its files.
 
-    If `counted` is False, both can be 0 for a table in a local folder. Raises the errors of `table_errors`,
+    If `counted` is False, both can be 0 for a table in a local folder. `local` is the result of `open_local_table` if
+    the table is already open. Raises the errors of `table_errors`,
     `no_table_id` for a table without an id, and `unknown_table_features` for table features that mirrorfeed does not
     know.
     """
-    table = open_local_table(source)
+    table = local or open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
 
 

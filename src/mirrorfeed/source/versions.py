@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -25,6 +25,9 @@ from mirrorfeed.source.table_info import (
     read_commit_info,
     table_errors,
 )
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 KEEPS_SCHEMA = frozenset(
     {"UPDATE", "DELETE", "OPTIMIZE", "TRUNCATE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "ADD CONSTRAINT"}
@@ -54,31 +57,39 @@ def newest_version(spark: SparkSession, source: Source, after: int | None = None
     return read_newest_commit(spark, source).version
 
 
-def read_newest_commit(spark: SparkSession, source: Source) -> Commit:
-    return _commit(read_history(spark, source, 1)[-1])
+def read_newest_commit(spark: SparkSession, source: Source, local: DeltaTable | None = None) -> Commit:
+    return _commit(read_history(spark, source, 1, local)[-1])
 
 
-def read_commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
+def read_commits(
+    spark: SparkSession, source: Source, after: int | None = None, local: DeltaTable | None = None
+) -> list[Commit]:
     """Return the commits after version `after` (None: all commits), in ascending order.
 
-    If there is no commit after `after`, returns only the newest commit.
+    If there is no commit after `after`, returns only the newest commit. `local` is the result of `open_local_table` if
+    the table is already open: later commits are then not read.
     """
     if after is None:
-        return [_commit(row) for row in read_history(spark, source)]
+        return [_commit(row) for row in read_history(spark, source, local=local)]
     limit = _MARGIN
-    rows = read_history(spark, source, limit)
+    rows = read_history(spark, source, limit, local)
     while (lag := rows[-1]["version"] - after) > limit:
         limit = lag + _MARGIN
-        rows = read_history(spark, source, limit)
+        rows = read_history(spark, source, limit, local)
     return [_commit(row) for row in rows if row["version"] > after] or [_commit(rows[-1])]
 
 
-def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
+def read_history(
+    spark: SparkSession, source: Source, limit: int | None = None, local: DeltaTable | None = None
+) -> list[Mapping[str, Any]]:
     """Return the newest `limit` commits (None: all) in ascending order, as rows of DESCRIBE HISTORY, with UTC times.
 
-    If possible, reads a table in a local folder without Spark. Raises `DeltaLogDamagedError` if there are no commits.
+    If possible, reads a table in a local folder without Spark: `local`, or if None, the newest version. Raises
+    `DeltaLogDamagedError` if there are no commits.
     """
-    rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
+    rows = _read_local_history(source, limit, local or open_local_table(source)) or _describe_history(
+        spark, source, limit
+    )
     if not rows:
         raise DeltaLogDamagedError(table=str(source))
     return sorted(rows, key=lambda row: int(row["version"]))
@@ -183,17 +194,18 @@ def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
     return all(types.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
 
 
-def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any]]:
+def _read_local_history(source: Source, limit: int | None, table: DeltaTable | None) -> list[dict[str, Any]]:
     """Return the newest `limit` commits (None: all) of a table in a local folder. Empty if Spark must read the log."""
-    if source.path is None or (table := open_local_table(source)) is None:
+    if source.path is None or table is None:
         return []
     newest = table.version()
-    first = 0 if limit is None else newest - limit + 1
     log, rows, last = os.path.join(source.path, "_delta_log"), list[dict[str, Any]](), -1
+    # A log can have 100,000 commits, so it is not listed for the newest ones.
+    versions = list_versions(log) if limit is None else range(max(0, newest - limit + 1), newest + 1)
     try:
-        for version in list_versions(log):
-            if first <= version <= newest:
-                file = os.path.join(log, commit_name(version))
+        for version in versions:
+            file = os.path.join(log, commit_name(version))
+            if version <= newest and (limit is None or os.path.exists(file)):
                 info = read_commit_info(file)
                 if "inCommitTimestamp" in info:
                     return []
