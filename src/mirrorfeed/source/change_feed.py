@@ -92,12 +92,12 @@ def read_facts(
 
     def read_new() -> tuple[int, list[Commit]]:
         if after is None:
-            newest = known[1][-1] if known else read_newest_commit(session, source)
+            newest = known[1][-1] if known else read_newest_commit(session, source, local)
             return newest.version, [newest]
         if not known and local is None and newest_version(session, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
-        history = known[1] if known else read_commits(session, source, after)
+        history = known[1] if known else read_commits(session, source, after, local)
         return history[-1].version, [commit for commit in history if commit.version > after]
 
     with ThreadPoolExecutor(2) as pool:
