@@ -183,6 +183,19 @@ def test_missing_version_is_not_an_error(
     assert found.unreadable == ({} if damaged_at is None else {damaged_at: GapReason.LOG_HOLE})
 
 
+def test_commit_that_was_deleted_since_it_was_read_is_missing(
+    spark: SparkSession, holed: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "_MARGIN", 1)
+    existing = {each.version: each for each in read_commits(spark, holed.source)}
+    earlier = [replace(existing.get(version, existing[5]), version=version) for version in range(3, 9)]
+    found = read_facts(spark, holed.source, 2, limit=3, earlier=earlier)
+    assert [commit.version for commit in found.commits] == [3, 5, 6, 7, 8]
+    later = read_facts(spark, holed.source, 4, limit=3, earlier=earlier)
+    assert [commit.version for commit in later.commits] == [5, 6, 7, 8]
+    assert later.commits[0] is earlier[2]
+
+
 def test_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     for i in range(3):

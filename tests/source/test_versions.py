@@ -3,19 +3,25 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
 from mirrorfeed.source.versions import only_adds_columns, pending_commits, read_commits
+from tests.support import commits as plain
 from tests.support.delta import DeltaTable
+
+NO_SPARK: Any = None
 
 
 def test_commits_are_ascending_with_operation_and_time(spark: SparkSession, table: DeltaTable) -> None:
@@ -183,3 +189,34 @@ def test_pending_commits_of_a_catalog_table_are_counted_by_the_engine(spark: Spa
             assert pending_commits(spark, by_name, 5, measured=measured).versions == 3  # the clock went back
     finally:
         spark.sql("DROP TABLE noticed")
+
+
+@pytest.mark.parametrize(
+    ("first", "moved", "limits"),
+    [(3, 0, [2]), (4, 0, [2, 6]), (3, 1, [2, 2, 6])],
+    ids=["all known", "one unknown", "another table"],
+)
+def test_earlier_commits_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, moved: int, limits: list[int]
+) -> None:
+    source, read = Source(path=str(tmp_path / "t")), list[int | None]()
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [0]}))
+    for number in range(1, 7):
+        if number == 6:
+            earlier = [replace(each, timestamp=each.timestamp + timedelta(moved)) for each in commits_after(source, 0)]
+        assert plain.commit(tmp_path / "t", f"INSERT INTO {{}} VALUES ({number})")
+    expected = commits_after(source, 2)
+
+    def counted(*arguments: Any) -> Any:
+        read.append(arguments[2])
+        return history(*arguments)
+
+    history = versions.read_history
+    monkeypatch.setattr(versions, "_MARGIN", 2)
+    monkeypatch.setattr(versions, "read_history", counted)
+    assert commits_after(source, 2, [each for each in earlier if each.version >= first]) == expected
+    assert read == limits
+
+
+def commits_after(source: Source, version: int, earlier: Sequence[Commit] = ()) -> list[Commit]:
+    return read_commits(NO_SPARK, source, version, earlier=earlier)

@@ -69,6 +69,7 @@ def read_facts(
     *,
     without_spark: bool = False,
     known: tuple[TableInfo, Sequence[Commit]] | None = None,
+    earlier: Sequence[Commit] = (),
 ) -> Facts:
     """Return the facts that decide the next publication of a table: its unpublished commits and its properties.
 
@@ -80,6 +81,7 @@ def read_facts(
     possible.
 
     `known` has properties and commits that were already read: the newest commit, and all commits after `after`.
+    `earlier` are commits that an earlier call returned. They are read again only if the log cannot be read directly.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (info := local_table_info(local, source)):
@@ -94,10 +96,11 @@ def read_facts(
         if after is None:
             newest = known[1][-1] if known else read_newest_commit(session, source, local)
             return newest.version, [newest]
-        if not known and local is None and newest_version(session, source, after) == after:
+        has_new = known or local or any(commit.version > after for commit in earlier)
+        if not has_new and newest_version(session, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
-        history = known[1] if known else read_commits(session, source, after, local)
+        history = known[1] if known else read_commits(session, source, after, local, earlier)
         return history[-1].version, [commit for commit in history if commit.version > after]
 
     with ThreadPoolExecutor(2) as pool:
@@ -113,8 +116,12 @@ def read_facts(
         end = min(after + limit, latest if missing is None else missing - 1)
         checked = [commit for commit in new if commit.version <= end]
         candidates = [commit for commit in checked if commit.operation not in KEEPS_SCHEMA]
-        if len(candidates) > _MAX_CANDIDATES:
-            changed = find_metadata_changes(session, info.location, [commit.version for commit in candidates])
+        is_reused = bool(checked) and any(commit is checked[0] for commit in earlier)
+        if is_reused or len(candidates) > _MAX_CANDIDATES:
+            searched = [commit.version for commit in (checked if is_reused else candidates)]
+            changed = find_metadata_changes(session, info.location, searched)
+            if changed is None and is_reused:  # a commit may have been deleted since it was read
+                return read_facts(spark, source, after, limit, without_spark=without_spark)
             candidates = [commit for commit in candidates if changed is None or commit.version in changed]
         if checked:
             may_break = sorted({commit.version for commit in (checked[0], *candidates)})

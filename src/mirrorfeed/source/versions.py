@@ -62,21 +62,33 @@ def read_newest_commit(spark: SparkSession, source: Source, local: DeltaTable | 
 
 
 def read_commits(
-    spark: SparkSession, source: Source, after: int | None = None, local: DeltaTable | None = None
+    spark: SparkSession,
+    source: Source,
+    after: int | None = None,
+    local: DeltaTable | None = None,
+    earlier: Sequence[Commit] = (),
 ) -> list[Commit]:
     """Return the commits after version `after` (None: all commits), in ascending order.
 
     If there is no commit after `after`, returns only the newest commit. `local` is the result of `open_local_table` if
-    the table is already open: later commits are then not read.
+    the table is already open: later commits are then not read. `earlier` are commits that were read before, in
+    ascending order. Only the newest of them is read again, to check that it is still in the log.
     """
     if after is None:
         return [_commit(row) for row in read_history(spark, source, local=local)]
     limit = _MARGIN
     rows = read_history(spark, source, limit, local)
-    while (lag := rows[-1]["version"] - after) > limit:
+    known = [commit for commit in earlier if commit.version > after]
+    if rows[-1]["version"] - after <= limit or not (known and known[0].version == after + 1):
+        known = []
+    start = known[-1].version - 1 if known else after
+    while (lag := rows[-1]["version"] - start) > limit:
         limit = lag + _MARGIN
         rows = read_history(spark, source, limit, local)
-    return [_commit(row) for row in rows if row["version"] > after] or [_commit(rows[-1])]
+    new = [_commit(row) for row in rows if row["version"] > start]
+    if known and known[-1:] != new[:1]:  # another table has replaced it
+        return read_commits(spark, source, after, local)
+    return [*known[:-1], *new] or [_commit(rows[-1])]
 
 
 def read_history(

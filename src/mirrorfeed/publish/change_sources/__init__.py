@@ -15,7 +15,7 @@ from mirrorfeed.source.table_info import is_in_local_folder
 
 
 class ChangeSource(Protocol):
-    """Reads the rows and changes of one table. Keeps no state: pass the result of `facts` to its methods."""
+    """Reads the rows and changes of one table. Pass the result of `facts` to the other methods: they keep no state."""
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
         """Read the identity of the table, its newest version, and the commits after the version `published`.

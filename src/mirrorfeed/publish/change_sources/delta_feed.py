@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from mirrorfeed.source.errors import (
 )
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import apply_selection
-from mirrorfeed.source.snapshot_or_range import Facts, KeyRepair, PublishedVersion, Range, Snapshot
+from mirrorfeed.source.snapshot_or_range import Commit, Facts, KeyRepair, PublishedVersion, Range, Snapshot
 from mirrorfeed.source.versions import SPARK_REQUIRED, read_schema
 
 _SMALL_BYTES = 8 * 2**20
@@ -56,11 +56,16 @@ class DeltaFeed:
     """Folder for Spark's files, used if Spark and this process cannot both open the landing zone as a folder."""
     upload_from: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
+    _commits: list[Commit] = field(default_factory=list, init=False, compare=False, repr=False)
+    """Commits that `facts` returned. They never change, so that a backlog is read once, and not for each range."""
 
     def facts(self, published: PublishedVersion | None, limit: int) -> Facts:
         if self.spark is None and published and published.next_part:
             raise ValueError(SPARK_REQUIRED)  # otherwise no Spark is needed without a new version
-        return read_facts(self.spark, self.source, published.version if published else None, limit)
+        after = published.version if published else None
+        facts = read_facts(self.spark, self.source, after, limit, earlier=self._commits)
+        self._commits[:] = facts.commits
+        return facts
 
     def is_unchanged(self, facts: Facts) -> bool:
         return is_same_table(facts, self.spark, self.source)
