@@ -34,7 +34,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.errors import CredentialRefusedError
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.pending_commits import PendingCommits
 from mirrorfeed.storage.errors import PathMissingError, StorageUnavailableError
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import plan

@@ -20,7 +20,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.orchestration.run_context import Stop
 from mirrorfeed.publish.table_result import TableResult, add_record
-from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.pending_commits import PendingCommits
 from tests.orchestration.test_follow import a_table, follow
 
 SECONDS = 0.05

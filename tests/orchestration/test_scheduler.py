@@ -11,7 +11,7 @@ import pytest
 from mirrorfeed.config.options import FollowLimits
 from mirrorfeed.orchestration.follow_limits import FULL_READ_INTERVAL, is_due
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, map_parallel
-from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.pending_commits import PendingCommits
 
 A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
 

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
-from mirrorfeed.source.versions import only_adds_columns, pending_commits, read_commits
+from mirrorfeed.source.pending_commits import PendingCommits, pending_commits
+from mirrorfeed.source.snapshot_or_range import Commit
+from mirrorfeed.source.versions import only_adds_columns, read_commits
 from tests.support import commits as plain
 from tests.support.delta import DeltaTable
 

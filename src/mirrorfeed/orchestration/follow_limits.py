@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.pending_commits import PendingCommits
 
 if TYPE_CHECKING:
     from mirrorfeed.config.options import FollowLimits

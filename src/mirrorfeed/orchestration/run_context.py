@@ -20,14 +20,13 @@ from mirrorfeed.publish.table_result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import CredentialRefusedError
 from mirrorfeed.runtime.spark_session import renew_session
-from mirrorfeed.source.snapshot_or_range import PendingCommits
-from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store, forget
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
     from mirrorfeed.orchestration.last_failure import LastFailures
+    from mirrorfeed.source.pending_commits import PendingCommits
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +135,8 @@ class RunContext:
 
     def pending(self, table: Table, published: int) -> PendingCommits | None:
         """Return the number and size of the commits after `published`, or None if the commits cannot be read."""
+        from mirrorfeed.source.pending_commits import pending_commits  # imported late: only --follow needs it
+
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception:  # the next attempt reports the error

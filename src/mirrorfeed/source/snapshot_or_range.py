@@ -24,18 +24,6 @@ from mirrorfeed.source.errors import (
 )
 from mirrorfeed.source.table_info import FEED
 
-
-@dataclass(frozen=True, slots=True)
-class PendingCommits:
-    """Number and size of the commits after the published version."""
-
-    versions: int
-    rows: int | None = 0
-    """Number of changed rows. None if unknown, for example because a commit does not report its rows."""
-    bytes: int | None = 0
-    """Bytes that the commits wrote. None if unknown."""
-
-
 _SAME_COMMIT = timedelta(seconds=1)
 """Delta moves the times of commits in the same second by milliseconds, which depend on the length of the history that
 is read. A publication and the creation of another table take longer."""

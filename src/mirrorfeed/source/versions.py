@@ -1,4 +1,4 @@
-"""Read the versions of a Delta table: commits, schemas, and the number and size of unpublished commits."""
+"""Read the versions of a Delta table: its commits and schemas."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, find_parameter
 from mirrorfeed.source.errors import DeltaLogDamagedError, GapReason, VersionExpiredError
-from mirrorfeed.source.identifier import URI, Source
-from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import (
     commit_name,
     count_changes,
@@ -35,8 +35,6 @@ KEEPS_SCHEMA = frozenset(
 """Operations that never change the schema. The schema is read only after other operations."""
 _MARGIN = 16
 """Number of commits to request in addition to the known ones, because other writers may have added commits."""
-_MAX_MEASURED = 64
-"""Maximum number of unpublished commits whose rows and bytes are counted. If there are more, both are unknown."""
 _PARALLEL_SCHEMAS = 4
 SPARK_REQUIRED = "a Spark session is required"
 
@@ -114,34 +112,6 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
     """
     clone = next((commit for commit in read_commits(spark, source) if commit.operation == "CLONE"), None)
     return None if clone is None else clone.parameters.get("source") or "another table"
-
-
-def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
-    """Return the number of commits after version `after`, with their changed rows and bytes.
-
-    If `measured` is False, rows and bytes are 0, and several commits may be counted as one.
-    """
-    commits: Sequence[Mapping[str, Any]]
-    log = os.path.join(source.path or "", "_delta_log")
-    if source.path is not None and not URI.match(source.path) and os.path.isdir(log):
-        versions = list_versions(log)
-        newest = max(versions, default=after)
-        new = [version for version in versions if version > after][: _MAX_MEASURED if measured else 0]
-        commits = [read_commit_info(os.path.join(log, commit_name(version))) for version in new]
-    else:
-        newest = newest_version(spark, source, after)
-        if newest == after or not measured:
-            return PendingCommits(abs(newest - after))
-        history = read_history(spark, source, _MAX_MEASURED)
-        newest, commits = history[-1]["version"], [row for row in history if row["version"] > after]
-    count = abs(newest - after)  # the source may be restored to an older version
-    if not measured or not count:
-        return PendingCommits(count)
-    sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commits]
-    if len(sizes) != newest - after:
-        return PendingCommits(count, None, None)
-    rows, size = (None if None in each else sum(filter(None, each)) for each in zip(*sizes, strict=True))
-    return PendingCommits(count, rows, size)
 
 
 def read_schema(
